@@ -1,0 +1,1 @@
+"""The ruler: one suite a family, of the same name as its module in ``kernels``."""

@@ -1,0 +1,56 @@
+"""Checks of a kernel's arguments: one clear ``ValueError`` that names the argument.
+
+A kernel that reads a wrong stride returns wrong numbers without a word, so every public function
+states what it expects of each tensor before it launches anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def expect(
+    tensor: torch.Tensor,
+    name: str,
+    *,
+    shape: Sequence[int | None] | None = None,
+    dtype: torch.dtype | Sequence[torch.dtype] | None = None,
+    device: torch.device | None = None,
+    contiguous: bool = False,
+) -> None:
+    """Raise unless ``tensor`` is what the kernel needs.
+
+    Args:
+        tensor: the argument.
+        name: its name in the caller's signature; it begins every message.
+        shape: the size of each dimension; ``None`` in it accepts any size.
+        dtype: one dtype, or several that are accepted.
+        device: the device it must lie on.
+        contiguous: whether it must be row-major without gaps.
+
+    Raises:
+        ValueError: names the argument, what it is and what was expected.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    if shape is not None:
+        fits = tensor.dim() == len(shape) and all(
+            want is None or have == want for have, want in zip(tensor.shape, shape, strict=True)
+        )
+        if not fits:
+            wanted = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ValueError(f"{name} must have shape [{wanted}], got {list(tensor.shape)}")
+    if dtype is not None:
+        accepted = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype)
+        if tensor.dtype not in accepted:
+            names = " or ".join(str(one).removeprefix("torch.") for one in accepted)
+            raise ValueError(f"{name} must be {names}, got {str(tensor.dtype).removeprefix('torch.')}")
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} must be on {device}, got {tensor.device}")
+    if contiguous and not tensor.is_contiguous():
+        raise ValueError(
+            f"{name} must be contiguous, got strides {list(tensor.stride())} for shape {list(tensor.shape)}; "
+            f"call {name}.contiguous() first"
+        )

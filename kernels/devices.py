@@ -1,0 +1,50 @@
+"""Where a kernel can run, and how large the machine is.
+
+Triton kernels run on CUDA tensors, on CPU tensors under Triton's interpreter (tests), and are
+compiled without a launch on meta tensors (no GPU needed). Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import triton
+
+#: Streaming multiprocessors assumed where no GPU can be asked (compiling without one): an H100/H200.
+SM_COUNT_WITHOUT_GPU = 132
+
+
+def require_triton(tensor: torch.Tensor, variant: str) -> None:
+    """Raise unless a Triton kernel can run on this tensor's device.
+
+    Raises:
+        NotImplementedError: the tensor is on a CPU and Triton's interpreter is off. The suites
+            show it as n/a.
+    """
+    # The knob behind TRITON_INTERPRET; read late because tests set it before importing kernels.
+    if tensor.device.type == "cpu" and not triton.knobs.runtime.interpret:
+        raise NotImplementedError(f"{variant} is a Triton kernel and needs a CUDA tensor, got a CPU tensor")
+
+
+@functools.cache
+def sm_count(device: torch.device) -> int:
+    """Number of streaming multiprocessors of ``device``; an H200's where there is no GPU to ask."""
+    if device.type != "cuda":
+        return SM_COUNT_WITHOUT_GPU
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def capability(device: torch.device) -> tuple[int, int]:
+    """Compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` for a CPU.
+
+    A meta tensor answers with the target that Triton compiles for, so that a kernel which picks its
+    code by capability is compiled for that target.
+    """
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        return int(major), int(minor)
+    if device.type == "meta":
+        arch = triton.runtime.driver.active.get_current_target().arch
+        return int(arch) // 10, int(arch) % 10
+    return 0, 0

@@ -1,0 +1,83 @@
+"""Correctness before timing: fresh inputs, poisoned outputs, relative norm against a float reference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lockstep.family import Family, takes_out
+from lockstep.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite import Case, Suite, bind
+
+
+class WrongResult(AssertionError):
+    """A variant's result differs from the reference; it is not timed."""
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Inputs and reference of one case, shared by the checks of all its variants."""
+
+    suite: Suite
+    case: Case
+    inputs: dict[str, Any]
+    reference: tuple[torch.Tensor, ...]
+    out: Any
+
+    @classmethod
+    def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
+        """Draw fresh inputs and compute the reference."""
+        draw = Draw(device, seed)
+        axes = dict(case)
+        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        reference = suite.reference(**bind(suite.reference, {**inputs, **axes}))
+        out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+        return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
+
+    def error(self, family: Family, variant: str) -> float:
+        """Largest ``‖out − ref‖ / ‖ref‖`` over the outputs of ``variant``.
+
+        Raises:
+            WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
+            NotImplementedError: the variant does not support this case.
+        """
+        function = family.variants[variant]
+        arguments = family.arguments(variant, self.inputs)
+        if self.out is not None and takes_out(function):
+            map_tensors(self.out, _poison)
+            arguments["out"] = self.out
+        # Freed at once: what the variant allocates is likely to land here and to start as NaN.
+        for expected in self.reference:
+            _poison(torch.empty_like(expected))
+        result = tensors_of(function(**arguments))
+        if len(result) != len(self.reference):
+            raise WrongResult(f"{variant} returned {len(result)} tensors, the reference has {len(self.reference)}")
+        return max(
+            self._distance(variant, index, got, want)
+            for index, (got, want) in enumerate(zip(result, self.reference, strict=True))
+        )
+
+    def _distance(self, variant: str, index: int, got: torch.Tensor, want: torch.Tensor) -> float:
+        if got.shape != want.shape:
+            raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
+        # Chunked by rows so that a float64 copy of a large output is never held whole.
+        squares = norms = 0.0
+        for part, target in zip(got.split(4096), want.split(4096), strict=True):
+            difference = part.double() - target.double()
+            squares += float(difference.square().sum())
+            norms += float(target.double().square().sum())
+        error = math.sqrt(squares / norms) if norms > 0 else math.sqrt(squares)
+        if not error <= self.suite.tolerance:
+            raise WrongResult(
+                f"{variant} output {index} is off by {error:.3g} of its norm at {self.case.label}, "
+                f"accepted is {self.suite.tolerance:g}"
+            )
+        return error
+
+
+def _poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill with NaN (the largest value for integers), so that an element nobody writes shows."""
+    return tensor.fill_(float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max)

@@ -1,0 +1,58 @@
+"""The thing measured: a family module of the package under test, loaded by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.suite import Suite, SuiteError, bind
+
+Variant = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variants of one family (or of one op in it) and how their weights are prepared offline.
+
+    Attributes:
+        variants: name to function of tensors.
+        prepare: name to a function from the suite's inputs to extra named arguments (packed
+            weights, say). It runs before timing, never inside it.
+    """
+
+    variants: Mapping[str, Variant]
+    prepare: Mapping[str, Callable[..., dict[str, Any]]]
+
+    def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments of variant ``name``, ``out`` left out."""
+        available = dict(inputs)
+        if name in self.prepare:
+            available |= self.prepare[name](**bind(self.prepare[name], inputs))
+        return bind(self.variants[name], available)
+
+
+def takes_out(variant: Variant) -> bool:
+    """Whether the variant writes into buffers it is given (``out=``) instead of allocating its own."""
+    return "out" in inspect.signature(variant).parameters
+
+
+def load_family(suite: Suite) -> Family:
+    """Import ``package.family`` and pick the suite's variants.
+
+    Raises:
+        ModuleNotFoundError: the package or the module is absent (an old commit, say).
+        SuiteError: the module has no usable VARIANTS.
+    """
+    module = importlib.import_module(f"{suite.package}.{suite.family}")
+    variants = getattr(module, "VARIANTS", None)
+    if not isinstance(variants, Mapping):
+        raise SuiteError(f"{module.__file__}: VARIANTS must be a dict of name to function")
+    prefix = f"{suite.op}." if suite.op else ""
+    prepare = getattr(module, "PREPARE", {})
+    return Family(
+        variants={n.removeprefix(prefix): f for n, f in variants.items() if n.startswith(prefix)},
+        prepare={n.removeprefix(prefix): f for n, f in prepare.items() if n.startswith(prefix)},
+    )

@@ -1,0 +1,267 @@
+"""What a benchmark suite says about a family of kernels: shapes, inputs, reference, costs, baseline.
+
+A suite is data and a few small functions. It never touches a clock and never imports torch at its
+top level: asv discovers suites in a process that must start fast and must not initialise CUDA.
+Every function of a suite is called with keyword arguments and gets only those that it names.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import itertools
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: Raised by one whenever measuring changes so that old and new numbers no longer compare.
+#: A new version starts a new series (it is part of the asv benchmark version).
+PROTOCOL_VERSION = 1
+
+#: Cache states of a series: cold rotates every tensor through twice the L2, warm replays one set.
+CACHE_STATES = ("cold", "warm")
+
+Axis = int | float | str | bool
+
+
+class SuiteError(ValueError):
+    """A suite or a family module is not what the harness needs; the message says where and why."""
+
+
+class Case(Mapping[str, Axis]):
+    """One shape: axis name to value, e.g. ``Case(M=8, K=4096, N=2048)``. Immutable and hashable."""
+
+    __slots__ = ("_axes",)
+
+    def __init__(self, **axes: Axis) -> None:
+        self._axes = tuple(axes.items())
+
+    @property
+    def label(self) -> str:
+        """The case's one spelling everywhere: ``M=8,K=4096,N=2048``; a true flag is its name alone."""
+        return ",".join(
+            name if value is True else f"{name}={value}" for name, value in self._axes if value is not False
+        )
+
+    def __getitem__(self, name: str) -> Axis:
+        for axis, value in self._axes:
+            if axis == name:
+                return value
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._axes)
+
+    def __len__(self) -> int:
+        return len(self._axes)
+
+    def __hash__(self) -> int:
+        return hash(self._axes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Case) and self._axes == other._axes
+
+    def __repr__(self) -> str:
+        return f"Case({self.label})"
+
+
+def cases(**axes: Axis | list[Any] | tuple[Any, ...]) -> tuple[Case, ...]:
+    """Every combination of the axes, first axis slowest: ``cases(K=4096, N=2048, M=[1, 2, 4])``."""
+    values = [value if isinstance(value, list | tuple) else [value] for value in axes.values()]
+    return tuple(Case(**dict(zip(axes, combination, strict=True))) for combination in itertools.product(*values))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Cases that a variant is not measured at although it could run there, and why (say, compile time)."""
+
+    reason: str
+    allows: Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A family of kernels as the ruler sees it.
+
+    Attributes:
+        family: module under ``package`` that holds the variants.
+        cases: every shape that is measured on a GPU.
+        quick: a subset small enough for a CPU; measured where there is no GPU.
+        inputs: ``(draw, **axes) -> dict`` of named tensors and numbers, drawn at random
+            (``lockstep.inputs.Draw``). A variant receives those that its signature names.
+        reference: ``(**inputs) -> tensor or tuple`` in float32 or float64: what every variant is checked against.
+        outputs: ``(draw, **axes) -> tensor or tuple``, the buffers handed to variants that take
+            ``out=``; all arms of a comparison overwrite the same ones.
+        flops: ``(**axes)`` to floating-point operations of the task, independent of the variant.
+        bytes: ``(**axes)`` to the fewest bytes the task must move: each input read once, each output written once.
+        baseline: the variant that speedup is measured against.
+        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
+        op: where a family module holds several operations, the prefix of its variants: op "mlp" owns "mlp.bmm".
+        limits: variants measured at some cases only.
+        package: the package under test.
+    """
+
+    family: str
+    cases: tuple[Case, ...]
+    quick: tuple[Case, ...]
+    inputs: Callable[..., dict[str, Any]]
+    reference: Callable[..., Any]
+    flops: Callable[..., float]
+    bytes: Callable[..., float]
+    baseline: str
+    outputs: Callable[..., Any] | None = None
+    tolerance: float = 1e-2
+    op: str = ""
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    package: str = "kernels"
+
+    def __post_init__(self) -> None:
+        if len(set(self.cases)) != len(self.cases):
+            twice = next(case for case in self.cases if self.cases.count(case) > 1)
+            raise SuiteError(f"suite {self.name}: case {twice.label} is listed twice")
+        if missing := [case.label for case in self.quick if case not in self.cases]:
+            raise SuiteError(f"suite {self.name}: quick cases {', '.join(missing)} are not among its cases")
+
+    @property
+    def name(self) -> str:
+        """``family`` or ``family.op``."""
+        return f"{self.family}.{self.op}" if self.op else self.family
+
+    def case(self, label: str) -> Case:
+        """The case with this label.
+
+        Raises:
+            SuiteError: there is none; the message lists the labels.
+        """
+        for case in self.cases:
+            if case.label == label:
+                return case
+        known = "\n  ".join(case.label for case in self.cases)
+        raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
+
+    def digest(self) -> str:
+        """Identity of the ruler: protocol version and what decides how an existing case is measured.
+
+        The lists of cases and variants are left out: adding a shape or a kernel starts no new series.
+        """
+        ruler = [
+            str(PROTOCOL_VERSION),
+            self.name,
+            self.baseline,
+            repr(self.tolerance),
+            *(_code(part) for part in (self.inputs, self.reference, self.outputs, self.flops, self.bytes) if part),
+        ]
+        return hashlib.sha256("\n".join(ruler).encode()).hexdigest()
+
+    def series(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """The two asv benchmarks of this suite: latency in seconds, and speedup over the baseline.
+
+        Assign them in the suite's module: ``latency, speedup = SUITE.series()``; with an op,
+        ``mlp_latency, mlp_speedup = MLP.series()``. Both are served from one measurement.
+        """
+        caller = inspect.stack()[1].frame.f_globals["__name__"]
+        return _series(self, "latency", caller), _series(self, "speedup", caller)
+
+
+def variant_names(package: str, family: str, op: str = "") -> tuple[str, ...]:
+    """Names of a family's variants, read from the source of ``package/family.py`` without importing it.
+
+    Importing it would import torch, and asv's discovery must do without.
+
+    Raises:
+        SuiteError: no such module, or its ``VARIANTS`` is not a dict literal with string keys.
+    """
+    path = _module_path(package, family)
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id == "VARIANTS":
+            value = getattr(node, "value", None)
+            if not isinstance(value, ast.Dict):
+                break
+            keys = [key.value if isinstance(key, ast.Constant) else None for key in value.keys]
+            if any(not isinstance(key, str) for key in keys):
+                break
+            prefix = f"{op}." if op else ""
+            return tuple(str(key).removeprefix(prefix) for key in keys if str(key).startswith(prefix))
+    raise SuiteError(
+        f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "
+        "so that the names can be read without importing torch"
+    )
+
+
+def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
+
+    Raises:
+        SuiteError: a required parameter is missing.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(available)
+    missing = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind is not parameter.VAR_POSITIONAL
+        and parameter.name not in available
+    ]
+    if missing:
+        raise SuiteError(
+            f"{function.__module__}.{function.__qualname__} needs {', '.join(missing)}; "
+            f"there is {', '.join(available) or 'nothing'}"
+        )
+    return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
+
+
+def _module_path(package: str, family: str) -> Path:
+    """Path of the family's source under the package that today's ``sys.path`` finds."""
+    import importlib.util
+
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in (Path(folder) / f"{family}.py", Path(folder) / family / "__init__.py"):
+            if path.is_file():
+                return path
+    raise SuiteError(f"no module {package}.{family}: a suite and its kernels carry the same name")
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """Source of a function without comments, docstring and layout."""
+    if not inspect.isfunction(function):
+        return repr(function)
+    source = textwrap.dedent(inspect.getsource(function))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        # A lambda in the middle of a call: its line is not a statement. Its byte code will not do
+        # (it differs between Pythons), so take the names, constants and layout-free text.
+        return "".join(source.split())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
+    """An asv benchmark function; asv reads its attributes, ``lockstep.asv.benchmark`` does the measuring."""
+
+    def series(variant: str, case: str, l2: str) -> None:
+        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
+
+    series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
+    series.__module__ = module
+    series.__doc__ = f"{quantity} of every variant of {suite.name}"
+    series.params = [  # type: ignore[attr-defined]
+        list(variant_names(suite.package, suite.family, suite.op)),
+        [case.label for case in suite.cases],
+        list(CACHE_STATES),
+    ]
+    series.param_names = ["variant", "case", "l2"]  # type: ignore[attr-defined]
+    series.version = suite.digest()  # type: ignore[attr-defined]
+    series._suite = suite  # type: ignore[attr-defined]
+    series._quantity = quantity  # type: ignore[attr-defined]
+    return series
