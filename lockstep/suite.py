@@ -196,6 +196,8 @@ def variant_names(package: str, family: str, op: str = "") -> tuple[str, ...]:
 def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
 
+    ``out`` may be missing: output buffers are added by whoever owns them.
+
     Raises:
         SuiteError: a required parameter is missing.
     """
@@ -207,7 +209,7 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str
         for parameter in parameters
         if parameter.default is parameter.empty
         and parameter.kind is not parameter.VAR_POSITIONAL
-        and parameter.name not in available
+        and parameter.name not in {"out", *available}
     ]
     if missing:
         raise SuiteError(

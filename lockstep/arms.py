@@ -1,0 +1,143 @@
+"""Arms: a variant bound to argument sets that the harness owns, draws, places and rotates.
+
+All arms of a comparison share their inputs and outputs; only what a variant prepared offline (packed
+weights) is its own. A cold series walks through enough sets that each call finds the L2 full of
+something else; a warm series calls one set again and again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lockstep.device import Call, Device, Replay
+from lockstep.family import Family, takes_out
+from lockstep.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite import Case, Suite, bind
+
+#: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
+CACHE_FACTOR = 2
+
+#: Tensors start at a random multiple of this within their slack (torch aligns to 512 as well).
+ALIGNMENT = 512
+SLACK = 2 << 20
+
+
+@dataclass(frozen=True)
+class ArgumentSet:
+    """One draw of a case: the suite's inputs and output buffers, each tensor at a random place."""
+
+    inputs: dict[str, Any]
+    out: Any
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant with its arguments for each set."""
+
+    name: str
+    calls: tuple[Call, ...]
+
+    def capture(self, device: Device, times: int, pool: object) -> Replay:
+        """A replay of ``times`` rounds through the sets.
+
+        Outputs that the variant allocates itself stay alive for one rotation, so that they rotate
+        through memory like everything else.
+        """
+        alive: deque[Any] = deque(maxlen=len(self.calls))
+
+        def keep(call: Call) -> Call:
+            return lambda: alive.append(call())
+
+        return device.capture([keep(call) for call in self.calls] * times, pool)
+
+
+def touched_bytes(arguments: dict[str, Any]) -> int:
+    """Bytes of all tensors that a call is given."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(arguments))
+
+
+def set_count(smallest: int, device: Device, l2: str) -> int:
+    """Sets to rotate through: one if warm; if cold at least two, and ``CACHE_FACTOR`` times the cache.
+
+    Args:
+        smallest: bytes that the arm which touches least touches in one call.
+        device: whose cache.
+        l2: "cold" or "warm".
+    """
+    if l2 == "warm":
+        return 1
+    return max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
+
+
+def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
+    """Fresh argument sets, each tensor copied to a random offset: where buffers lie biases a comparison."""
+    draw = Draw(device.torch_device, seed)
+    chance = random.Random(seed)
+    axes = dict(case)
+    sets = []
+    for _ in range(count):
+        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+        sets.append(ArgumentSet(_place(inputs, chance), _place(out, chance)))
+    return sets
+
+
+def make_arm(name: str, variant: str, family: Family, sets: Sequence[ArgumentSet], seed: int) -> Arm:
+    """Bind a variant to the sets; what it prepares offline is placed at random as well."""
+    function = family.variants[variant]
+    chance = random.Random(seed)
+    calls: list[Call] = []
+    for one in sets:
+        shared = {id(tensor) for tensor in tensors_of(one.inputs)}
+        arguments = {
+            key: value if all(id(tensor) in shared for tensor in tensors_of(value)) else _place(value, chance)
+            for key, value in family.arguments(variant, one.inputs).items()
+        }
+        if one.out is not None and takes_out(function):
+            arguments["out"] = one.out
+        calls.append(_Bound(function, arguments))
+    return Arm(name, tuple(calls))
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A call with its arguments (a plain class: a lambda in a loop would bind the last set)."""
+
+    function: Any
+    arguments: dict[str, Any]
+
+    def __call__(self) -> Any:
+        return self.function(**self.arguments)
+
+
+def _place(value: Any, chance: random.Random) -> Any:
+    """The same tensors, each copied to a random offset of a buffer of its own."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        if not _dense(tensor):
+            return tensor
+        size = tensor.element_size()
+        slack = min(SLACK, max(ALIGNMENT, tensor.numel() * size))
+        offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
+        room = torch.empty(tensor.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
+        placed = torch.as_strided(room, tensor.shape, tensor.stride(), offset)
+        return placed.copy_(tensor)
+
+    return map_tensors(value, move)
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill a block without gaps or overlap, in any order of the dimensions."""
+    expected = 1
+    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda pair: pair[1]):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True

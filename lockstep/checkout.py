@@ -1,0 +1,52 @@
+"""Importing the packages under test from a checkout, and only from there.
+
+The thing measured is the commit's; suites and harness are today's. Both trees hold a package of the
+same name, so the choice must not hang on the order of ``sys.path``.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+
+class CheckoutFinder(importlib.abc.MetaPathFinder):
+    """Finds the named top-level packages under ``root`` and refuses them anywhere else."""
+
+    def __init__(self, root: Path, packages: Sequence[str]) -> None:
+        self.root = root
+        self.packages = frozenset(packages)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Spec from the checkout; submodules follow from their package's path.
+
+        Raises:
+            ModuleNotFoundError: the checkout has no such package, although another tree may.
+        """
+        if fullname not in self.packages:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, [str(self.root)], target)
+        if spec is None or spec.origin is None and not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"the commit checked out at {self.root} has no {fullname}", name=fullname)
+        return spec
+
+
+def import_from(root: Path, packages: Sequence[str]) -> None:
+    """From now on the packages come from ``root``.
+
+    Raises:
+        ImportError: one of them is already imported from elsewhere.
+    """
+    for name in packages:
+        loaded = sys.modules.get(name)
+        if loaded is not None:
+            raise ImportError(
+                f"{name} is already imported from {loaded.__file__}; choose the checkout before importing"
+            )
+    sys.meta_path.insert(0, CheckoutFinder(root.resolve(), packages))

@@ -1,0 +1,233 @@
+"""One case, measured once: every variant checked, then all of them in step with the baseline."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import torch
+
+from lockstep.arms import Arm, draw_sets, make_arm, set_count, touched_bytes
+from lockstep.check import Checker
+from lockstep.controls import Controls
+from lockstep.device import Device
+from lockstep.family import Family, load_family
+from lockstep.pairs import Outcome, Plan, compare
+from lockstep.record import Record
+from lockstep.suite import Case, Suite, bind
+
+#: Appended to a variant's name for the second arm of an A/A comparison.
+TWIN = "~again"
+
+#: Told before anything that may hang or crash: stage ("check", "time") and the variant ("" for all).
+Listener = Callable[[str, str], None]
+
+
+class DeviceLost(RuntimeError):
+    """The CUDA context is broken (an illegal access, say): this process can measure nothing more."""
+
+    def __init__(self, variant: str, reason: str) -> None:
+        super().__init__(f"{variant}: {reason}")
+        self.variant = variant
+        self.reason = reason
+
+
+@dataclass
+class Measurer:
+    """Measures cases on one device; keeps controls, and what was checked, for the life of the process.
+
+    Attributes:
+        device: where.
+        plan: how long.
+        seed: of everything drawn; a new one each run unless given.
+        listener: told of each stage.
+    """
+
+    device: Device
+    plan: Plan
+    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
+    listener: Listener = lambda stage, variant: None
+    _controls: Controls | None = None
+    _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
+    _checker: Checker | None = None
+
+    @property
+    def controls(self) -> Controls:
+        """The device's controls, made at first use."""
+        if self._controls is None:
+            self._controls = Controls.of(self.device)
+        return self._controls
+
+    def measure(
+        self,
+        suite: Suite,
+        case: Case,
+        l2: str,
+        variants: Sequence[str],
+        failed: Mapping[str, str] | None = None,
+        twins: Sequence[str] = (),
+    ) -> list[Record]:
+        """Records of the asked variants (the baseline's too, asked or not).
+
+        Args:
+            suite: whose case.
+            case: the shape.
+            l2: "cold" or "warm".
+            variants: names; unknown ones come back as "na".
+            failed: variants already known to kill or hang a process, and how; they are not run.
+            twins: variants measured a second time as an A/A comparison, under the name + ``TWIN``.
+
+        Raises:
+            DeviceLost: a variant broke the CUDA context.
+        """
+        started_at, started = datetime.now(UTC), time.monotonic()
+        names = list(dict.fromkeys([suite.baseline, *variants]))
+        blank = Record(
+            suite=suite.name,
+            variant="",
+            case=case.label,
+            l2=l2,
+            state="na",
+            version=suite.digest(),
+            started_at=started_at.isoformat(timespec="seconds"),
+        )
+        records = {name: replace(blank, variant=name) for name in names}
+        for name, reason in (failed or {}).items():
+            if name in records:
+                records[name] = replace(records[name], state="failed", reason=reason)
+
+        def give_up(reason: str, state: str = "na") -> list[Record]:
+            return [r if r.state == "failed" else replace(r, state=state, reason=reason) for r in records.values()]
+
+        if self.device.kind == "cpu" and case not in suite.quick:
+            return give_up("no GPU here; a CPU measures the quick cases only")
+        try:
+            family = load_family(suite)
+        except ModuleNotFoundError as error:
+            if error.name and not f"{suite.package}.{suite.family}".startswith(error.name):
+                return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
+            return give_up(f"this commit has no {suite.package}.{suite.family}")
+        except Exception as error:
+            return give_up(f"{suite.package}.{suite.family} cannot be imported: {_brief(error)}", "failed")
+
+        errors = {}
+        for name in [name for name, record in records.items() if record.state != "failed"]:
+            try:
+                errors[name] = self._check(suite, case, family, name)
+            except NotImplementedError as error:
+                records[name] = replace(records[name], reason=str(error) or "not supported")
+            except Exception as error:
+                records[name] = replace(records[name], state="failed", reason=_brief(error))
+                if not self.device.healthy():
+                    raise DeviceLost(name, records[name].reason) from error
+        ready = list(errors)
+        if not ready:
+            return list(records.values())
+        try:
+            touched = self._touched(suite, case, family, ready)
+            if l2 == "warm":
+                for name, size in list(touched.items()):
+                    if size > self.device.cache_bytes:
+                        cache = self.device.cache_bytes / 1e6
+                        reason = f"its {size / 1e6:.0f} MB do not fit the {cache:.0f} MB cache"
+                        records[name] = replace(records[name], reason=reason)
+                        del touched[name]
+            if not touched:
+                return list(records.values())
+            arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
+            self.listener("time", "")
+            sets = set_count(min(touched.values()), self.device, l2)
+            outcomes, failures, note = self._compare(suite, case, family, arms, sets)
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            return give_up("out of memory for this case's argument sets", "failed")
+        for arm, reason in failures.items():
+            records[arm] = replace(blank, variant=arm, state="failed", reason=reason)
+        wall = time.monotonic() - started
+        for arm, outcome in outcomes.items():
+            records[arm] = replace(
+                self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
+                check_error=errors[arms[arm]],
+                note=note,
+                wall_s=wall / len(outcomes),
+            )
+        return list(records.values())
+
+    def _check(self, suite: Suite, case: Case, family: Family, name: str) -> float:
+        """Error of the variant's check, remembered: cold and warm share one."""
+        if name not in family.variants:
+            raise NotImplementedError("not in this commit")
+        if name in suite.limits and not suite.limits[name].allows(**bind(suite.limits[name].allows, case)):
+            raise NotImplementedError(suite.limits[name].reason)
+        key = suite.name, case.label, name
+        if key not in self._checked:
+            self.listener("check", name)
+            try:
+                self._checked[key] = self._checker_of(suite, case).error(family, name)
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+                self._checked[key] = MemoryError("no room on the device for its check")
+            except Exception as error:
+                self._checked[key] = error
+        known = self._checked[key]
+        if isinstance(known, Exception):
+            raise known
+        return known
+
+    def _checker_of(self, suite: Suite, case: Case) -> Checker:
+        """Inputs and reference of the case at hand; only the last one is kept."""
+        if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
+            self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
+        return self._checker
+
+    def _touched(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> dict[str, int]:
+        """Bytes that one call of each variant reads and writes."""
+        checker = self._checker_of(suite, case)
+        out = [checker.out] if checker.out is not None else list(checker.reference)
+        return {name: touched_bytes({"in": family.arguments(name, checker.inputs), "out": out}) for name in names}
+
+    def _compare(
+        self, suite: Suite, case: Case, family: Family, arms: Mapping[str, str], sets: int
+    ) -> tuple[dict[str, Outcome], dict[str, str], str]:
+        """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
+        # The check's tensors go before the sets are drawn: both together may not fit.
+        self._checker = None
+        self.device.release()
+
+        def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
+            drawn = draw_sets(suite, case, self.device, sets, seed)
+            return [make_arm(name, arms[name], family, drawn, seed) for name in names]
+
+        result = compare(draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, self.seed)
+        return result.outcomes, result.failures, result.note
+
+    def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
+        axes = dict(case)
+        flops = float(suite.flops(**bind(suite.flops, axes)))
+        moved = float(suite.bytes(**bind(suite.bytes, axes)))
+        return replace(
+            record,
+            latency=outcome.latency,
+            speedup=outcome.ratio,
+            flops=flops,
+            bytes=moved,
+            floor_s=self.controls.floor(flops, moved),
+            floor_source="measured",
+            mde=outcome.mde,
+            rounds=outcome.rounds,
+            epochs=outcome.epochs,
+            voided=outcome.voided,
+            converged=outcome.converged,
+            clocks=outcome.clocks,
+            latency_samples=outcome.latency_samples,
+            speedup_samples=outcome.ratio_samples,
+        )
+
+
+def _brief(error: BaseException) -> str:
+    """Type and first line of an error: a reason that fits a table."""
+    first = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

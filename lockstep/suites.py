@@ -1,0 +1,59 @@
+"""Finding suites: every ``Suite`` that stands at the top level of a module of the benchmark folder."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lockstep.suite import Suite, SuiteError
+
+
+def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
+    """Suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
+
+    Raises:
+        SuiteError: the folder is no package, a module cannot be imported, or two suites share a name.
+    """
+    benchmark_dir = benchmark_dir.resolve()
+    if not (benchmark_dir / "__init__.py").is_file():
+        raise SuiteError(f"{benchmark_dir} is no benchmark folder: it has no __init__.py")
+    root = str(benchmark_dir.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    suites: dict[str, Suite] = {}
+    for _, name, _ in pkgutil.iter_modules([str(benchmark_dir)], f"{benchmark_dir.name}."):
+        try:
+            module = importlib.import_module(name)
+        except SuiteError:
+            raise
+        except Exception as error:
+            raise SuiteError(f"suite module {name} cannot be imported: {type(error).__name__}: {error}") from error
+        for value in vars(module).values():
+            if isinstance(value, Suite) and suites.setdefault(value.name, value) is not value:
+                raise SuiteError(f"two suites are called {value.name}; the second is in {module.__file__}")
+    return suites
+
+
+def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
+    """The suite of this name, or all suites of this family.
+
+    Raises:
+        SuiteError: neither exists; the message names the nearest.
+    """
+    picked = [suite for suite in suites.values() if family in (suite.name, suite.family)]
+    if not picked:
+        raise SuiteError(f"no family {family!r}{nearest(family, suites)}")
+    return picked
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """``"; did you mean …?"`` with the close matches, or ``"; there is …"`` with all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(wrong, names, n=3)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; there is {', '.join(names)}" if names else ""
