@@ -24,6 +24,9 @@ from lockstep.suite import Case, Suite, bind
 #: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
 CACHE_FACTOR = 2
 
+#: A case so small that a cold series would need more sets than this has no cold series.
+MOST_SETS = 256
+
 #: Tensors start at a random multiple of this within their slack (torch aligns to 512 as well).
 ALIGNMENT = 512
 SLACK = 2 << 20
@@ -70,10 +73,19 @@ def set_count(smallest: int, device: Device, l2: str) -> int:
         smallest: bytes that the arm which touches least touches in one call.
         device: whose cache.
         l2: "cold" or "warm".
+
+    Raises:
+        NotImplementedError: too small to be cold; a series that is silently half warm would be a lie.
     """
     if l2 == "warm":
         return 1
-    return max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
+    count = max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
+    if count > MOST_SETS:
+        raise NotImplementedError(
+            f"too small for a cold series: {smallest} bytes a call would need {count} argument sets to empty "
+            f"a cache of {device.cache_bytes / 1e6:.0f} MB"
+        )
+    return count
 
 
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:

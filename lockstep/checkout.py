@@ -32,7 +32,7 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
         if fullname not in self.packages:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, [str(self.root)], target)
-        if spec is None or spec.origin is None and not spec.submodule_search_locations:
+        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
             raise ModuleNotFoundError(f"the commit checked out at {self.root} has no {fullname}", name=fullname)
         return spec
 

@@ -61,6 +61,10 @@ class Measurer:
             self._controls = Controls.of(self.device)
         return self._controls
 
+    def controls_summary(self) -> dict[str, dict[str, float | str]]:
+        """Median, spread and rate of each control so far; empty before the first timing."""
+        return self._controls.summary() if self._controls else {}
+
     def measure(
         self,
         suite: Suite,
@@ -100,7 +104,7 @@ class Measurer:
                 records[name] = replace(records[name], state="failed", reason=reason)
 
         def give_up(reason: str, state: str = "na") -> list[Record]:
-            return [r if r.state == "failed" else replace(r, state=state, reason=reason) for r in records.values()]
+            return [r if r.reason else replace(r, state=state, reason=reason) for r in records.values()]
 
         if self.device.kind == "cpu" and case not in suite.quick:
             return give_up("no GPU here; a CPU measures the quick cases only")
@@ -138,9 +142,10 @@ class Measurer:
             if not touched:
                 return list(records.values())
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
-            self.listener("time", "")
             sets = set_count(min(touched.values()), self.device, l2)
             outcomes, failures, note = self._compare(suite, case, family, arms, sets)
+        except NotImplementedError as error:
+            return give_up(str(error))
         except torch.cuda.OutOfMemoryError:
             self.device.release()
             return give_up("out of memory for this case's argument sets", "failed")
@@ -198,6 +203,7 @@ class Measurer:
         self.device.release()
 
         def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
+            self.listener("time", "")  # once an epoch: a sign of life
             drawn = draw_sets(suite, case, self.device, sets, seed)
             return [make_arm(name, arms[name], family, drawn, seed) for name in names]
 

@@ -189,12 +189,13 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         )
     try:
         provenance = Provenance(**_known(Provenance, rows[0]))
-        return provenance, [_record(row) for row in rows[1:]]
+        return provenance, [record_from(row) for row in rows[1:]]
     except (TypeError, KeyError, AttributeError) as error:
         raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
 
 
-def _record(row: dict[str, Any]) -> Record:
+def record_from(row: dict[str, Any]) -> Record:
+    """A record from its JSON object; unknown fields are ignored."""
     known = _known(Record, row)
     for name in ("latency", "speedup"):
         known[name] = Estimate(**_known(Estimate, known[name])) if known.get(name) else None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.util
 import inspect
 import itertools
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,6 +104,7 @@ class Suite:
         op: where a family module holds several operations, the prefix of its variants: op "mlp" owns "mlp.bmm".
         limits: variants measured at some cases only.
         package: the package under test.
+        home: folder of the module that made the suite; set by itself.
     """
 
     family: str
@@ -117,8 +120,12 @@ class Suite:
     op: str = ""
     limits: Mapping[str, Limit] = field(default_factory=dict)
     package: str = "kernels"
+    home: Path = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # The folder of the module that makes the suite (frame 1 is the generated __init__): the
+        # packages that stand beside it are today's.
+        object.__setattr__(self, "home", Path(sys._getframe(2).f_globals.get("__file__", "")).resolve().parent)
         if len(set(self.cases)) != len(self.cases):
             twice = next(case for case in self.cases if self.cases.count(case) > 1)
             raise SuiteError(f"suite {self.name}: case {twice.label} is listed twice")
@@ -156,6 +163,35 @@ class Suite:
         ]
         return hashlib.sha256("\n".join(ruler).encode()).hexdigest()
 
+    def variants(self) -> tuple[str, ...]:
+        """Names of the variants, read from the source of today's family module without importing it.
+
+        Importing it would import torch, and asv's discovery must do without.
+
+        Raises:
+            SuiteError: no such module, or its ``VARIANTS`` is not a dict literal with string keys.
+        """
+        path = self._family_source()
+        prefix = f"{self.op}." if self.op else ""
+        keys = _literal_keys(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
+        if keys is None:
+            raise SuiteError(
+                f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "
+                "so that the names can be read without importing torch"
+            )
+        return tuple(key.removeprefix(prefix) for key in keys if key.startswith(prefix))
+
+    def _family_source(self) -> Path:
+        """The family's module: in the package beside the suites, else wherever Python finds the package."""
+        folders = [folder / self.package for folder in self.home.parents]
+        spec = importlib.util.find_spec(self.package)
+        folders += [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+        for folder in folders:
+            for path in (folder / f"{self.family}.py", folder / self.family / "__init__.py"):
+                if path.is_file():
+                    return path
+        raise SuiteError(f"no module {self.package}.{self.family}: a suite and its kernels carry the same name")
+
     def series(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """The two asv benchmarks of this suite: latency in seconds, and speedup over the baseline.
 
@@ -164,33 +200,6 @@ class Suite:
         """
         caller = inspect.stack()[1].frame.f_globals["__name__"]
         return _series(self, "latency", caller), _series(self, "speedup", caller)
-
-
-def variant_names(package: str, family: str, op: str = "") -> tuple[str, ...]:
-    """Names of a family's variants, read from the source of ``package/family.py`` without importing it.
-
-    Importing it would import torch, and asv's discovery must do without.
-
-    Raises:
-        SuiteError: no such module, or its ``VARIANTS`` is not a dict literal with string keys.
-    """
-    path = _module_path(package, family)
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    for node in tree.body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and target.id == "VARIANTS":
-            value = getattr(node, "value", None)
-            if not isinstance(value, ast.Dict):
-                break
-            keys = [key.value if isinstance(key, ast.Constant) else None for key in value.keys]
-            if any(not isinstance(key, str) for key in keys):
-                break
-            prefix = f"{op}." if op else ""
-            return tuple(str(key).removeprefix(prefix) for key in keys if str(key).startswith(prefix))
-    raise SuiteError(
-        f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "
-        "so that the names can be read without importing torch"
-    )
 
 
 def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,16 +228,15 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str
     return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
 
 
-def _module_path(package: str, family: str) -> Path:
-    """Path of the family's source under the package that today's ``sys.path`` finds."""
-    import importlib.util
-
-    spec = importlib.util.find_spec(package)
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for path in (Path(folder) / f"{family}.py", Path(folder) / family / "__init__.py"):
-            if path.is_file():
-                return path
-    raise SuiteError(f"no module {package}.{family}: a suite and its kernels carry the same name")
+def _literal_keys(tree: ast.Module, name: str) -> list[str] | None:
+    """Keys of the dict literal that is assigned to ``name`` at the top level; None if there is no such literal."""
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
+            keys = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            return keys if len(keys) == len(value.keys) else None
+    return None
 
 
 def _code(function: Callable[..., Any]) -> str:
@@ -258,7 +266,7 @@ def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
     series.__module__ = module
     series.__doc__ = f"{quantity} of every variant of {suite.name}"
     series.params = [  # type: ignore[attr-defined]
-        list(variant_names(suite.package, suite.family, suite.op)),
+        list(suite.variants()),
         [case.label for case in suite.cases],
         list(CACHE_STATES),
     ]

@@ -1,0 +1,84 @@
+"""asv's benchmark type for lockstep series: latency with samples, and speedup from the same measurement.
+
+A suite folder registers it in its ``__init__.py``::
+
+    from lockstep.asv.benchmark import register
+
+    register()
+
+Under the ``lockstep`` environment the numbers come from the worker of the commit; under any other
+environment type each asv process measures for itself, slower, but with the same protocol.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from asv_runner import benchmarks
+from asv_runner.benchmarks._base import Benchmark
+from asv_runner.benchmarks.mark import SkipNotImplemented
+
+from lockstep.record import Record
+
+
+class MeasurementFailed(RuntimeError):
+    """A series that was measured and failed; asv shows it as failed, with this reason."""
+
+
+class LockstepBenchmark(Benchmark):  # type: ignore[misc]
+    """A series made by ``Suite.series``."""
+
+    name_regex = re.compile("^(.+_)?(latency|speedup)$")
+
+    def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
+        super().__init__(name, func, attr_sources)
+        if not hasattr(func, "_suite"):
+            raise ValueError(f"{name} matches lockstep's benchmark type but was not made by Suite.series()")
+        self.type = "lockstep"
+        self.unit = "seconds" if func._quantity == "latency" else "x"
+        self.suite = func._suite.name
+        self.quantity = func._quantity
+
+    def run(self, variant: str, case: str, l2: str) -> dict[str, Any]:
+        """asv's answer for one parameter: samples and how many calls each stands for."""
+        # asv sets repeat=1 for --quick, after __init__; read it as late as asv does.
+        quick = any(getattr(source, "repeat", None) == 1 for source in self._attr_sources)
+        suite = self.func._suite
+        records = _measure_here(suite.name, suite, case, l2, quick)
+        return answer(records[variant], self.quantity)
+
+
+def answer(record: Record, quantity: str) -> dict[str, Any]:
+    """What asv stores for a record.
+
+    Raises:
+        SkipNotImplemented: the series is n/a here; asv stores NaN.
+        MeasurementFailed: asv stores it as failed.
+    """
+    if record.state == "na":
+        raise SkipNotImplemented(record.reason)
+    if record.state == "failed":
+        raise MeasurementFailed(f"{record.variant} at {record.case}, {record.l2} L2: {record.reason}")
+    samples = record.latency_samples if quantity == "latency" else record.speedup_samples
+    if not samples:
+        raise MeasurementFailed(f"{record.variant} at {record.case}: no {quantity}, its baseline failed")
+    return {"samples": list(samples), "number": 1}
+
+
+def register() -> None:
+    """Teach asv the type; suites call this from the folder's ``__init__.py``."""
+    if LockstepBenchmark not in benchmarks.benchmark_types:
+        benchmarks.benchmark_types.insert(0, LockstepBenchmark)
+
+
+@functools.cache
+def _measure_here(name: str, suite: Any, case: str, l2: str, quick: bool) -> dict[str, Record]:
+    """Measure in this process, for environments without a worker."""
+    from lockstep.device import open_device
+    from lockstep.measure import Measurer
+    from lockstep.pairs import QUICK, Plan
+
+    measurer = Measurer(open_device(), QUICK if quick else Plan())
+    return {record.variant: record for record in measurer.measure(suite, suite.case(case), l2, suite.variants())}

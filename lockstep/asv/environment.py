@@ -1,0 +1,235 @@
+"""asv environment type "lockstep": one persistent worker a commit, today's ruler and harness.
+
+asv starts a process for each parameter; with torch that is 2.7 s of imports a number. Here a commit is
+checked out, one worker imports torch and the packages under test from it, and asv's requests are
+answered from its measurements. asv's ``Spawner.run`` always goes through ``Environment.run`` with
+``[".../benchmark.py", "run", …]`` (asv 0.6.6), so overriding that one method is enough.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import itertools
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from asv import util
+from asv.environment import Environment
+from asv.machine import Machine
+from asv_runner.benchmarks.mark import SkipNotImplemented
+
+import lockstep
+from lockstep.asv.benchmark import MeasurementFailed, answer
+from lockstep.asv.client import WorkerSpec
+from lockstep.asv.progress import Progress
+from lockstep.asv.recorder import Key, Recorder, Target
+from lockstep.provenance import harness_commit
+from lockstep.record import SUFFIX, Record
+
+#: Packages imported from the commit unless asv.conf.json says otherwise: {"lockstep": {"packages": […]}}.
+PACKAGES = ("kernels",)
+
+
+@dataclass
+class RunOptions:
+    """What ``lockstep run`` knows and asv does not hand to an environment; set on asv's conf object.
+
+    Attributes:
+        machine: asv's machine name.
+        clock_state: stored with every result.
+        quick: one short look only.
+        resume: serve records of an interrupted run.
+        save: whether anything is written to the results folder.
+        commits: how many commits will be measured, for the estimate of the time left.
+        returns: filled by asv with the selected benchmarks once they are discovered.
+        environments: those that were made, so that they can be closed.
+    """
+
+    machine: str
+    clock_state: str
+    quick: bool = False
+    resume: bool = False
+    save: bool = True
+    commits: int = 1
+    returns: dict[str, Any] = field(default_factory=dict)
+    environments: list[LockstepEnvironment] = field(default_factory=list)
+
+
+class LockstepEnvironment(Environment):  # type: ignore[misc]
+    """The running interpreter, a checkout of the commit, and a worker."""
+
+    tool_name = "lockstep"
+
+    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
+        # asv's constructor reads these two before it sets them.
+        self._python, self._requirements = python, requirements
+        super().__init__(conf, python, requirements, tagged_env_vars)
+        self._conf = conf
+        self._benchmarks: dict[str, dict[str, Any]] = {}
+        self._recorder: Recorder | None = None
+        self._progress: Progress | None = None
+        self._asked: set[tuple[str, str, str]] = set()
+        options = getattr(conf, "lockstep_run", None)
+        self._options = options or RunOptions(Machine.get_unique_machine_name(), "unknown")
+        self._options.environments.append(self)
+        self._planned: dict[tuple[str, str, str], list[str]] = {}
+        # Also when asv ends by an error: no worker may outlive the run.
+        atexit.register(self.close)
+
+    @property
+    def name(self) -> str:
+        """One name for all toolchains: they are provenance, not series."""
+        return "lockstep"
+
+    @classmethod
+    def matches(cls, python: str) -> bool:
+        """Only the interpreter that runs asv."""
+        return python == f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+    def check_presence(self) -> bool:
+        """The environment is this interpreter: it is there."""
+        return True
+
+    @property
+    def installed_commit_hash(self) -> str | None:
+        """None: a checkout is cheap, and asv then always asks for the commit it wants."""
+        return None
+
+    def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
+        """Check the commit out; nothing is built or installed."""
+        self.close()
+        Path(self._path).mkdir(parents=True, exist_ok=True)
+        self.checkout_project(repo, commit_hash)
+        settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
+        results = Path(conf.results_dir).resolve() / self._options.machine
+        target = Target(
+            commit=commit_hash,
+            environment=self.name,
+            machine=self._options.machine,
+            clock_state=self._options.clock_state,
+            harness=harness_commit(Path(conf.benchmark_dir)),
+            path=results / f"{commit_hash[: conf.hash_length]}-{self.name}{SUFFIX}" if self._options.save else None,
+        )
+        spec = WorkerSpec(
+            checkout=Path(self._build_root) / self._repo_subdir,
+            packages=tuple(settings.get("packages", PACKAGES)),
+            benchmark_dir=Path(conf.benchmark_dir).resolve(),
+            quick=self._options.quick,
+        )
+        self._asked.clear()
+        self._recorder = Recorder(
+            target, spec, float(conf.default_benchmark_timeout), resume=self._options.resume, say=self._say
+        )
+
+    def run(self, args: list[str], **kwargs: Any) -> Any:
+        """Answer asv's ``run`` requests from the worker; start a process for everything else."""
+        if len(args) > 1 and args[1] == "run" and self._recorder is not None:
+            return self._answer(args[2:], str(kwargs.get("cwd", ".")))
+        # asv's script drops PYTHONPATH from sys.path and takes this instead.
+        paths = [str(Path(lockstep.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        kwargs["env"] = {**kwargs.get("env", os.environ), "ASV_PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        output = util.check_output([sys.executable, *args], **kwargs)
+        if len(args) > 1 and args[1] == "discover":
+            found = json.loads(Path(args[3]).read_text(encoding="utf-8"))
+            self._benchmarks = {benchmark["name"]: benchmark for benchmark in found}
+        return output
+
+    def close(self) -> None:
+        """End the worker, if there is one."""
+        if self._progress is not None:
+            self._progress.finish()
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+
+    def _answer(self, arguments: list[str], cwd: str) -> tuple[str, str, int]:
+        """Output, standard error and exit code of one asv request."""
+        assert self._recorder is not None
+        _, identity, parameters, _, result_file = arguments
+        name, _, index = identity.partition("-")
+        benchmark = self._benchmarks.get(name, {})
+        if benchmark.get("type") != "lockstep":
+            code, out = self._recorder.run(arguments, cwd)
+            return out, "", code
+        if json.loads(parameters).get("repeat") == 1 and not self._options.quick:
+            return "--quick works through `lockstep run --quick`, not through asv's own command", "", 1
+        combination = next(itertools.islice(itertools.product(*benchmark["params"]), int(index), None))
+        variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)
+        key = (benchmark["suite"], variant, case, l2)
+        try:
+            result: Any = answer(self._measured(key, benchmark), benchmark["quantity"])
+        except SkipNotImplemented:
+            result = math.nan
+        except MeasurementFailed as failure:
+            return str(failure), "", 1
+        Path(result_file).write_text(json.dumps(result), encoding="utf-8")
+        return "", "", 0
+
+    def _measured(self, key: Key, benchmark: Mapping[str, Any]) -> Any:
+        assert self._recorder is not None
+        suite, _, case, l2 = key
+        plan = self._plan()
+        if self._progress is None:
+            self._progress = Progress(len(plan) * self._options.commits)
+        first = (suite, case, l2) not in self._asked
+        self._asked.add((suite, case, l2))
+        known = self._recorder.served(key, benchmark["version"]) is not None
+        variants = plan.get((suite, case, l2), [])
+        started = time.monotonic()
+        record = self._recorder.record(key, benchmark["version"], variants)
+        if first:
+            taken = [self._recorder.served((suite, name, case, l2), benchmark["version"]) for name in variants]
+            self._progress.case([one for one in taken if one], time.monotonic() - started, measured=not known)
+        return record
+
+    def selected(self) -> Iterator[tuple[str, dict[str, Any], int, Key]]:
+        """Every selected parameter of a lockstep benchmark: name, benchmark, index, series.
+
+        Selected is what ``lockstep run --bench`` left over; everything under asv's own command.
+        """
+        chosen = self._options.returns.get("benchmarks")
+        for name, benchmark in self._benchmarks.items():
+            if benchmark.get("type") != "lockstep" or (chosen is not None and name not in chosen):
+                continue
+            indices = chosen.benchmark_selection.get(name) if chosen is not None else None
+            for index, combination in enumerate(itertools.product(*benchmark["params"])):
+                if indices is None or index in indices:
+                    variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)
+                    yield name, benchmark, index, (benchmark["suite"], variant, case, l2)
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that is checked out, if any."""
+        return self._recorder.target.commit if self._recorder is not None else None
+
+    def parameters(self, name: str) -> list[list[str]]:
+        """asv's parameter values of a benchmark."""
+        found: list[list[str]] = self._benchmarks[name]["params"]
+        return found
+
+    def served(self, key: Key, version: str) -> Record | None:
+        """The record of a series if it was measured (or resumed) in this run."""
+        return self._recorder.served(key, version) if self._recorder is not None else None
+
+    def _plan(self) -> dict[tuple[str, str, str], list[str]]:
+        """Selected variants of every selected case."""
+        if not self._planned:
+            for _, _, _, (suite, variant, case, l2) in self.selected():
+                variants = self._planned.setdefault((suite, case, l2), [])
+                if variant not in variants:
+                    variants.append(variant)
+        return self._planned
+
+    def _say(self, line: str) -> None:
+        if self._progress is not None:
+            self._progress.say(line)
+        else:
+            print(line, file=sys.stderr)

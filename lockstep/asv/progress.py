@@ -1,0 +1,64 @@
+"""How far a run is: a bar on a terminal, plain lines elsewhere, always on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console
+
+from lockstep.record import Record
+
+
+class Progress:
+    """Counts cases and estimates the time left from those measured so far.
+
+    Args:
+        total: cases (shape × cache state) to measure in all commits.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self._measured = 0
+        self._spent = 0.0
+        # A terminal gets one line that is rewritten; a log gets every line.
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self._clear()
+        self._console.print(line, markup=False)
+
+    def case(self, records: Iterable[Record], seconds: float, *, measured: bool) -> None:
+        """One case is done; failed series are named."""
+        self.done += 1
+        if measured:
+            self._measured += 1
+            self._spent += seconds
+        rows = list(records)
+        for record in rows:
+            if record.state == "failed":
+                self.say(f"  failed: {record.suite} {record.variant} {record.case} {record.l2}: {record.reason}")
+        if not rows:
+            return
+        ok = sum(record.state == "ok" for record in rows)
+        one = rows[0]
+        line = f"[{self.done:>4}/{self.total}] {one.suite} {one.case} {one.l2}: {ok} series in {seconds:.1f} s"
+        self._clear()
+        self._console.print(line + self.left(), markup=False, end="" if self._console.is_terminal else "\n")
+
+    def left(self) -> str:
+        """``", about 3 min left"``, or "" before anything was measured."""
+        remaining = (self.total - self.done) * self._spent / self._measured if self._measured else 0.0
+        if remaining < 1:
+            return ""
+        return f", about {remaining:.0f} s left" if remaining < 90 else f", about {remaining / 60:.0f} min left"
+
+    def finish(self) -> None:
+        """End the rewritten line."""
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._console.is_terminal:
+            self._console.file.write("\r\x1b[2K")

@@ -1,0 +1,210 @@
+"""The records of one commit: measured once by a worker, kept through crashes, served to every asker.
+
+What kills or hangs a worker is found and recorded as failed; everything else of the commit is still
+measured. After each case the provenance file is replaced, so an interrupted run loses one case at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.record import Provenance, Record, RecordError, read_records, write_records
+from lockstep.suite import PROTOCOL_VERSION
+
+#: A variant that hung or killed its worker at this many cases is not tried at further ones.
+PATIENCE = 2
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a recorder's file is about; see ``lockstep.record.Provenance``. No path: nothing is kept."""
+
+    commit: str
+    environment: str
+    machine: str
+    clock_state: str
+    harness: str
+    path: Path | None
+
+
+class Recorder:
+    """Measures cases of one commit on demand.
+
+    Args:
+        target: what the records are of, and their file.
+        spec: how to start a worker.
+        silence_s: seconds without a sign of life after which a worker is killed.
+        resume: serve what the file already holds instead of measuring it again.
+        say: told lines for people.
+        worker: how a worker is made (tests pass their own).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        spec: WorkerSpec,
+        silence_s: float,
+        *,
+        resume: bool = False,
+        say: Callable[[str], None] = print,
+        worker: Callable[[WorkerSpec, float], Worker] = Worker,
+    ) -> None:
+        self.target = target
+        self._spec = spec
+        self._silence_s = silence_s
+        self._say = say
+        self._make_worker = worker
+        self._worker: Worker | None = None
+        self._records: dict[Key, Record] = {}
+        self._fresh: set[Key] = set()
+        self._deaths: dict[tuple[str, str], list[str]] = {}
+        self._before: Provenance | None = None
+        self._host: Mapping[str, str] = {}
+        self._controls: Mapping[str, Mapping[str, float | str]] = {}
+        self._stillborn = ""
+        self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._load(resume)
+
+    def served(self, key: Key, version: str) -> Record | None:
+        """A record that needs no measuring: taken in this run, or before it when resuming."""
+        record = self._records.get(key)
+        return record if record and key in self._fresh and record.version == version else None
+
+    def record(self, key: Key, version: str, variants: Sequence[str]) -> Record:
+        """The record of a series, measuring its case (all ``variants``) if need be."""
+        known = self.served(key, version)
+        if known is not None:
+            return known
+        suite, variant, case, l2 = key
+        for taken in self._measure(suite, case, l2, list(dict.fromkeys([*variants, variant])), version):
+            self._records[taken.key] = taken
+            self._fresh.add(taken.key)
+        self._save()
+        return self._records[key]
+
+    def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
+        """An ordinary asv benchmark in the worker: exit code and output."""
+        try:
+            return self._up().run(arguments, cwd)
+        except WorkerDied as died:
+            self._drop()
+            return 1, str(died)
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _measure(self, suite: str, case: str, l2: str, variants: list[str], version: str) -> list[Record]:
+        """Measure a case in as many workers as it takes."""
+        if self._stillborn:
+            return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
+        taken: dict[str, Record] = {}
+        failed = {name: self._tired(suite, name) for name in variants if self._tired(suite, name)}
+        groups = [variants]
+        while groups:
+            group = groups.pop(0)
+            try:
+                records, controls = self._up().measure(suite, case, l2, group, failed)
+            except WorkerDied as died:
+                self._drop()
+                if died.at_start:
+                    self._stillborn = died.how
+                    self._say(f"the worker of {self.target.commit[:8]} does not start: {died.how}")
+                    return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
+                culprit = died.variant or (group[0] if len(group) == 1 else "")
+                if not culprit:
+                    # It died while all were timed: alone with the baseline, the culprit shows itself.
+                    groups = [[name] for name in group] + groups
+                    continue
+                self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}")
+                failed[culprit] = died.how
+                self._deaths.setdefault((suite, culprit), []).append(died.how)
+                if culprit in group and len(group) == 1:
+                    taken[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how)
+                else:
+                    groups.insert(0, group)
+                continue
+            self._controls = controls or self._controls
+            for record in records:
+                # A later group measures the baseline again: the first record, with most company, stays.
+                if record.variant not in taken or taken[record.variant].state == "failed":
+                    taken[record.variant] = record
+        return list(taken.values())
+
+    def _tired(self, suite: str, variant: str) -> str:
+        deaths = self._deaths.get((suite, variant), [])
+        return f"not tried: {deaths[-1]} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
+
+    def _up(self) -> Worker:
+        """The worker, started if need be.
+
+        Raises:
+            WorkerDied: it does not start.
+        """
+        if self._worker is None:
+            self._worker = self._make_worker(self._spec, self._silence_s)
+            self._set_aside_other_host(self._worker.host)
+        return self._worker
+
+    def _drop(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _load(self, resume: bool) -> None:
+        """Records of earlier runs stay in the file; when resuming they are served as well."""
+        path = self.target.path
+        if path is None:
+            return
+        try:
+            self._before, records = read_records(path)
+        except FileNotFoundError:
+            return
+        except RecordError as error:
+            broken = path.with_suffix(".broken")
+            path.rename(broken)
+            self._say(f"{error}. It is kept as {broken.name}; measuring starts afresh")
+            return
+        self._controls = self._before.controls
+        self._records = {record.key: record for record in records}
+        if resume:
+            self._fresh = set(self._records)
+
+    def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
+        """One file holds records of one toolchain; another one's are kept under another name."""
+        if self._before is None or self.target.path is None or dict(self._before.host) == dict(host):
+            self._host = host
+            return
+        changed = [f"{k} {self._before.host.get(k)} → {v}" for k, v in host.items() if self._before.host.get(k) != v]
+        stamp = "".join(character for character in self._before.recorded_at if character.isdigit())[:14]
+        kept = self.target.path.with_name(f"{self.target.path.stem}.{stamp}.old")
+        self.target.path.rename(kept)
+        self._say(f"the toolchain changed ({', '.join(changed)}): earlier records are kept as {kept.name}")
+        self._records.clear()
+        self._fresh.clear()
+        self._before, self._host = None, host
+
+    def _save(self) -> None:
+        if self.target.path is None:
+            return
+        provenance = Provenance(
+            commit=self.target.commit,
+            environment=self.target.environment,
+            machine=self.target.machine,
+            recorded_at=self._before.recorded_at if self._before else self._recorded_at,
+            harness=self.target.harness,
+            clock_state=self.target.clock_state,
+            host=dict(self._host),
+            controls=self._controls,
+            protocol=PROTOCOL_VERSION,
+        )
+        ordered = sorted(self._records.values(), key=lambda record: record.key)
+        write_records(self.target.path, provenance, ordered)

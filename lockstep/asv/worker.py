@@ -1,0 +1,98 @@
+"""The worker of one commit: imports torch and the commit's packages once, then measures what it is asked.
+
+It reads one JSON request a line from standard input and writes one JSON event a line to the file
+descriptor it was given; whatever kernels and compilers print goes to its log. It ends at end of input,
+so it never outlives its parent. Exit status 70: the CUDA context broke.
+
+Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed"}}`` and ``{"run": [asv_runner
+arguments], "cwd"}`` for ordinary asv benchmarks. Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+CONTEXT_LOST = 70
+
+
+def main() -> int:
+    """Serve requests until standard input ends."""
+    parser = argparse.ArgumentParser(prog="lockstep worker")
+    parser.add_argument("--benchmarks", type=Path, required=True)
+    parser.add_argument("--checkout", type=Path, required=True)
+    parser.add_argument("--packages", nargs="+", required=True)
+    parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
+
+    def emit(event: str, **content: Any) -> None:
+        reply.write(json.dumps({"event": event, **content}) + "\n")
+
+    from lockstep.checkout import import_from
+    from lockstep.suites import load_suites
+
+    # Suites first: they are today's, and read variant names from today's packages.
+    suites = load_suites(options.benchmarks)
+    import_from(options.checkout, options.packages)
+
+    from lockstep.device import open_device
+    from lockstep.measure import DeviceLost, Measurer
+    from lockstep.pairs import QUICK, Plan
+    from lockstep.provenance import host_facts
+
+    measurer = Measurer(
+        open_device(),
+        QUICK if options.quick else Plan(),
+        listener=lambda stage, variant: emit("stage", stage=stage, variant=variant),
+    )
+    emit("ready", host=host_facts())
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "run" in request:
+            code, out = _run(request["run"], request["cwd"])
+            emit("ran", code=code, out=out)
+            continue
+        asked = request["measure"]
+        suite = suites[asked["suite"]]
+        try:
+            records = measurer.measure(
+                suite, suite.case(asked["case"]), asked["l2"], asked["variants"], asked["failed"]
+            )
+        except DeviceLost as lost:
+            emit("lost", variant=lost.variant, reason=lost.reason)
+            return CONTEXT_LOST
+        emit("records", records=[asdict(record) for record in records], controls=measurer.controls_summary())
+    return 0
+
+
+def _run(arguments: list[str], cwd: str) -> tuple[int, str]:
+    """An ordinary asv benchmark (``time_*``, ``track_*`` …) in this process: exit code and output."""
+    from asv_runner.run import _run as run_benchmark
+
+    printed = io.StringIO()
+    before = Path.cwd()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            os.chdir(cwd)
+            run_benchmark(arguments)
+            code = 0
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        finally:
+            os.chdir(before)
+    return code, printed.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

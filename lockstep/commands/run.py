@@ -1,0 +1,166 @@
+"""``lockstep run``: asv's ``run`` with a machine named by its clock state, and a clean way to be interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from asv import util
+from asv.commands.run import Run as AsvRun
+from asv.console import log
+from asv.machine import Machine, MachineCollection
+from asv.repo import get_repo
+from asv.results import Results
+from asv.runner import BenchmarkResult
+from asv_runner.benchmarks.mark import SkipNotImplemented
+
+from lockstep.asv.benchmark import MeasurementFailed, answer
+from lockstep.asv.environment import LockstepEnvironment, RunOptions
+from lockstep.provenance import ask_host_facts
+from lockstep.suites import load_suites, nearest
+
+
+class Run(AsvRun):  # type: ignore[misc]
+    """asv's ``run``; replaces it because it has its name."""
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
+        """Name the machine, run, and on Ctrl-C save what is complete."""
+        if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
+            code: int | None = super().run_from_conf_args(conf, args, **kwargs)
+            return code
+        facts = ask_host_facts()
+        clock_state, slug = _clock_state(facts)
+        base = args.machine or Machine.get_unique_machine_name()
+        options = RunOptions(
+            machine=f"{base}-{slug}",
+            clock_state=clock_state,
+            quick=args.quick,
+            resume=args.skip_existing or args.skip_existing_successful,
+            save=not (args.quick or args.dry_run),
+            commits=_count_commits(conf, args.range),
+        )
+        conf.lockstep_run = options
+        args.machine = options.machine
+        # One short look is to find errors; it is no point of a history.
+        args.dry_run = args.dry_run or args.quick
+        MachineCollection.save(options.machine, _machine(options.machine, facts))
+        try:
+            code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
+        except util.UserError as error:
+            if str(error) == "Interrupted." and options.save:
+                for environment in options.environments:
+                    _save_complete(conf, environment, options, args.record_samples)
+            raise
+        finally:
+            for environment in options.environments:
+                environment.close()
+        if code == 1 and args.bench and "benchmarks" not in options.returns:
+            _explain_selection(Path(conf.benchmark_dir), args.bench)
+        return code
+
+
+def _clock_state(facts: dict[str, str]) -> tuple[str, str]:
+    """Clock state as stored and as part of the machine's name."""
+    if facts["device"] == "cpu":
+        return "cpu", "cpu"
+    return "unlocked", "unlocked"
+
+
+def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
+    """What asv keeps of the machine; the toolchain is left out, because any change starts a new series."""
+    described: dict[str, str] = Machine.get_defaults()
+    return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
+
+
+def _count_commits(conf: Any, spec: str | None) -> int:
+    """Commits in a range, for the estimate of the time left; 1 for everything that is no plain range."""
+    if not isinstance(spec, str) or ".." not in spec:
+        return 1
+    return len(get_repo(conf).get_hashes_from_range(spec)) or 1
+
+
+def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
+    """Say what could have been selected."""
+    suites = load_suites(benchmark_dir)
+    for pattern in patterns if isinstance(patterns, list) else [patterns]:
+        log.error(f"--bench {pattern!r} matches no series{nearest(pattern, suites)}")
+    for suite in suites.values():
+        log.info(f"{suite.name}: {', '.join(suite.variants())}")
+
+
+def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOptions, record_samples: bool) -> None:
+    """Write asv's result file for the benchmarks that were measured in full.
+
+    asv saves a commit when all of it is done; the rest of an interrupted one stays in the provenance
+    file, from which ``--skip-existing`` takes it up.
+    """
+    commit = environment.commit
+    benchmarks = options.returns.get("benchmarks")
+    if commit is None or benchmarks is None:
+        return
+    repo = get_repo(conf)
+    params = {**options.returns["machine_params"], "python": environment.python}
+    results = Results(params, {}, commit, repo.get_date(commit), environment.python, environment.name, {})
+    results.load_data(conf.results_dir)
+    complete = 0
+    for name, benchmark in benchmarks.items():
+        result = _collect(environment, name)
+        if result is not None:
+            results.add_result(
+                benchmark,
+                result,
+                selected_idx=benchmarks.benchmark_selection.get(name),
+                started_at=datetime.now(UTC),
+                record_samples=record_samples,
+            )
+            complete += 1
+    if complete:
+        results.save(conf.results_dir)
+    log.info(
+        f"Interrupted at {commit[:8]}: {complete} of {len(benchmarks)} benchmarks are complete and saved; "
+        "the same command with --skip-existing goes on from here"
+    )
+
+
+def _collect(environment: LockstepEnvironment, wanted: str) -> BenchmarkResult | None:
+    """One benchmark's result from the records; None if a selected series is missing."""
+    result: list[float | bool | None] = []
+    samples: list[list[float] | None] = []
+    errors: list[str] = []
+    for name, benchmark, index, key in environment.selected():
+        if name != wanted:
+            continue
+        record = environment.served(key, benchmark["version"])
+        if record is None:
+            return None
+        while len(result) < index:
+            result.append(math.nan)
+            samples.append(None)
+        try:
+            given = answer(record, benchmark["quantity"])
+            result.append(True)
+            samples.append(given["samples"])
+        except SkipNotImplemented:
+            result.append(math.nan)
+            samples.append(None)
+        except MeasurementFailed as failure:
+            result.append(None)
+            samples.append(None)
+            errors.append(str(failure))
+    if not result:
+        return None
+    number = [1 if one is not None else None for one in samples]
+    missing = math.prod(len(values) for values in environment.parameters(wanted)) - len(result)
+    return BenchmarkResult(
+        result=result + [math.nan] * missing,
+        samples=samples + [None] * missing,
+        number=number + [None] * missing,
+        errcode=1 if errors else 0,
+        stderr="\n".join(errors),
+        profile=None,
+    )

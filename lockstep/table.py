@@ -1,0 +1,51 @@
+"""Records as the sources print them: median, spread, rates, share of the floor, speedup with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import quantiles
+
+from rich.table import Table
+
+from lockstep.record import Record
+
+
+def records_table(records: Sequence[Record], title: str = "") -> Table:
+    """A table of records of one suite; failed and n/a rows say why."""
+    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    table.add_column("variant", no_wrap=True)
+    for name in ("case", "L2"):
+        table.add_column(name, no_wrap=True)
+    for name in ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for record in records:
+        table.add_row(record.variant, record.case, record.l2, *_cells(record))
+    return table
+
+
+def _cells(record: Record) -> list[str]:
+    if record.state != "ok" or record.latency is None:
+        return [f"{'n/a' if record.state == 'na' else 'failed'}: {record.reason}"]
+    seconds = record.latency.value
+    cells = [
+        f"{seconds * 1e6:.2f}",
+        f"{spread(record.latency_samples):.2%}",
+        f"{record.flops / seconds / 1e9:.0f}",
+        f"{record.bytes / seconds / 1e9:.0f}",
+        f"{record.floor_s / seconds:.0%}" if record.floor_s else "",
+    ]
+    if record.speedup is None:
+        cells += ["", ""]
+    else:
+        cells += [f"{record.speedup.value:.3f}×", f"{record.speedup.low:.4f} … {record.speedup.high:.4f}"]
+    cells.append(f"{record.mde:.2%}" if record.mde is not None else "")
+    cells.append(f"{record.clocks.sm_mhz:.0f}" if record.clocks.sm_mhz else "")
+    return cells
+
+
+def spread(samples: Sequence[float]) -> float:
+    """Half the interquartile range over the median; 0 from fewer than two samples."""
+    if len(samples) < 2:
+        return 0.0
+    low, middle, high = quantiles(samples, n=4)
+    return (high - low) / 2 / middle

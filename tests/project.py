@@ -1,0 +1,204 @@
+"""A tiny project with an asv history, for tests that run the whole chain on a CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+SUITE = """
+    from lockstep import Limit, Suite, cases
+
+    SHAPES = cases(M=[2, 3], K=1024, N=512)
+    PRODUCT = Suite(
+        family="product",
+        package="toy",
+        cases=SHAPES + cases(M=[4096], K=1024, N=512),
+        quick=SHAPES,
+        inputs=lambda draw, M, K, N: {
+            "x": draw.normal(M, K, dtype="float32"),
+            "weight": draw.normal(K, N, dtype="float32"),
+        },
+        outputs=lambda draw, M, N: draw.empty(M, N, dtype="float32"),
+        reference=lambda x, weight: x.double() @ weight.double(),
+        flops=lambda M, K, N: 2 * M * K * N,
+        bytes=lambda M, K, N: 4 * (M * K + K * N + M * N),
+        baseline="plain",
+        tolerance=1e-5,
+        limits={"limited": Limit("only at M=2", lambda M: M == 2)},
+    )
+    latency, speedup = PRODUCT.series()
+
+
+    def track_answer():
+        return 42
+"""
+
+KERNELS = """
+    import os
+    import signal
+    import time
+
+    import torch
+
+
+    def plain(x, weight, *, out=None):
+        return torch.mm(x, weight, out=out)
+
+
+    def twice(x, weight, *, out):
+        torch.mm(x, weight, out=out)
+        return torch.mm(x, weight, out=out)
+
+
+    VARIANTS = {"plain": plain, "twice": twice}
+"""
+
+#: More variants, each broken in its own way; appended to KERNELS.
+BROKEN = """
+
+    def wrong(x, weight):
+        return 1.01 * (x @ weight)
+
+
+    def unwritten(x, weight, *, out):
+        out[1:] = (x @ weight)[1:]
+        return out
+
+
+    def raises(x):
+        raise RuntimeError("no such thing\\nand more")
+
+
+    def hangs(x):
+        time.sleep(1000)
+
+
+    def killed(x):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+    def dies_while_timed(x, weight, calls=[]):
+        calls.append(1)
+        if len(calls) > 5:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return x @ weight
+
+
+    def hungry(x):
+        return torch.empty(1 << 60)
+
+
+    def elsewhere(x):
+        raise NotImplementedError("needs Blackwell")
+
+
+    VARIANTS = {
+        "plain": plain,
+        "twice": twice,
+        "limited": plain,
+        "wrong": wrong,
+        "unwritten": unwritten,
+        "raises": raises,
+        "hangs": hangs,
+        "killed": killed,
+        "dies_while_timed": dies_while_timed,
+        "hungry": hungry,
+        "elsewhere": elsewhere,
+    }
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A repository on disk."""
+
+    root: Path
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, its text dedented."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(textwrap.dedent(text))
+
+    def commit(self, message: str) -> str:
+        """Commit everything; the full hash."""
+        self.git("add", "-A")
+        self.git("commit", "-qm", message)
+        return self.git("rev-parse", "HEAD")
+
+    def git(self, *arguments: str) -> str:
+        """Output of a git command."""
+        identity = ["-c", "user.name=Tester", "-c", "user.email=tester@example.org"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start ``lockstep`` in the project."""
+        return subprocess.Popen(
+            [sys.executable, "-c", "from lockstep.cli import main; main()", *arguments],
+            cwd=self.root,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def lockstep(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``lockstep`` in the project; standard error is merged into the output."""
+        return subprocess.run(
+            [sys.executable, "-c", "from lockstep.cli import main; main()", *arguments],
+            cwd=self.root,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        repository = str(Path(__file__).parents[1])
+        home = self.root.parent / "home"
+        home.mkdir(exist_ok=True)
+        environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+        return {**environment, "PYTHONPATH": repository, "HOME": str(home), "COLUMNS": "200"}
+
+
+def make_project(root: Path, timeout: float = 60.0) -> Project:
+    """A repository with one family, one suite and two commits."""
+    root.mkdir()
+    project = Project(root)
+    project.git("init", "-q", "-b", "main")
+    project.write(
+        "asv.conf.json",
+        json.dumps(
+            {
+                "version": 1,
+                "project": "toy",
+                "repo": ".",
+                "branches": ["main"],
+                "environment_type": "lockstep",
+                "plugins": [".lockstep.asv"],
+                "benchmark_dir": "benchmarks",
+                "results_dir": "results",
+                "html_dir": ".asv/html",
+                "env_dir": ".asv/env",
+                "default_benchmark_timeout": timeout,
+                "lockstep": {"packages": ["toy"]},
+            }
+        ),
+    )
+    project.write(".gitignore", ".asv\n__pycache__\n")
+    project.write("benchmarks/__init__.py", "from lockstep.asv.benchmark import register\n\nregister()\n")
+    project.write("benchmarks/product.py", SUITE)
+    project.write("toy/__init__.py", "")
+    project.write("toy/product.py", "")
+    project.commit("Begin")
+    project.write("toy/product.py", KERNELS)
+    project.commit("Add a product")
+    return project
