@@ -1,0 +1,200 @@
+"""Linear layer of few rows: ``y = x @ weight.T (+ bias)`` where reading the weight is the whole cost.
+
+A batch of 1 … 64 rows reads N·K weights once and does almost no arithmetic, yet library kernels need twice
+the time that the bytes need. The variants here are ways of keeping every multiprocessor reading.
+"""
+
+# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.arguments import expect
+from kernels.devices import capability, require_triton
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+
+#: Tiles of the "triton" variant: up to this many rows → (BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages).
+TILES = {16: (16, 32, 128, 4, 5), 32: (32, 32, 128, 4, 5), 64: (64, 32, 128, 4, 5), 256: (64, 64, 64, 4, 5)}
+LARGE_TILE = (128, 128, 64, 8, 4)
+
+
+def torch_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``F.linear``, or the cuBLAS call behind it where there is a buffer to write into."""
+    if out is None:
+        return torch.nn.functional.linear(x, weight, bias)
+    if bias is None:
+        return torch.mm(x, weight.t(), out=out)
+    return torch.addmm(bias, x, weight.t(), out=out)
+
+
+def compiled(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """``torch.compile(F.linear)``, compiled at the first call with a shape (seconds)."""
+    return _compiled(x, "default")(x, weight, bias)
+
+
+def max_autotuned(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
+
+    Tuned anew in every process, so its choice (and its speed) may differ from run to run.
+    """
+    return _compiled(x, "max-autotune-no-cudagraphs")(x, weight, bias)
+
+
+def tgv(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """FlashInfer's TGV GEMM for small batches on Blackwell (``flashinfer.gemm.tgv_gemm_sm100``)."""
+    return _tgv(x, weight, bias, out, pdl=False)
+
+
+def tgv_pdl(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``tgv`` with programmatic dependent launch: its prologue overlaps the kernel before it."""
+    return _tgv(x, weight, bias, out, pdl=True)
+
+
+def tile(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """One output tile a program, the whole of K in one loop.
+
+    At few rows there are too few tiles to keep the memory busy: the reason for ``split_k``.
+    """
+    require_triton(x, "triton")
+    out = _checked(x, weight, bias, out)
+    (M, K), N = x.shape, weight.shape[0]
+    config = next((tiles for rows, tiles in TILES.items() if rows >= M), LARGE_TILE)
+    block_m, block_n, block_k, num_warps, num_stages = config
+    grid = (triton.cdiv(M, block_m) * triton.cdiv(N, block_n),)
+    _tile_kernel[grid](
+        x, weight, bias, out, M, N, K, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=8,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
+    return out
+
+
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``x @ weight.T + bias`` by the variant that is fastest at this shape.
+
+    Args:
+        x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
+        weight: ``[N, K]``, contiguous, dtype and device of ``x``.
+        bias: ``[N]`` or None.
+        out: ``[M, N]`` to write into; allocated when None.
+
+    Returns:
+        ``[M, N]`` in the dtype of ``x``, accumulated in float32.
+
+    Raises:
+        ValueError: names the argument of a wrong shape, dtype, device or layout.
+    """
+    return torch_linear(x, weight, bias, out=_checked(x, weight, bias, out))
+
+
+def _checked(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
+) -> torch.Tensor:
+    """The output to write into, once every argument is known to fit."""
+    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
+    expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
+    if bias is not None:
+        expect(bias, "bias", shape=(weight.shape[0],), dtype=x.dtype, device=x.device, contiguous=True)
+    if out is None:
+        return x.new_empty(x.shape[0], weight.shape[0])
+    expect(out, "out", shape=(x.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device, contiguous=True)
+    return out
+
+
+def _compiled(x: torch.Tensor, mode: str) -> Callable[..., torch.Tensor]:
+    if x.device.type != "cuda":
+        raise NotImplementedError(f"torch.compile is measured on CUDA tensors only, got a {x.device.type} tensor")
+    return _compile(mode)
+
+
+@functools.cache
+def _compile(mode: str) -> Callable[..., torch.Tensor]:
+    # One kernel a shape, as the source of the workload measured it. Dynamo keeps eight shapes.
+    compiled_linear: Callable[..., torch.Tensor] = torch.compile(torch.nn.functional.linear, mode=mode, dynamic=False)
+    return compiled_linear
+
+
+def _tgv(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None, *, pdl: bool
+) -> torch.Tensor:
+    if capability(x.device)[0] != 10:
+        raise NotImplementedError("FlashInfer's TGV GEMM needs a Blackwell GPU (compute capability 10.x)")
+    if bias is None:
+        raise NotImplementedError("FlashInfer's TGV GEMM always adds a bias; PREPARE makes one of zeros")
+    try:
+        flashinfer = importlib.import_module("flashinfer.gemm")
+    except ImportError as error:
+        raise NotImplementedError(f"FlashInfer is not installed ({error}); pip install flashinfer-python") from error
+    product: torch.Tensor = flashinfer.tgv_gemm_sm100(x, weight.t(), bias, pdl=pdl, out=_checked(x, weight, bias, out))
+    return product
+
+
+def zero_bias(weight: torch.Tensor, bias: torch.Tensor | None = None) -> dict[str, Any]:
+    """The bias that TGV insists on: ``bias`` itself, or zeros ``[N]``."""
+    return {"bias": weight.new_zeros(weight.shape[0]) if bias is None else bias}
+
+
+@triton.jit
+def _tile_kernel(
+    x, weight, bias, out, M, N, K,
+    HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    # Column-major within groups of GROUP_M tile rows: neighbours share weight tiles in L2.
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    group = tl.program_id(0) // (GROUP_M * tiles_n)
+    rows_in_group = min(tiles_m - group * GROUP_M, GROUP_M)
+    within = tl.program_id(0) % (GROUP_M * tiles_n)
+    m = (group * GROUP_M + within % rows_in_group) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = within // rows_in_group * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    # Rows beyond the edge read row 0 again instead of being masked: they are never stored.
+    x_at = x + tl.where(m < M, m, 0).to(tl.int64)[:, None] * K + k[None, :]
+    w_at = weight + tl.where(n < N, n, 0).to(tl.int64)[None, :] * K + k[:, None]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        if EVEN_K:
+            x_tile = tl.load(x_at)
+            w_tile = tl.load(w_at)
+        else:
+            x_tile = tl.load(x_at, mask=k[None, :] < K - start, other=0.0)
+            w_tile = tl.load(w_at, mask=k[:, None] < K - start, other=0.0)
+        acc = tl.dot(x_tile, w_tile, acc, input_precision="ieee")
+        x_at += BLOCK_K
+        w_at += BLOCK_K
+    if HAS_BIAS:
+        acc += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    tl.store(out + m.to(tl.int64)[:, None] * N + n[None, :], acc.to(out.dtype.element_ty), mask=inside)
+
+
+VARIANTS = {
+    "torch": torch_linear,
+    "compile": compiled,
+    "max_autotune": max_autotuned,
+    "tgv": tgv,
+    "tgv_pdl": tgv_pdl,
+    "triton": tile,
+    "best": linear,
+}
+PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}

@@ -1,0 +1,110 @@
+"""Every variant of ``linear`` against the suite's own reference, on a CPU and through Triton's interpreter."""
+
+import pytest
+import torch
+
+from benchmarks.linear import SUITE
+from kernels.linear import VARIANTS, linear
+from lockstep.check import Checker, WrongResult
+from lockstep.compiling import compile_in_subprocess
+from lockstep.family import Family, load_family
+from lockstep.inputs import Draw, map_tensors
+from lockstep.suite import Case, bind
+
+FAMILY = load_family(SUITE)
+
+
+def checker(dtype: torch.dtype, **axes) -> Checker:
+    """The suite's inputs and reference in another dtype: bfloat16 is wrong under Triton's interpreter."""
+    drawn = SUITE.inputs(draw=Draw("cpu", 0), **axes)
+    inputs = map_tensors(drawn, lambda tensor: tensor.to(dtype))
+    out = torch.empty(axes["M"], axes["N"], dtype=dtype)
+    return Checker(SUITE, Case(**axes), inputs, (SUITE.reference(**bind(SUITE.reference, inputs)),), out)
+
+
+@pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
+@pytest.mark.parametrize("variant", ["torch"])
+def test_quick_cases_are_right_in_bfloat16(variant, case):
+    assert Checker.draw(SUITE, case, "cpu", seed=1).error(FAMILY, variant) < 4e-3
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("M", "N", "K"), [(1, 64, 128), (5, 40, 72), (33, 96, 200), (130, 144, 64)])
+@pytest.mark.parametrize("variant", ["torch", "triton", "best"])
+def test_variants_match_the_reference(variant, M, N, K, bias):
+    assert checker(torch.float16, M=M, K=K, N=N, bias=bias).error(FAMILY, variant) < 1e-3
+
+
+@pytest.mark.parametrize("variant", ["torch", "triton", "best"])
+def test_float32_and_an_allocated_output(variant):
+    case = checker(torch.float32, M=3, K=136, N=24, bias=True)
+    result = VARIANTS[variant](**FAMILY.arguments(variant, case.inputs))
+    torch.testing.assert_close(result, case.reference[0], atol=1e-4, rtol=1e-4)
+
+
+def test_an_output_that_is_not_written_fails_the_check():
+    def forgets_the_last_column(x, weight, bias=None, *, out=None):
+        out[:, :-1] = VARIANTS["torch"](x, weight, bias)[:, :-1]
+        return out
+
+    family = Family({"forgetful": forgets_the_last_column}, {})
+    with pytest.raises(WrongResult, match="forgetful"):
+        checker(torch.float16, M=4, K=64, N=32).error(family, "forgetful")
+
+
+@pytest.mark.parametrize("variant", ["triton", "best"])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("x", torch.zeros(4, 64, dtype=torch.int32)),
+        ("x", torch.zeros(64, 4).t()),
+        ("weight", torch.zeros(32, 65)),
+        ("weight", torch.zeros(32, 64, dtype=torch.float16)),
+        ("bias", torch.zeros(31)),
+        ("out", torch.zeros(4, 33)),
+    ],
+    ids=["x dtype", "x layout", "weight shape", "weight dtype", "bias shape", "out shape"],
+)
+def test_a_wrong_argument_is_named(variant, name, wrong):
+    arguments = {"x": torch.zeros(4, 64), "weight": torch.zeros(32, 64), "bias": torch.zeros(32)}
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        VARIANTS[variant](**(arguments | {name: wrong}))
+
+
+@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl"])
+def test_what_cannot_run_here_says_why(variant):
+    with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell"):
+        checker(torch.float16, M=1, K=64, N=32).error(FAMILY, variant)
+
+
+def test_tgv_gets_a_bias_of_zeros_where_there_is_none():
+    weight = torch.ones(8, 4)
+    assert torch.equal(FAMILY.arguments("tgv", {"x": weight, "weight": weight})["bias"], torch.zeros(8))
+    given = torch.ones(8)
+    assert FAMILY.arguments("tgv", {"x": weight, "weight": weight, "bias": given})["bias"] is given
+
+
+def test_costs_count_each_byte_once():
+    assert SUITE.bytes(M=1, K=4096, N=2048) == 2 * (4096 + 4096 * 2048 + 2048)
+    assert SUITE.flops(M=1, K=4096, N=2048) == 2 * 4096 * 2048
+
+
+def test_compile_is_limited_to_a_few_shapes():
+    allowed = [case.label for case in SUITE.cases if SUITE.limits["max_autotune"].allows(**case)]
+    assert allowed == ["M=1,K=4096,N=2048", "M=8,K=4096,N=2048", "M=64,K=4096,N=2048"]
+
+
+def test_kernels_compile_for_hopper_without_spills():
+    kernels = compile_in_subprocess(
+        "from kernels.linear import VARIANTS\n"
+        "for variant, M in [('triton', 1), ('triton', 64), ('triton', 4096)]:\n"
+        "    x = torch.empty(M, 4096, device='meta', dtype=torch.bfloat16)\n"
+        "    VARIANTS[variant](x, x.new_empty(2048, 4096), x.new_empty(2048))"
+    )
+    assert len(kernels) == 3
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+def test_without_an_output_the_entry_point_allocates_one():
+    x, weight = torch.ones(2, 8), torch.ones(3, 8)
+    assert torch.equal(linear(x, weight), torch.full((2, 3), 8.0))
