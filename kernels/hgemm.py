@@ -1,0 +1,178 @@
+"""Half-precision GEMM as a ladder: each rung adds one idea on the way from a naive tile to cuBLAS.
+
+``out = alpha · A @ B + beta · C`` with float16 tensors, row-major, accumulated in float32. The rungs follow
+the ladder of minfer's kernels (naive, vectorised and unrolled, pipelined, …), written for Hopper.
+"""
+
+# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.arguments import expect
+from kernels.devices import require_triton
+
+FLOATS = (torch.float16, torch.bfloat16)
+
+
+class Tile(NamedTuple):
+    """Tile of the output and how it is computed. ``group`` tile rows share their B tiles in L2."""
+
+    m: int
+    n: int
+    k: int
+    group: int
+    num_warps: int
+    num_stages: int
+
+
+def torch_mm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """cuBLAS. With ``c`` torch first copies it into ``out`` (a launch of its own), then accumulates there."""
+    if c is None and alpha == 1:
+        return torch.mm(a, b, out=out)
+    addend = a.new_empty(()) if c is None else c
+    return torch.addmm(addend, a, b, alpha=alpha, beta=0 if c is None else beta, out=out)
+
+
+def naive(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """First rung: a small tile, tiles in row order, each load waited for before the product."""
+    return _run_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
+
+
+def hgemm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """``alpha · a @ b + beta · c`` by the variant that is fastest at this shape.
+
+    Args:
+        a: ``[M, K]``, contiguous; float16 (or bfloat16).
+        b: ``[K, N]``, contiguous, dtype and device of ``a``.
+        c: ``[M, N]``; needed where ``beta`` is not 0, else left out.
+        alpha: scale of the product.
+        beta: scale of ``c``.
+        out: ``[M, N]`` to write into; allocated when None. It must not be ``c``.
+
+    Returns:
+        ``[M, N]`` in the dtype of ``a``, accumulated and scaled in float32.
+
+    Raises:
+        ValueError: names the argument of a wrong shape, dtype, device or layout.
+    """
+    return torch_mm(a, b, c, alpha=alpha, beta=beta, out=_checked(a, b, c, beta, out))
+
+
+def _checked(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, beta: float, out: torch.Tensor | None
+) -> torch.Tensor:
+    """The output to write into, once every argument is known to fit."""
+    expect(a, "a", shape=(None, None), dtype=FLOATS, contiguous=True)
+    expect(b, "b", shape=(a.shape[1], None), dtype=a.dtype, device=a.device, contiguous=True)
+    shape = (a.shape[0], b.shape[1])
+    if (c is None) != (beta == 0):
+        raise ValueError(f"c must be given exactly where beta is not 0; beta is {beta:g}")
+    if c is not None:
+        expect(c, "c", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
+    if out is None:
+        return a.new_empty(shape)
+    expect(out, "out", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
+    return out
+
+
+def _run_pointers(
+    name: str,
+    tile: Tile,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    out: torch.Tensor | None,
+) -> torch.Tensor:
+    require_triton(a, name)
+    out = _checked(a, b, c, beta, out)
+    (M, K), N = a.shape, b.shape[1]
+    grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)
+    # Floats, or an integer alpha of 1 would be compiled in as a constant.
+    _pointer_kernel[grid](
+        a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None,
+        BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
+        num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _tile_of(index, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and column of a tile; tiles go down columns of GROUP_M tile rows, so that neighbours share B."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    group = index // (GROUP_M * tiles_n)
+    height = min(tiles_m - group * GROUP_M, GROUP_M)
+    within = index % (GROUP_M * tiles_n)
+    return (group * GROUP_M + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.jit
+def _pointer_kernel(
+    a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    first_m, first_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    m = tl.arange(0, BLOCK_M)
+    n = tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    m_inside = m < M - first_m
+    n_inside = n < N - first_n
+    # 64 bits for the tile's corner only: offsets within a tile fit in 32 and cost half the registers.
+    a += first_m.to(tl.int64) * K
+    b += first_n
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k_inside = k < K - start
+        a_tile = tl.load(a + m[:, None] * K + k[None, :], mask=m_inside[:, None] & k_inside[None, :], other=0.0)
+        b_tile = tl.load(b + k[:, None] * N + n[None, :], mask=k_inside[:, None] & n_inside[None, :], other=0.0)
+        acc = tl.dot(a_tile, b_tile, acc)
+        a += BLOCK_K
+        b += BLOCK_K * N
+    acc *= alpha
+    inside = m_inside[:, None] & n_inside[None, :]
+    corner = first_m.to(tl.int64) * N + first_n
+    at = m[:, None] * N + n[None, :]
+    if HAS_C:
+        acc += beta * tl.load(c + corner + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + corner + at, acc.to(out.dtype.element_ty), mask=inside)
+
+
+VARIANTS = {
+    "torch": torch_mm,
+    "naive": naive,
+    "best": hgemm,
+}

@@ -1,0 +1,97 @@
+"""Every rung of ``hgemm`` against the suite's own reference, on a CPU and through Triton's interpreter."""
+
+import pytest
+import torch
+
+from benchmarks.hgemm import SUITE
+from kernels.hgemm import VARIANTS, hgemm
+from lockstep.check import Checker, WrongResult
+from lockstep.compiling import compile_in_subprocess
+from lockstep.family import Family, load_family
+from lockstep.suite import Case
+
+FAMILY = load_family(SUITE)
+RUNGS = ["naive"]
+
+
+@pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
+@pytest.mark.parametrize("variant", ["torch", "best"])
+def test_quick_cases_are_right(variant, case):
+    assert Checker.draw(SUITE, case, "cpu", seed=1).error(FAMILY, variant) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(M=64, N=64, K=32),
+        Case(M=136, N=72, K=200),
+        Case(M=40, N=264, K=64, alpha=2, beta=3),
+        Case(M=300, N=320, K=96, alpha=0.5, beta=2),
+    ],
+    ids=lambda case: case.label,
+)
+@pytest.mark.parametrize("variant", ["torch", *RUNGS, "best"])
+def test_variants_match_the_reference(variant, case):
+    assert Checker.draw(SUITE, case, "cpu", seed=2).error(FAMILY, variant) < 1e-3
+
+
+@pytest.mark.parametrize("variant", ["torch", *RUNGS, "best"])
+def test_alpha_without_c_and_an_allocated_output(variant):
+    a, b = torch.ones(16, 32, dtype=torch.float16), torch.ones(32, 24, dtype=torch.float16)
+    assert torch.equal(VARIANTS[variant](a, b, alpha=0.25), torch.full((16, 24), 8.0, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("variant", ["naive"])
+def test_sizes_that_no_vector_load_divides(variant):
+    assert Checker.draw(SUITE, Case(M=33, N=7, K=13), "cpu", seed=3).error(FAMILY, variant) < 1e-3
+
+
+def test_ignoring_beta_fails_the_check():
+    def ignores_beta(a, b, c=None, *, alpha=1.0, beta=0.0, out=None):
+        return VARIANTS["torch"](a, b, alpha=alpha, out=out)
+
+    case = Checker.draw(SUITE, Case(M=32, N=32, K=32, alpha=1, beta=1), "cpu", seed=0)
+    with pytest.raises(WrongResult, match="ignorant"):
+        case.error(Family({"ignorant": ignores_beta}, {}), "ignorant")
+
+
+@pytest.mark.parametrize("variant", [*RUNGS, "best"])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("a", torch.zeros(16, 32)),
+        ("a", torch.zeros(32, 16, dtype=torch.float16).t()),
+        ("b", torch.zeros(31, 24, dtype=torch.float16)),
+        ("c", torch.zeros(16, 25, dtype=torch.float16)),
+        ("c", None),
+        ("out", torch.zeros(16, 24)),
+    ],
+    ids=["a dtype", "a layout", "b shape", "c shape", "c missing", "out dtype"],
+)
+def test_a_wrong_argument_is_named(variant, name, wrong):
+    half = {"dtype": torch.float16}
+    arguments = {"a": torch.zeros(16, 32, **half), "b": torch.zeros(32, 24, **half), "c": torch.zeros(16, 24, **half)}
+    with pytest.raises(ValueError, match=rf"^{name} must"):
+        VARIANTS[variant](**(arguments | {name: wrong}), beta=1.0)
+
+
+def test_c_without_beta_is_refused():
+    a = torch.zeros(16, 16, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"^c must be given exactly where beta is not 0"):
+        hgemm(a, a, a)
+
+
+def test_costs_count_c_only_where_beta_reads_it():
+    assert SUITE.bytes(M=8, N=4, K=2) == 2 * (16 + 8 + 32)
+    assert SUITE.bytes(M=8, N=4, K=2, beta=1) == 2 * (16 + 8 + 32 + 32)
+
+
+def test_kernels_compile_for_hopper_without_spills():
+    kernels = compile_in_subprocess(
+        "from kernels.hgemm import VARIANTS\n"
+        f"for variant in {RUNGS}:\n"
+        "    a = torch.empty(4096, 4096, device='meta', dtype=torch.float16)\n"
+        "    VARIANTS[variant](a, a)\n"
+    )
+    assert len(kernels) == len(RUNGS)
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
