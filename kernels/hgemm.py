@@ -61,6 +61,19 @@ def naive(
     return _run_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
 
 
+def vectorized(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Second rung: a tile with four times the reuse, 16-byte loads without masks, two steps of K a loop turn."""
+    return _run_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
+
+
 def hgemm(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -115,14 +128,17 @@ def _run_pointers(
     alpha: float,
     beta: float,
     out: torch.Tensor | None,
+    unroll: int = 0,
 ) -> torch.Tensor:
+    """Launch the kernel of the rungs that compute addresses themselves; ``unroll`` also drops needless masks."""
     require_triton(a, name)
     out = _checked(a, b, c, beta, out)
     (M, K), N = a.shape, b.shape[1]
     grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)
+    even = unroll > 0 and M % tile.m == N % tile.n == K % tile.k == 0
     # Floats, or an integer alpha of 1 would be compiled in as a constant.
     _pointer_kernel[grid](
-        a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None,
+        a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None, EVEN=even, UNROLL=max(unroll, 1),
         BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
         num_warps=tile.num_warps, num_stages=tile.num_stages,
     )  # fmt: skip
@@ -142,7 +158,7 @@ def _tile_of(index, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M:
 
 @triton.jit
 def _pointer_kernel(
-    a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr,
+    a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr, EVEN: tl.constexpr, UNROLL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     first_m, first_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
@@ -155,10 +171,14 @@ def _pointer_kernel(
     a += first_m.to(tl.int64) * K
     b += first_n
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, K, BLOCK_K):
-        k_inside = k < K - start
-        a_tile = tl.load(a + m[:, None] * K + k[None, :], mask=m_inside[:, None] & k_inside[None, :], other=0.0)
-        b_tile = tl.load(b + k[:, None] * N + n[None, :], mask=k_inside[:, None] & n_inside[None, :], other=0.0)
+    for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
+        if EVEN:
+            a_tile = tl.load(a + m[:, None] * K + k[None, :])
+            b_tile = tl.load(b + k[:, None] * N + n[None, :])
+        else:
+            k_inside = k < K - start
+            a_tile = tl.load(a + m[:, None] * K + k[None, :], mask=m_inside[:, None] & k_inside[None, :], other=0.0)
+            b_tile = tl.load(b + k[:, None] * N + n[None, :], mask=k_inside[:, None] & n_inside[None, :], other=0.0)
         acc = tl.dot(a_tile, b_tile, acc)
         a += BLOCK_K
         b += BLOCK_K * N
@@ -174,5 +194,6 @@ def _pointer_kernel(
 VARIANTS = {
     "torch": torch_mm,
     "naive": naive,
+    "vectorized": vectorized,
     "best": hgemm,
 }

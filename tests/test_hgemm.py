@@ -11,7 +11,7 @@ from lockstep.family import Family, load_family
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
-RUNGS = ["naive"]
+RUNGS = ["naive", "vectorized"]
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
@@ -23,7 +23,7 @@ def test_quick_cases_are_right(variant, case):
 @pytest.mark.parametrize(
     "case",
     [
-        Case(M=64, N=64, K=32),
+        Case(M=128, N=256, K=128),
         Case(M=136, N=72, K=200),
         Case(M=40, N=264, K=64, alpha=2, beta=3),
         Case(M=300, N=320, K=96, alpha=0.5, beta=2),
@@ -41,7 +41,7 @@ def test_alpha_without_c_and_an_allocated_output(variant):
     assert torch.equal(VARIANTS[variant](a, b, alpha=0.25), torch.full((16, 24), 8.0, dtype=torch.float16))
 
 
-@pytest.mark.parametrize("variant", ["naive"])
+@pytest.mark.parametrize("variant", ["naive", "vectorized"])
 def test_sizes_that_no_vector_load_divides(variant):
     assert Checker.draw(SUITE, Case(M=33, N=7, K=13), "cpu", seed=3).error(FAMILY, variant) < 1e-3
 
