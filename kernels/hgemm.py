@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from kernels.arguments import expect
-from kernels.devices import require_triton
+from kernels.devices import require_triton, sm_count
 
 FLOATS = (torch.float16, torch.bfloat16)
 
@@ -30,6 +30,17 @@ class Tile(NamedTuple):
     group: int
     num_warps: int
     num_stages: int
+
+
+#: Largest first: a tile is used where the matrix has enough of it to fill ``FULL`` of the multiprocessors.
+TILES = (
+    Tile(128, 256, 64, 8, 8, 4),
+    Tile(128, 128, 64, 8, 8, 4),
+    Tile(128, 64, 64, 8, 4, 5),
+    Tile(64, 64, 64, 8, 4, 6),
+    Tile(64, 32, 64, 8, 4, 6),
+)
+FULL = 0.75
 
 
 def torch_mm(
@@ -72,6 +83,19 @@ def vectorized(
 ) -> torch.Tensor:
     """Second rung: a tile with four times the reuse, 16-byte loads without masks, two steps of K a loop turn."""
     return _run_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
+
+
+def pipelined(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size."""
+    return _run_pointers("pipelined", _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1)
 
 
 def hgemm(
@@ -117,6 +141,14 @@ def _checked(
         return a.new_empty(shape)
     expect(out, "out", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
     return out
+
+
+def _tile_for(a: torch.Tensor, b: torch.Tensor) -> Tile:
+    enough = FULL * sm_count(a.device)
+    for tile in TILES:
+        if triton.cdiv(a.shape[0], tile.m) * triton.cdiv(b.shape[-1], tile.n) >= enough:
+            return tile
+    return TILES[-1]
 
 
 def _run_pointers(
@@ -195,5 +227,6 @@ VARIANTS = {
     "torch": torch_mm,
     "naive": naive,
     "vectorized": vectorized,
+    "pipelined": pipelined,
     "best": hgemm,
 }

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from benchmarks.hgemm import SUITE
-from kernels.hgemm import VARIANTS, hgemm
+from kernels.hgemm import TILES, VARIANTS, hgemm
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
-RUNGS = ["naive", "vectorized"]
+RUNGS = ["naive", "vectorized", "pipelined"]
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
@@ -41,9 +41,17 @@ def test_alpha_without_c_and_an_allocated_output(variant):
     assert torch.equal(VARIANTS[variant](a, b, alpha=0.25), torch.full((16, 24), 8.0, dtype=torch.float16))
 
 
-@pytest.mark.parametrize("variant", ["naive", "vectorized"])
+@pytest.mark.parametrize("variant", ["naive", "vectorized", "pipelined"])
 def test_sizes_that_no_vector_load_divides(variant):
     assert Checker.draw(SUITE, Case(M=33, N=7, K=13), "cpu", seed=3).error(FAMILY, variant) < 1e-3
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("variant", ["pipelined"])
+def test_every_tile_of_the_table_is_right(variant, tile, monkeypatch):
+    monkeypatch.setattr("kernels.hgemm.TILES", (tile,))
+    ragged = Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8, alpha=1, beta=1)
+    assert Checker.draw(SUITE, ragged, "cpu", seed=4).error(FAMILY, variant) < 1e-3
 
 
 def test_ignoring_beta_fails_the_check():
@@ -86,12 +94,13 @@ def test_costs_count_c_only_where_beta_reads_it():
     assert SUITE.bytes(M=8, N=4, K=2, beta=1) == 2 * (16 + 8 + 32 + 32)
 
 
-def test_kernels_compile_for_hopper_without_spills():
+@pytest.mark.parametrize("variant", RUNGS)
+def test_kernels_compile_for_hopper_without_spills(variant):
     kernels = compile_in_subprocess(
         "from kernels.hgemm import VARIANTS\n"
-        f"for variant in {RUNGS}:\n"
-        "    a = torch.empty(4096, 4096, device='meta', dtype=torch.float16)\n"
-        "    VARIANTS[variant](a, a)\n"
+        "for size in (512, 4096):\n"
+        "    a = torch.empty(size, size, device='meta', dtype=torch.float16)\n"
+        f"    VARIANTS[{variant!r}](a, a, a, alpha=2, beta=3)"
     )
-    assert len(kernels) == len(RUNGS)
+    assert kernels
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
