@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.arguments import expect
-from kernels.devices import require_triton, sm_count
+from kernels.devices import capability, require_triton, sm_count
 
 FLOATS = (torch.float16, torch.bfloat16)
 
@@ -96,6 +97,43 @@ def pipelined(
 ) -> torch.Tensor:
     """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size."""
     return _run_pointers("pipelined", _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1)
+
+
+def tma(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Fourth rung: the tensor memory accelerator moves whole tiles; programs stay and take tile after tile.
+
+    Raises:
+        NotImplementedError: before Hopper, or rows that are no multiple of 16 bytes.
+    """
+    require_triton(a, "tma")
+    out = _checked(a, b, c, beta, out)
+    (M, K), N = a.shape, b.shape[1]
+    if a.device.type != "cpu" and capability(a.device) < (9, 0):
+        raise NotImplementedError("tma needs a Hopper GPU or newer (compute capability 9.0)")
+    if K % 8 or N % 8:
+        raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
+    tile = _tile_for(a, b)
+    programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
+    half = [tile.m, tile.n // 2]
+    _tma_kernel[(programs,)](
+        TensorDescriptor.from_tensor(a, [tile.m, tile.k]),
+        TensorDescriptor.from_tensor(b, [tile.k, tile.n]),
+        TensorDescriptor.from_tensor(out if c is None else c, half),
+        TensorDescriptor.from_tensor(out, half),
+        M, N, K, float(alpha), float(beta), HAS_C=c is not None, PROGRAMS=programs,
+        BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
+        # C's two halves pass through shared memory as well: one stage of loads makes room for them.
+        num_warps=tile.num_warps, num_stages=tile.num_stages - (c is not None),
+    )  # fmt: skip
+    return out
 
 
 def hgemm(
@@ -223,10 +261,34 @@ def _pointer_kernel(
     tl.store(out + corner + at, acc.to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def _tma_kernel(
+    a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr, PROGRAMS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    # Flattened into one loop, so that the loads of the next tile run during the stores of this one.
+    for index in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
+        m, n = _tile_of(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for start in range(0, K, BLOCK_K):
+            acc = tl.dot(a.load([m, start]), b.load([start, n]), acc)
+        # Stored in halves: the buffer that the store goes through leaves room for a fourth stage.
+        halves = tl.permute(tl.reshape(acc * alpha, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
+        left, right = tl.split(halves)
+        middle = n + BLOCK_N // 2
+        if HAS_C:
+            left += beta * c.load([m, n]).to(tl.float32)
+            right += beta * c.load([m, middle]).to(tl.float32)
+        out.store([m, n], left.to(out.dtype))
+        out.store([m, middle], right.to(out.dtype))
+
+
 VARIANTS = {
     "torch": torch_mm,
     "naive": naive,
     "vectorized": vectorized,
     "pipelined": pipelined,
+    "tma": tma,
     "best": hgemm,
 }

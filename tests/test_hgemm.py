@@ -11,7 +11,7 @@ from lockstep.family import Family, load_family
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
-RUNGS = ["naive", "vectorized", "pipelined"]
+RUNGS = ["naive", "vectorized", "pipelined", "tma"]
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
@@ -46,8 +46,14 @@ def test_sizes_that_no_vector_load_divides(variant):
     assert Checker.draw(SUITE, Case(M=33, N=7, K=13), "cpu", seed=3).error(FAMILY, variant) < 1e-3
 
 
+def test_tma_refuses_rows_that_it_cannot_address():
+    a = torch.zeros(16, 20, dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match="K=20, N=16"):
+        VARIANTS["tma"](a, a.new_zeros(20, 16))
+
+
 @pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize("variant", ["pipelined"])
+@pytest.mark.parametrize("variant", ["pipelined", "tma"])
 def test_every_tile_of_the_table_is_right(variant, tile, monkeypatch):
     monkeypatch.setattr("kernels.hgemm.TILES", (tile,))
     ragged = Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8, alpha=1, beta=1)
