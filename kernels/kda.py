@@ -1,0 +1,292 @@
+"""Kimi Delta Attention projections: eight linear layers that share one input.
+
+``q, k, v, beta, f_a, g_a = x @ W.T`` for six weights, then ``f = f_a @ w_fb.T`` and ``g = g_a @ w_gb.T``.
+SGLang PR 17801 merged the six into one product and the last two into one batched product; the variants
+"eight" and "merged" are its before and after.
+
+Sizes: M tokens, K = hidden size, H heads on this rank, R = 128 (head size and rank of f and g), D = H·R.
+Weights are stored as ``torch.nn.Linear`` stores them, [out, in].
+
+``out`` is one flat buffer of ``M · (3·D + H + 2·R + 2·D)`` elements. Each variant lays its own tensors out
+in it, contiguous or as slices of a wider matrix, and returns views: so every variant overwrites the same
+memory and none pays for a layout that suits another.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.arguments import expect
+from kernels.devices import require_triton
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+
+Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Sizes(NamedTuple):
+    """M tokens, K inputs, D = heads · rank, H heads, R rank."""
+
+    M: int
+    K: int
+    D: int
+    H: int
+    R: int
+
+    @property
+    def N(self) -> int:
+        """Rows of the merged weight: q, k, v, f_a, g_a and beta."""
+        return 3 * self.D + 2 * self.R + self.H
+
+
+def eight(
+    x: torch.Tensor,
+    w_q: torch.Tensor,
+    w_k: torch.Tensor,
+    w_v: torch.Tensor,
+    w_beta: torch.Tensor,
+    w_fa: torch.Tensor,
+    w_ga: torch.Tensor,
+    w_fb: torch.Tensor,
+    w_gb: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+) -> Outputs:
+    """Eight products, one a layer: what the model did before the weights were merged.
+
+    Args:
+        x: [M, K].
+        w_q: [D, K]; so are ``w_k`` and ``w_v``.
+        w_k: [D, K].
+        w_v: [D, K].
+        w_beta: [H, K].
+        w_fa: [R, K]; so is ``w_ga``.
+        w_ga: [R, K].
+        w_fb: [D, R]; so is ``w_gb``.
+        w_gb: [D, R].
+        out: flat buffer, see the module.
+
+    Returns:
+        (q, k, v, beta, f, g): [M, D] each, beta [M, H].
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+    """
+    expect(x, "x", shape=(None, None), dtype=FLOATS)
+    expect(w_fb, "w_fb", shape=(None, None), dtype=x.dtype, device=x.device)
+    expect(w_beta, "w_beta", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
+    sizes = Sizes(x.shape[0], x.shape[1], w_fb.shape[0], w_beta.shape[0], w_fb.shape[1])
+    M, K, D, H, R = sizes
+    for weight, name in ((w_q, "w_q"), (w_k, "w_k"), (w_v, "w_v")):
+        expect(weight, name, shape=(D, K), dtype=x.dtype, device=x.device)
+    for weight, name in ((w_fa, "w_fa"), (w_ga, "w_ga")):
+        expect(weight, name, shape=(R, K), dtype=x.dtype, device=x.device)
+    expect(w_gb, "w_gb", shape=(D, R), dtype=x.dtype, device=x.device)
+    # beta last: its H columns would push what follows off the 16-byte grid.
+    parts = _buffer(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
+    q, k, v, f_a, g_a, f, g, beta = (part.view(M, -1) for part in parts)
+    for weight, target in ((w_q, q), (w_k, k), (w_v, v), (w_beta, beta), (w_fa, f_a), (w_ga, g_a)):
+        torch.mm(x, weight.t(), out=target)
+    torch.mm(f_a, w_fb.t(), out=f)
+    torch.mm(g_a, w_gb.t(), out=g)
+    return q, k, v, beta, f, g
+
+
+def merged(x: torch.Tensor, w_qkvbfg: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """One product for the six layers that read ``x``, one batched product for f and g (SGLang PR 17801).
+
+    Args:
+        x: [M, K].
+        w_qkvbfg: [3·D + H + 2·R, K], the rows of q, k, v, beta, f_a, g_a in the source's order.
+        w_fg: [2, D, R], ``w_fb`` and ``w_gb``.
+        out: flat buffer, see the module.
+
+    Returns:
+        As ``eight``; q, k, v and beta are slices of one [M, N] matrix.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+    """
+    sizes = _sizes(x, w_qkvbfg, "w_qkvbfg", w_fg)
+    D, H, R = sizes.D, sizes.H, sizes.R
+    joint, fg = _joint(_buffer(x, sizes, out), sizes)
+    torch.mm(x, w_qkvbfg.t(), out=joint)
+    q, k, v, beta, low_rank = joint.split((D, D, D, H, 2 * R), dim=1)
+    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+def two_products(
+    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None
+) -> Outputs:
+    """The merged product and the batched one as two launches of one plain Triton kernel.
+
+    Args:
+        x: [M, K], contiguous.
+        w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last every
+            slice starts on a 16-byte boundary for any number of heads; in the source's order f_a does not
+            for 4 heads.
+        w_fg: [2, D, R], contiguous.
+        out: flat buffer, see the module.
+
+    Returns:
+        As ``merged``.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride does not fit; names the argument.
+        NotImplementedError: not a CUDA tensor.
+    """
+    require_triton(x, "triton")
+    sizes = _sizes(x, w_in, "w_in", w_fg)
+    M, K, D, H, R = sizes
+    for tensor, name in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
+        expect(tensor, name, contiguous=True)
+    joint, fg = _joint(_buffer(x, sizes, out), sizes)
+    q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
+    tile = next(tile for limit, tile in TILES if limit is None or limit >= M)
+    _launch(tile, x, w_in, joint, M, sizes.N, K)
+    _launch(tile, low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg, M, D, R)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+class Tile(NamedTuple):
+    """Tile of one program and how it is compiled."""
+
+    BLOCK_M: int
+    BLOCK_N: int
+    BLOCK_K: int
+    num_warps: int
+    num_stages: int
+
+
+#: Tile of the plain kernel by the largest M it serves.
+TILES: tuple[tuple[int | None, Tile], ...] = (
+    (16, Tile(16, 32, 128, 4, 5)),
+    (32, Tile(32, 32, 128, 4, 5)),
+    (64, Tile(64, 64, 128, 4, 4)),
+    (512, Tile(128, 64, 64, 8, 4)),
+    (None, Tile(128, 128, 64, 8, 3)),
+)
+
+
+def _launch(tile: Tile, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, M: int, N: int, K: int) -> None:
+    """``c = a @ b.mT`` for [M, K] and [N, K], or for batches of them."""
+    batch = a.shape[0] if a.dim() == 3 else 1
+    batch_strides = [tensor.stride(0) if tensor.dim() == 3 else 0 for tensor in (a, b, c)]
+    _product[(triton.cdiv(M, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N), batch)](
+        a, b, c, M, N, K,
+        a.stride(-2), b.stride(-2), c.stride(-2), *batch_strides,
+        BLOCK_M=tile.BLOCK_M, BLOCK_N=tile.BLOCK_N, BLOCK_K=tile.BLOCK_K,
+        num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+
+
+@triton.jit
+def _product(
+    a, b, c, M, N, K,
+    a_row, b_row, c_row, a_batch, b_batch, c_batch,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    # Columns outermost: the programs that run together share a slice of the weight and all of a small x.
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    # 64-bit products only for the tile's corner: offsets inside a tile fit in 32 bits and halve the registers.
+    first_row = (tl.program_id(0) % tiles_m).to(tl.int64) * BLOCK_M
+    first_column = (tl.program_id(0) // tiles_m).to(tl.int64) * BLOCK_N
+    batch = tl.program_id(1).to(tl.int64)
+    rows = tl.arange(0, BLOCK_M)
+    columns = tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    row_ok = rows < M - first_row
+    column_ok = columns < N - first_column
+    a += batch * a_batch + first_row * a_row
+    b += batch * b_batch + first_column * b_row
+    a_at = rows[:, None] * a_row + depth[None, :]
+    b_at = columns[None, :] * b_row + depth[:, None]
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        inside = depth < K - start
+        a_tile = tl.load(a + start + a_at, row_ok[:, None] & inside[None, :], 0.0)
+        b_tile = tl.load(b + start + b_at, column_ok[None, :] & inside[:, None], 0.0)
+        total = tl.dot(a_tile, b_tile, total)
+    c += batch * c_batch + first_row * c_row + first_column
+    c_at = rows[:, None] * c_row + columns[None, :]
+    tl.store(c + c_at, total.to(c.dtype.element_ty), row_ok[:, None] & column_ok[None, :])
+
+
+def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """The best variant for the shape. Arguments, results and errors as ``two_products``; runs on a CPU too."""
+    sizes = _sizes(x, w_in, "w_in", w_fg)
+    D, H, R = sizes.D, sizes.H, sizes.R
+    joint, fg = _joint(_buffer(x, sizes, out), sizes)
+    torch.mm(x, w_in.t(), out=joint)
+    q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
+    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+def _sizes(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor) -> Sizes:
+    """Check the merged weights against ``x`` and read the sizes off them."""
+    expect(x, "x", shape=(None, None), dtype=FLOATS)
+    expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
+    expect(w_in, name, shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
+    D, R = w_fg.shape[1:]
+    H = w_in.shape[0] - 3 * D - 2 * R
+    if H < 1:
+        raise ValueError(f"{name} must have more than 3·D + 2·R = {3 * D + 2 * R} rows, got {w_in.shape[0]}")
+    return Sizes(x.shape[0], x.shape[1], D, H, R)
+
+
+def _buffer(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.Tensor:
+    """``out`` checked, or a fresh one: flat, room for the merged product and for f and g."""
+    length = sizes.M * (sizes.N + 2 * sizes.D)
+    if out is None:
+        return x.new_empty(length)
+    expect(out, "out", shape=(length,), dtype=x.dtype, device=x.device, contiguous=True)
+    return out
+
+
+def _joint(buffer: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """The flat buffer as the merged product [M, N] and as f and g [2, M, D].
+
+    f and g come first: M · N elements need not end on a 16-byte boundary, 2 · M · D do.
+    """
+    fg, joint = buffer.split((2 * sizes.M * sizes.D, sizes.M * sizes.N))
+    return joint.view(sizes.M, sizes.N), fg.view(2, sizes.M, sizes.D)
+
+
+def _pack(order: tuple[str, ...], name: str, **weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {
+        name: torch.cat([weights[part] for part in order]),
+        "w_fg": torch.stack((weights["w_fb"], weights["w_gb"])),
+    }
+
+
+def pack_as_source(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Merged weights in the source's order: q, k, v, beta, f_a, g_a."""
+    return _pack(("w_q", "w_k", "w_v", "w_beta", "w_fa", "w_ga"), "w_qkvbfg", **weights)
+
+
+def pack(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Merged weights as ``kda`` takes them: q, k, v, f_a, g_a, beta."""
+    return _pack(("w_q", "w_k", "w_v", "w_fa", "w_ga", "w_beta"), "w_in", **weights)
+
+
+VARIANTS = {
+    "eight": eight,
+    "merged": merged,
+    "triton": two_products,
+    "best": kda,
+}
+
+PREPARE = {
+    "merged": pack_as_source,
+    "triton": pack,
+    "best": pack,
+}

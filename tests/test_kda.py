@@ -1,0 +1,107 @@
+"""Every variant against the suite's reference; Triton kernels through the interpreter, in fp16."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from benchmarks.kda import RANK, SUITE
+from kernels import kda as family
+from lockstep.check import Checker, WrongResult
+from lockstep.compiling import compile_in_subprocess
+from lockstep.family import Family, load_family
+from lockstep.inputs import Draw, map_tensors
+from lockstep.suite import Case
+
+FAMILY = load_family(SUITE)
+
+
+def half_inputs(draw, M, K, heads):
+    """bf16 is silently wrong under the interpreter."""
+    return map_tensors(SUITE.inputs(draw, M, K, heads), torch.Tensor.half)
+
+
+def half_outputs(draw, M, heads):
+    return SUITE.outputs(draw, M, heads).half()
+
+
+HALF = dataclasses.replace(SUITE, inputs=half_inputs, outputs=half_outputs)
+
+
+def arguments(variant, M=2, K=64, heads=1):
+    return FAMILY.arguments(variant, half_inputs(Draw("cpu", 0), M, K, heads))
+
+
+@pytest.mark.parametrize("variant", FAMILY.variants)
+@pytest.mark.parametrize("case", [Case(M=1, K=256, heads=1), Case(M=5, K=200, heads=2), Case(M=67, K=264, heads=1)])
+def test_variant_matches_the_reference(variant, case):
+    checker = Checker.draw(HALF, case, "cpu", seed=1)
+    assert checker.error(FAMILY, variant) < 2e-3
+
+
+@pytest.mark.parametrize("variant", FAMILY.variants)
+def test_variant_allocates_its_output_when_given_none(variant):
+    given = arguments(variant)
+    fresh = FAMILY.variants[variant](**given)
+    out = torch.empty(2 * (5 * RANK + 1 + 2 * RANK), dtype=torch.half)
+    written = FAMILY.variants[variant](**given, out=out)
+    for one, other in zip(fresh, written, strict=True):
+        assert torch.equal(one, other)
+        assert other.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
+@pytest.mark.parametrize("variant", ["eight", "merged", "best"])
+def test_quick_cases_run_on_a_cpu_in_bf16(variant, case):
+    assert Checker.draw(SUITE, case, "cpu", seed=2).error(FAMILY, variant) < SUITE.tolerance
+
+
+def test_an_output_that_nobody_writes_is_found():
+    def forgets_beta(x, w_in, w_fg, *, out=None):
+        results = list(family.kda(x, w_in, w_fg))
+        results[3] = out[-x.shape[0] :].view(results[3].shape)
+        return results
+
+    planted = Family({"best": forgets_beta}, FAMILY.prepare)
+    with pytest.raises(WrongResult, match="output 3"):
+        Checker.draw(HALF, Case(M=2, K=64, heads=1), "cpu", seed=3).error(planted, "best")
+
+
+@pytest.mark.parametrize(
+    ("variant", "name", "change"),
+    [
+        ("eight", "w_q", lambda weight: weight[:-1]),
+        ("eight", "w_gb", torch.Tensor.float),
+        ("merged", "w_qkvbfg", lambda weight: weight[:, :-1]),
+        ("merged", "x", lambda x: x[0]),
+        ("triton", "w_in", lambda weight: weight[: 3 * RANK]),
+        ("triton", "w_fg", lambda weight: weight.transpose(1, 2)),
+        ("triton", "x", lambda x: x.t().contiguous().t()),
+        ("best", "w_fg", lambda weight: weight[0]),
+    ],
+)
+def test_a_wrong_argument_is_named(variant, name, change):
+    given = arguments(variant)
+    given[name] = change(given[name])
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        FAMILY.variants[variant](**given)
+
+
+def test_a_wrong_out_is_named():
+    with pytest.raises(ValueError, match=r"^out must have shape"):
+        family.kda(**arguments("best"), out=torch.empty(3, dtype=torch.half))
+
+
+def test_triton_kernels_fit_a_hopper_gpu():
+    kernels = compile_in_subprocess(
+        """
+        from kernels import kda
+        for M in (1, 32, 64, 128, 4096):
+            x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
+            kda.two_products(x, x.new_empty(3336, 2304), x.new_empty(2, 1024, 128))
+        """.replace("\n        ", "\n")
+    )
+    assert len(kernels) >= len(family.TILES)
+    for kernel in kernels:
+        assert kernel.stack_bytes == 0, kernel
+        assert kernel.shared_bytes <= 227 * 1024, kernel
