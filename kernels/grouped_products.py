@@ -1,0 +1,180 @@
+"""The products that the ``grouped`` operations are made of, in each way of computing them.
+
+``kernels.grouped`` has checked every argument by the time a method here is called.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import silu
+
+from kernels import grouped_triton
+from kernels.devices import require_triton
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How rows are dealt to ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
+
+    count: int
+    offsets: torch.Tensor | None
+    host: tuple[int, ...] | None
+
+    def rows(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
+        """The rows of one group, a view [rows of the group, columns]."""
+        if self.offsets is None:
+            return matrix.view(-1, self.count, matrix.shape[1])[:, group]
+        if self.host is None:
+            raise ValueError("host_offsets must be given for a loop over ragged groups: offsets are on the GPU")
+        return matrix[self.host[group] : self.host[group + 1]]
+
+    def batch(self, matrix: torch.Tensor) -> torch.Tensor:
+        """Every group's rows as a strided view [G, B, columns]; nothing is copied."""
+        if self.offsets is not None:
+            raise NotImplementedError("a batched product needs groups of equal size")
+        return matrix.view(-1, self.count, matrix.shape[1]).transpose(0, 1)
+
+
+class Products(ABC):
+    """One way of computing grouped products. T rows in all, G groups; every method writes its last tensors."""
+
+    @abstractmethod
+    def product(
+        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+    ) -> None:
+        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N]."""
+
+    @abstractmethod
+    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+        """``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
+
+    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+        """``out = silu(gate) · up``."""
+        torch.mul(silu(gate), up, out=out)
+
+    def activate_grad(
+        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
+    ) -> None:
+        """Gradients of ``activate`` by its two inputs."""
+        torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=of_gate)
+        torch.mul(grad, silu(gate), out=of_up)
+
+    def gated(
+        self,
+        x: torch.Tensor,
+        w_gate: torch.Tensor,
+        w_up: torch.Tensor,
+        groups: Groups,
+        hidden: torch.Tensor,
+        keep: Pair | None = None,
+    ) -> None:
+        """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``; ``keep`` gets the two products for the way back."""
+        gate, up = keep or (torch.empty_like(hidden), torch.empty_like(hidden))
+        self.product(x, w_gate, groups, gate)
+        self.product(x, w_up, groups, up)
+        self.activate(gate, up, hidden)
+
+    def gated_grad(
+        self,
+        grad_out: torch.Tensor,
+        w_down: torch.Tensor,
+        gate: torch.Tensor,
+        up: torch.Tensor,
+        groups: Groups,
+        of_gate: torch.Tensor,
+        of_up: torch.Tensor,
+    ) -> None:
+        """From the gradient behind ``w_down`` to the gradients of the gate and up products."""
+        of_hidden = torch.empty_like(gate)
+        self.product(grad_out, w_down.transpose(1, 2), groups, of_hidden)
+        self.activate_grad(gate, up, of_hidden, of_gate, of_up)
+
+
+class Loop(Products):
+    """One product a group, the results stacked afterwards: the "before" of recsys-examples PR 263."""
+
+    def product(
+        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+    ) -> None:
+        """See ``Products``."""
+        parts = [groups.rows(a, g) @ weight[g] for g in range(groups.count)]
+        if groups.offsets is None:
+            torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
+        else:
+            torch.cat(parts, out=out)
+        if too:
+            other = torch.empty_like(out)
+            self.product(*too, groups, other)
+            out += other
+
+    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        for g in range(groups.count):
+            torch.mm(groups.rows(x, g).t(), groups.rows(grad, g), out=out[g])
+
+
+class Bmm(Products):
+    """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
+
+    def product(
+        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+    ) -> None:
+        """See ``Products``."""
+        torch.bmm(groups.batch(a), weight, out=groups.batch(out))
+        if too:
+            groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
+
+    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
+
+    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+        """One kernel; on a CPU torch's two."""
+        if gate.device.type == "cpu":
+            super().activate(gate, up, out)
+        else:
+            grouped_triton.activate(gate, up, out)
+
+    def activate_grad(
+        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
+    ) -> None:
+        """One kernel; on a CPU torch's four."""
+        if gate.device.type == "cpu":
+            super().activate_grad(gate, up, grad, of_gate, of_up)
+        else:
+            grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
+
+
+class Triton(Products):
+    """Triton kernels, for both layouts of rows."""
+
+    def product(
+        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+    ) -> None:
+        """See ``Products``."""
+        require_triton(a, "triton")
+        grouped_triton.product(a, weight, groups.offsets, out, too)
+
+    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        grouped_triton.grad_weight(x, grad, groups.offsets, out)
+
+    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        grouped_triton.activate(gate, up, out)
+
+    def activate_grad(
+        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
+    ) -> None:
+        """See ``Products``."""
+        grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
+
+
+LOOP = Loop()
+BMM = Bmm()
+TRITON = Triton()
