@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockstep import Case, Suite, cases
-from lockstep.inputs import Draw
+
+if TYPE_CHECKING:
+    from lockstep.inputs import Draw
 
 ELEMENT_BYTES = 2
 

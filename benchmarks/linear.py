@@ -7,10 +7,12 @@ DeepSeek-V3's size (hidden 7168, query rank 1536).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockstep import Limit, Suite, cases
-from lockstep.inputs import Draw
+
+if TYPE_CHECKING:
+    from lockstep.inputs import Draw
 
 ELEMENT_BYTES = 2
 
@@ -19,8 +21,7 @@ def inputs(draw: Draw, M: int, K: int, N: int, bias: bool = False) -> dict[str, 
     """``x [M, K]``, ``weight [N, K]`` scaled so that the result is of order 1, and ``bias [N]`` where asked for."""
     tensors = {"x": draw.normal(M, K), "weight": draw.normal(N, K, scale=K**-0.5)}
     if bias:
-        # The axis `bias` hides the tensor of that name from the reference, which reads it as `offset`.
-        tensors["bias"] = tensors["offset"] = draw.normal(N)
+        tensors["bias"] = draw.normal(N)
     return tensors
 
 
@@ -29,10 +30,10 @@ def outputs(draw: Draw, M: int, N: int) -> Any:
     return draw.empty(M, N)
 
 
-def reference(x: Any, weight: Any, offset: Any = None) -> Any:
-    """The product in float32, plus the bias (``offset``) where there is one."""
+def reference(x: Any, weight: Any, bias: Any = None) -> Any:
+    """The product in float32, plus the bias where there is one."""
     product = x.float() @ weight.float().t()
-    return product if offset is None else product + offset.float()
+    return product if bias is None else product + bias.float()
 
 
 def flops(M: int, K: int, N: int, bias: bool = False) -> float:

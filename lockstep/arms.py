@@ -25,7 +25,7 @@ from lockstep.suite import Case, Suite, bind
 CACHE_FACTOR = 2
 
 #: A case so small that a cold series would need more sets than this has no cold series.
-MOST_SETS = 256
+MOST_SETS = 1024
 
 #: Tensors start at a random multiple of this within their slack (torch aligns to 512 as well).
 ALIGNMENT = 512

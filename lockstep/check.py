@@ -33,7 +33,7 @@ class Checker:
         draw = Draw(device, seed)
         axes = dict(case)
         inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
-        reference = suite.reference(**bind(suite.reference, {**inputs, **axes}))
+        reference = suite.reference(**bind(suite.reference, {**axes, **inputs}))
         out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import quantiles
 
 from rich.table import Table
@@ -11,10 +11,9 @@ from lockstep.record import Record
 
 
 def records_table(records: Sequence[Record], title: str = "") -> Table:
-    """A table of records of one suite; failed and n/a rows say why."""
+    """A table of records of one suite. Why a series failed or is n/a is told by ``reasons``."""
     table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
-    table.add_column("variant", no_wrap=True)
-    for name in ("case", "L2"):
+    for name in ("variant", "case", "L2"):
         table.add_column(name, no_wrap=True)
     for name in ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -23,9 +22,23 @@ def records_table(records: Sequence[Record], title: str = "") -> Table:
     return table
 
 
+def reasons(records: Sequence[Record]) -> Iterator[str]:
+    """A line for each reason and note, naming what it applies to."""
+    texts: dict[str, list[Record]] = {}
+    for record in records:
+        if record.reason:
+            texts.setdefault(f"{'n/a' if record.state == 'na' else 'failed'}: {record.reason}", []).append(record)
+        if record.note:
+            texts.setdefault(f"note: {record.note}", []).append(record)
+    for text, about in texts.items():
+        variants = ", ".join(dict.fromkeys(record.variant for record in about))
+        cases = list(dict.fromkeys(f"{record.case} {record.l2}" for record in about))
+        yield f"{text} ({variants}; {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''})"
+
+
 def _cells(record: Record) -> list[str]:
     if record.state != "ok" or record.latency is None:
-        return [f"{'n/a' if record.state == 'na' else 'failed'}: {record.reason}"]
+        return ["n/a" if record.state == "na" else "failed"]
     seconds = record.latency.value
     cells = [
         f"{seconds * 1e6:.2f}",

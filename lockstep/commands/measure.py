@@ -58,7 +58,7 @@ class Measure(Command):  # type: ignore[misc]
         from lockstep.device import open_device
         from lockstep.measure import Measurer
         from lockstep.pairs import QUICK, Plan
-        from lockstep.table import records_table
+        from lockstep.table import reasons, records_table
 
         console = Console()
         if console.width < 160 and not console.is_terminal:
@@ -80,13 +80,9 @@ class Measure(Command):  # type: ignore[misc]
                         print(json.dumps(asdict(record)), flush=True)
             if not args.json:
                 console.print(records_table(shown, f"{suite.name}: baseline {suite.baseline}"))
-                _print_reasons(console, shown)
+                for line in reasons(shown):
+                    console.print(line, markup=False, highlight=False)
         return 2 if failed else 0
-
-
-def _print_reasons(console: Console, records: Sequence[Record]) -> None:
-    for note in dict.fromkeys(record.note for record in records if record.note):
-        console.print(f"note: {note}", markup=False)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str]) -> None:
