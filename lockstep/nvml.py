@@ -1,0 +1,260 @@
+"""NVIDIA's management library as Lockstep needs it: who the GPU is, what it does now, its clock locks.
+
+Only names that CUDA 14 keeps are used. A read that the driver refuses is ``None``; a change that it
+refuses raises ``Refused``. Nothing here resets a GPU or touches MIG or power limits.
+Semantics: NVML API reference, "Device Commands" and "Device Queries".
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import pynvml
+
+#: What clocks are locked to: a number of MHz, or the rated (TDP) clock whatever it is.
+Target = int | Literal["base"]
+
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons, in the words used on every page.
+REASONS = {
+    pynvml.nvmlClocksEventReasonGpuIdle: "idle",
+    pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "applications setting",
+    pynvml.nvmlClocksEventReasonSwPowerCap: "power cap",
+    pynvml.nvmlClocksEventReasonHwSlowdown: "hardware slowdown",
+    pynvml.nvmlClocksEventReasonSyncBoost: "sync boost",
+    pynvml.nvmlClocksEventReasonSwThermalSlowdown: "thermal",
+    pynvml.nvmlClocksEventReasonHwThermalSlowdown: "hardware thermal",
+    pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
+    pynvml.nvmlClocksEventReasonDisplayClockSetting: "display setting",
+}
+
+#: Reasons that take clock away from a running kernel; the others are settings or idleness.
+THROTTLING = frozenset({"power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake"})
+
+_REFUSALS = {
+    pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "driver too old",
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: "no such clock",
+}
+
+_T = TypeVar("_T")
+
+
+class NoGpu(RuntimeError):
+    """No NVIDIA driver, no GPU, or not the one that was named; the message says which."""
+
+
+class Refused(RuntimeError):
+    """The driver refused a change. ``reason`` is short and fits a label: "no permission"."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class ClockSample:
+    """One reading of a GPU; ``None`` where the driver would not say.
+
+    Attributes:
+        sm_mhz: clock of the multiprocessors.
+        memory_mhz: clock of the memory.
+        temperature_c: temperature of the die.
+        power_w: power of the board.
+        energy_mj: millijoules since the driver was loaded.
+        reasons: why the clock is not higher, in the words of ``REASONS``.
+    """
+
+    sm_mhz: int | None
+    memory_mhz: int | None
+    temperature_c: int | None
+    power_w: float | None
+    energy_mj: int | None
+    reasons: tuple[str, ...] | None
+
+    @property
+    def throttled(self) -> bool | None:
+        """Whether heat or power takes clock away; ``None`` where the driver does not tell reasons."""
+        return None if self.reasons is None else not THROTTLING.isdisjoint(self.reasons)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. ``index`` is NVML's (PCI order), which CUDA_VISIBLE_DEVICES does not change."""
+
+    index: int | None
+    uuid: str
+    name: str | None
+    driver: str | None
+    cuda_driver: str | None
+    vbios: str | None
+    power_limit_w: float | None
+    _handle: Any = field(repr=False, compare=False)
+
+    @classmethod
+    def open(cls, which: int | str = 0) -> Gpu:
+        """Open by NVML index (3 or "3"), by UUID, or by torch's (the same without its "GPU-").
+
+        Torch's is ``str(torch.cuda.get_device_properties(device).uuid)``.
+
+        Raises:
+            NoGpu: no driver, or no such GPU.
+        """
+        count = _start()
+        try:
+            if isinstance(which, int) or which.isdigit():
+                handle = pynvml.nvmlDeviceGetHandleByIndex(int(which))
+            else:
+                uuid = which if which.startswith(("GPU-", "MIG-")) else f"GPU-{which}"
+                handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        except pynvml.NVMLError as error:
+            raise NoGpu(f"no GPU {which!r} among the {count} of this machine ({error}); see `nvidia-smi -L`") from error
+        index = _ask(pynvml.nvmlDeviceGetIndex, handle)
+        version = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        limit_mw = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        return cls(
+            index=index,
+            # Only a key then, but locks must be told apart.
+            uuid=_ask(pynvml.nvmlDeviceGetUUID, handle) or f"unnamed-{which}",
+            name=_ask(pynvml.nvmlDeviceGetName, handle),
+            driver=_ask(pynvml.nvmlSystemGetDriverVersion),
+            # NVML encodes 13.2 as 13020.
+            cuda_driver=None if version is None else f"{version // 1000}.{version % 1000 // 10}",
+            vbios=_ask(pynvml.nvmlDeviceGetVbiosVersion, handle),
+            power_limit_w=None if limit_mw is None else limit_mw / 1000,
+            _handle=handle,
+        )
+
+    def sample(self) -> ClockSample:
+        """Read clocks, temperature, power, energy and clock-event reasons now (about a millisecond).
+
+        An idle GPU reads a low clock even when it is locked.
+        """
+        power_mw = _ask(pynvml.nvmlDeviceGetPowerUsage, self._handle)
+        bits = _ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons, self._handle)
+        return ClockSample(
+            sm_mhz=_ask(pynvml.nvmlDeviceGetClockInfo, self._handle, pynvml.NVML_CLOCK_SM),
+            memory_mhz=_ask(pynvml.nvmlDeviceGetClockInfo, self._handle, pynvml.NVML_CLOCK_MEM),
+            temperature_c=_ask(pynvml.nvmlDeviceGetTemperatureV, self._handle, pynvml.NVML_TEMPERATURE_GPU),
+            power_w=None if power_mw is None else power_mw / 1000,
+            energy_mj=_ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handle),
+            reasons=None if bits is None else tuple(name for bit, name in REASONS.items() if bits & bit),
+        )
+
+    def sm_clocks(self, memory_mhz: int | None = None) -> list[int] | None:
+        """MHz that the SM clock can be locked to beside this memory clock (default: the highest), ascending."""
+        if memory_mhz is None:
+            memory_mhz = _ask(pynvml.nvmlDeviceGetMaxClockInfo, self._handle, pynvml.NVML_CLOCK_MEM)
+        if memory_mhz is None:
+            return None
+        clocks = _ask(pynvml.nvmlDeviceGetSupportedGraphicsClocks, self._handle, memory_mhz)
+        return sorted(clocks) if clocks else None
+
+    def lock_sm(self, target: Target) -> None:
+        """Lock the SM clock, both ends. That NVML takes it does not mean that the clock holds.
+
+        "base" is the TDP limit for both ends (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench
+        locks so too). nvidia-smi has no name for it, so it cannot go through sudo.
+
+        Raises:
+            Refused: by the driver.
+        """
+        mhz = pynvml.NVML_CLOCK_LIMIT_ID_TDP if target == "base" else target
+        sudo = () if target == "base" else (f"-lgc {mhz},{mhz}", "-rgc")
+        self._change("lock the SM clock", sudo, pynvml.nvmlDeviceSetGpuLockedClocks, mhz, mhz)
+
+    def reset_sm(self) -> None:
+        """Unlock the SM clock. Raises ``Refused``."""
+        self._change("unlock the SM clock", ("-rgc",), pynvml.nvmlDeviceResetGpuLockedClocks)
+
+    def lock_memory(self, mhz: int) -> None:
+        """Lock the memory clock. Raises ``Refused``."""
+        sudo = (f"-lmc {mhz},{mhz}", "-rmc")
+        self._change("lock the memory clock", sudo, pynvml.nvmlDeviceSetMemoryLockedClocks, mhz, mhz)
+
+    def reset_memory(self) -> None:
+        """Unlock the memory clock. Raises ``Refused``."""
+        self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
+
+    def persistence(self) -> bool | None:
+        """Whether the driver stays loaded without a client; a lock is lost when it unloads."""
+        mode = _ask(pynvml.nvmlDeviceGetPersistenceMode, self._handle)
+        return None if mode is None else bool(mode)
+
+    def set_persistence(self, on: bool) -> None:
+        """Switch persistence mode. Raises ``Refused``."""
+        self._change("switch persistence mode", (), pynvml.nvmlDeviceSetPersistenceMode, int(on))
+
+    def _change(self, what: str, sudo: tuple[str, ...], call: Callable[..., None], *arguments: int) -> None:
+        """Change a setting, through sudo where NVML wants root.
+
+        Args:
+            what: for the message.
+            sudo: options of nvidia-smi, the first for this change, all for the sudoers line that allows it.
+            call: the function of NVML.
+            arguments: its arguments after the handle.
+        """
+        try:
+            call(self._handle, *arguments)
+        except pynvml.NVMLError as error:
+            reason = _REFUSALS.get(error.value, str(error).lower())
+            message = f"the driver refused to {what} of GPU {self.uuid}: {error}"
+            if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
+                if sudo and self._nvidia_smi_as_root(sudo[0]):
+                    return
+                message += "; run as root" + (f", or allow it in sudoers: {self._sudoers(sudo)}" if sudo else "")
+            raise Refused(reason, message) from error
+
+    def _nvidia_smi_as_root(self, options: str) -> bool:
+        sudo, nvidia_smi = shutil.which("sudo"), shutil.which("nvidia-smi")
+        if sudo is None or nvidia_smi is None:
+            return False
+        command = [sudo, "-n", nvidia_smi, "-i", self.uuid, *options.split()]
+        # In a session of its own: Ctrl-C in the terminal must not kill the reset.
+        return subprocess.run(command, capture_output=True, check=False, start_new_session=True).returncode == 0
+
+    def _sudoers(self, sudo: tuple[str, ...]) -> str:
+        """A line for sudoers(5), where a comma in an argument is escaped; literal, as wildcards let more through."""
+        program = shutil.which("nvidia-smi") or "/usr/bin/nvidia-smi"
+        commands = ", ".join(f"{program} -i {self.uuid} {options}".replace(",", "\\,") for options in sudo)
+        return f"USER ALL=(root) NOPASSWD: {commands}"
+
+
+def find_gpu(which: int | str = 0) -> Gpu | None:
+    """``Gpu.open``, or ``None`` where there is no such GPU or no driver."""
+    try:
+        return Gpu.open(which)
+    except NoGpu:
+        return None
+
+
+def all_gpus() -> tuple[Gpu, ...]:
+    """Every GPU of this machine in NVML's order, at least one.
+
+    Raises:
+        NoGpu: no driver or no GPU.
+    """
+    return tuple(Gpu.open(index) for index in range(_start()))
+
+
+def _start() -> int:
+    """Load and initialise NVML (it counts references, so once more is cheap); the number of GPUs."""
+    try:
+        pynvml.nvmlInit()
+        count = int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError as error:
+        raise NoGpu(f"no NVIDIA GPU can be used here: {error}; `nvidia-smi` must work first") from error
+    if count == 0:
+        raise NoGpu("the NVIDIA driver is loaded and sees no GPU")
+    return count
+
+
+def _ask(read: Callable[..., _T], *arguments: object) -> _T | None:
+    try:
+        return read(*arguments)
+    except pynvml.NVMLError:
+        return None
