@@ -1,0 +1,167 @@
+"""``lockstep clocks status | lock [MHz|base] | reset``.
+
+Exit codes: 0 done, 1 refused or does not hold, 2 wrong usage, 3 no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import Any
+
+from asv.commands import Command
+from rich.console import Console
+
+from lockstep.clocks import ClocksHeld, ClockState, clock_state, lock, recorded_state, reset
+from lockstep.lock_record import read_record
+from lockstep.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
+
+OK, REFUSED, USAGE, NO_GPU = 0, 1, 2, 3
+
+
+class Clocks(Command):  # type: ignore[misc]  # asv has no types
+    """Lock a GPU's clocks, see what they are, let go of them."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``clocks`` and its three actions."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "clocks",
+            help="Lock GPU clocks, verify and reset them",
+            description="Exit codes: 0 done, 1 refused or does not hold, 2 wrong usage, 3 no GPU.",
+        )
+        actions = parser.add_subparsers(dest="action", required=True)
+
+        status = actions.add_parser("status", help="Clocks, temperature and power now, and who locked the clocks")
+        status.add_argument("--verify", action="store_true", help="check a recorded lock under load")
+
+        locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`; verified under load")
+        locking.add_argument("target", nargs="?", type=_target, default="base", metavar="MHz|base")
+        locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
+
+        resetting = actions.add_parser("reset", help="Unlock, also what a dead process left locked")
+        resetting.add_argument("--force", action="store_true", help="even if the process that locked still runs")
+
+        for action in (status, locking, resetting):
+            action.add_argument(
+                "--gpu", metavar="INDEX|UUID", help="as in nvidia-smi -L; needed where there are several"
+            )
+            action.add_argument("--json", action="store_true", help="one JSON object on stdout")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Run without an asv.conf.json: clocks belong to the machine, not to a project."""
+        try:
+            gpus = (Gpu.open(args.gpu),) if args.gpu else all_gpus()
+            if args.action == "status":
+                return _status(gpus, args)
+            if len(gpus) > 1:
+                return _fail(args, USAGE, f"say which of the {len(gpus)} GPUs with --gpu; `nvidia-smi -L` lists them")
+            return _lock(gpus[0], args) if args.action == "lock" else _reset(gpus[0], args)
+        except NoGpu as error:
+            return _fail(args, NO_GPU, str(error))
+        except (ClocksHeld, Refused, OSError, ValueError) as error:
+            return _fail(args, REFUSED, str(error))
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """The same; the configuration has no say."""
+        return cls.run_from_args(args)
+
+
+def _target(text: str) -> Target:
+    if text == "base":
+        return "base"
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a number of MHz nor 'base'")
+
+
+def _status(gpus: tuple[Gpu, ...], args: argparse.Namespace) -> int:
+    code, report = OK, []
+    for gpu in gpus:
+        record = read_record(gpu.uuid)
+        sample = gpu.sample()
+        state = clock_state(gpu) if args.verify else recorded_state(gpu)
+        if state.reason:
+            code = REFUSED
+        report.append(
+            {
+                **{name: getattr(gpu, name) for name in _SHOWN},
+                **_described(state),
+                "verified": bool(args.verify and state.locked),
+                "left_behind": record is not None and record.left_behind,
+                "lock": dataclasses.asdict(record) if record else None,
+                "now": dataclasses.asdict(sample),
+            }
+        )
+        if args.json:
+            continue
+        lines = [
+            f"GPU {gpu.index}  {gpu.name}  {gpu.uuid}",
+            f"  driver {_or_unknown(gpu.driver)}, CUDA {_or_unknown(gpu.cuda_driver)}, "
+            f"VBIOS {_or_unknown(gpu.vbios)}, power limit {_or_unknown(gpu.power_limit_w)} W",
+            f"  clocks {state.label}" + (f": {state.detail}" if state.detail else ""),
+            f"  now    {_line(sample)}",
+        ]
+        if record is not None and record.left_behind:
+            lines.append(f"  `lockstep clocks reset --gpu {gpu.uuid}` ends the lock that was left behind")
+        _say("\n".join(lines))
+    if args.json:
+        print(json.dumps({"gpus": report}))
+    return code
+
+
+def _lock(gpu: Gpu, args: argparse.Namespace) -> int:
+    state = lock(gpu, args.target, memory_mhz=args.memory)
+    if args.json:
+        print(json.dumps({"gpu": gpu.uuid, **_described(state)}))
+    else:
+        _say(f"GPU {gpu.uuid}: {state.label}: {state.detail}")
+        if state.locked:
+            _say("It stays so until `lockstep clocks reset`, a reboot or a reload of the driver.")
+    return OK if state.locked else REFUSED
+
+
+def _reset(gpu: Gpu, args: argparse.Namespace) -> int:
+    before = reset(gpu, force=args.force)
+    if args.json:
+        print(json.dumps({"gpu": gpu.uuid, "before": before.label, **_described(ClockState())}))
+    else:
+        _say(f"GPU {gpu.uuid}: unlocked; it was {before.detail or 'not locked by lockstep'}")
+    return OK
+
+
+_SHOWN = ("index", "uuid", "name", "driver", "cuda_driver", "vbios", "power_limit_w")
+
+
+def _described(state: ClockState) -> dict[str, str]:
+    return {"state": state.label, "slug": state.slug, "detail": state.detail}
+
+
+def _line(sample: ClockSample) -> str:
+    reasons = "reasons unknown" if sample.reasons is None else ", ".join(sample.reasons) or "nothing holds it back"
+    return (
+        f"SM {_or_unknown(sample.sm_mhz)} MHz, memory {_or_unknown(sample.memory_mhz)} MHz, "
+        f"{_or_unknown(sample.temperature_c)} °C, {_or_unknown(sample.power_w)} W ({reasons})"
+    )
+
+
+def _or_unknown(value: object) -> str:
+    return "?" if value is None else str(value)
+
+
+def _say(text: str, stderr: bool = False) -> None:
+    # No markup: labels hold brackets. No wrapping: a sudoers line must survive being copied.
+    Console(stderr=stderr, soft_wrap=True).print(text, markup=False, highlight=False)
+
+
+def _fail(args: argparse.Namespace, code: int, message: str) -> int:
+    if args.json:
+        print(json.dumps({"error": message}))
+    else:
+        _say(f"lockstep clocks {args.action}: {message}", stderr=True)
+    return code
