@@ -677,6 +677,20 @@ def test_cli_refuses_a_target_that_is_no_clock(machine: Machine) -> None:
     assert "'fast' is neither a number of MHz nor 'base'" in err
 
 
+def test_asv_takes_the_verb_and_its_own_options_behind_it(tmp_path: Path) -> None:
+    process = Machine(tmp_path, None).start(
+        """
+import lockstep.commands.clocks
+from asv.main import main
+sys.argv = ["lockstep", "clocks", "status", "-v"]
+main()
+"""
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert "NVML Shared Library Not Found" in err
+
+
 def test_entry_point_names_the_verb() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     target = project["entry-points"]["lockstep.commands"]["clocks"]

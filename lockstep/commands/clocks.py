@@ -10,7 +10,7 @@ import dataclasses
 import json
 from typing import Any
 
-from asv.commands import Command
+from asv.commands import Command, common_args
 from rich.console import Console
 
 from lockstep.clocks import ClocksHeld, ClockState, clock_state, lock, recorded_state, reset
@@ -48,6 +48,8 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
                 "--gpu", metavar="INDEX|UUID", help="as in nvidia-smi -L; needed where there are several"
             )
             action.add_argument("--json", action="store_true", help="one JSON object on stdout")
+            # asv adds its own (-v, --config) to the verb alone; here they may follow the action too.
+            common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
