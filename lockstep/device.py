@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
+from lockstep.nvml import find_gpu
 from lockstep.record import Clocks
 
 Call = Callable[[], Any]
@@ -149,6 +150,7 @@ class CudaDevice:
         self.cache_bytes = int(properties.L2_cache_size)
         # A quarter: two epochs of sets may be alive at once, and the variants need room of their own.
         self.memory_bytes = int(properties.total_memory) // 4
+        self._gpu = find_gpu(str(properties.uuid))
         self._events: list[torch.cuda.Event] = []
         self._stamps: _Stamps | None = None
 
@@ -214,7 +216,11 @@ class CudaDevice:
 
     def sample_clocks(self) -> Clocks:
         """What NVML says now; nothing where it does not answer."""
-        return Clocks()
+        if self._gpu is None:
+            return Clocks()
+        now = self._gpu.sample()
+        reasons = tuple(reason for reason in now.reasons or () if reason != "idle")
+        return Clocks(temperature_c=now.temperature_c, power_w=now.power_w, reasons=reasons)
 
 
 class _Stamps:

@@ -7,8 +7,14 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from lockstep.clock_state import ClockState
+from lockstep.clocks import clock_state
+from lockstep.nvml import find_gpu
 
 
 def host_facts() -> dict[str, str]:
@@ -38,11 +44,34 @@ def host_facts() -> dict[str, str]:
             "sm_count": str(properties.multi_processor_count),
             "l2_bytes": str(properties.L2_cache_size),
         }
+        gpu = find_gpu(facts["gpu_uuid"])
+        if gpu is not None:
+            facts |= {
+                "driver": gpu.driver or "",
+                "cuda_driver": gpu.cuda_driver or "",
+                "vbios": gpu.vbios or "",
+                "power_limit_w": f"{gpu.power_limit_w:g}" if gpu.power_limit_w else "",
+            }
     return facts
 
 
-def ask_host_facts() -> dict[str, str]:
-    """``host_facts`` from a process of its own, so that this one needs no torch and no CUDA context.
+def clocks_of(facts: Mapping[str, str]) -> ClockState:
+    """The clock state of the GPU in ``facts``; a recorded lock is verified under load."""
+    gpu = find_gpu(facts["gpu_uuid"])
+    return clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine as a run sees it: its facts, and the clock state as a label and as part of a name."""
+
+    facts: dict[str, str]
+    clock_label: str
+    clock_slug: str
+
+
+def ask_host() -> Host:
+    """The host, asked in a process of its own, so that this one needs no torch and no CUDA context.
 
     Raises:
         RuntimeError: torch cannot be imported there; the message ends with its error.
@@ -50,8 +79,7 @@ def ask_host_facts() -> dict[str, str]:
     done = subprocess.run([sys.executable, "-m", "lockstep.provenance"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"torch does not work here:\n{done.stderr.strip()}")
-    facts: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
-    return facts
+    return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def harness_commit(folder: Path) -> str:
@@ -86,5 +114,15 @@ def _cpu_name() -> str:
     return platform.processor()
 
 
+def _main() -> None:
+    facts = host_facts()
+    if facts["device"] == "cpu":
+        host = Host(facts, "cpu", "cpu")
+    else:
+        state = clocks_of(facts)
+        host = Host(facts, state.label, state.slug)
+    print(json.dumps(asdict(host)))
+
+
 if __name__ == "__main__":
-    print(json.dumps(host_facts()))
+    _main()

@@ -20,7 +20,7 @@ from asv_runner.benchmarks.mark import SkipNotImplemented
 
 from lockstep.asv.benchmark import MeasurementFailed, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
-from lockstep.provenance import ask_host_facts
+from lockstep.provenance import ask_host
 from lockstep.suites import load_suites, nearest
 
 
@@ -33,12 +33,11 @@ class Run(AsvRun):  # type: ignore[misc]
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
-        facts = ask_host_facts()
-        clock_state, slug = _clock_state(facts)
+        host = ask_host()
         base = args.machine or Machine.get_unique_machine_name()
         options = RunOptions(
-            machine=f"{base}-{slug}",
-            clock_state=clock_state,
+            machine=f"{base}-{host.clock_slug}",
+            clock_state=host.clock_label,
             quick=args.quick,
             resume=args.skip_existing or args.skip_existing_successful,
             save=not (args.quick or args.dry_run),
@@ -48,7 +47,7 @@ class Run(AsvRun):  # type: ignore[misc]
         args.machine = options.machine
         # One short look is to find errors; it is no point of a history.
         args.dry_run = args.dry_run or args.quick
-        MachineCollection.save(options.machine, _machine(options.machine, facts))
+        MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except util.UserError as error:
@@ -62,13 +61,6 @@ class Run(AsvRun):  # type: ignore[misc]
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(Path(conf.benchmark_dir), args.bench)
         return code
-
-
-def _clock_state(facts: dict[str, str]) -> tuple[str, str]:
-    """Clock state as stored and as part of the machine's name."""
-    if facts["device"] == "cpu":
-        return "cpu", "cpu"
-    return "unlocked", "unlocked"
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
