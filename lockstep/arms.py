@@ -51,14 +51,17 @@ class Arm:
         """A replay of ``times`` rounds through the sets.
 
         Outputs that the variant allocates itself stay alive for one rotation, so that they rotate
-        through memory like everything else.
+        through memory like everything else; afterwards the next arm captured in this pool takes the
+        same memory, so that arms share these outputs too.
         """
         alive: deque[Any] = deque(maxlen=len(self.calls))
 
         def keep(call: Call) -> Call:
             return lambda: alive.append(call())
 
-        return device.capture([keep(call) for call in self.calls] * times, pool)
+        replay = device.capture([keep(call) for call in self.calls] * times, pool)
+        alive.clear()
+        return replay
 
 
 def touched_bytes(arguments: dict[str, Any]) -> int:
@@ -101,8 +104,8 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
     return sets
 
 
-def make_arm(name: str, variant: str, family: Family, sets: Sequence[ArgumentSet], seed: int) -> Arm:
-    """Bind a variant to the sets; what it prepares offline is placed at random as well."""
+def make_calls(variant: str, family: Family, sets: Sequence[ArgumentSet], seed: int) -> tuple[Call, ...]:
+    """A variant's call for each set; what it prepares offline is placed at random as well."""
     function = family.variants[variant]
     chance = random.Random(seed)
     calls: list[Call] = []
@@ -115,7 +118,7 @@ def make_arm(name: str, variant: str, family: Family, sets: Sequence[ArgumentSet
         if one.out is not None and takes_out(function):
             arguments["out"] = one.out
         calls.append(_Bound(function, arguments))
-    return Arm(name, tuple(calls))
+    return tuple(calls)
 
 
 @dataclass(frozen=True)

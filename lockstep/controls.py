@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from lockstep.device import Device, Replay
+from lockstep.device import Device, Replay, Timing
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,28 @@ class Controls:
             )
         )
 
-    def take(self, device: Device) -> dict[str, float]:
-        """Time each control once: seconds a call, by name. Kept in the history."""
+    def take(self, device: Device) -> dict[str, Timing]:
+        """Time each control once: seconds a call and clock, by name. Seconds are kept in the history."""
         timings = device.time([control.replay for control in self.controls])
-        now = {c.name: timing.seconds / c.calls for c, timing in zip(self.controls, timings, strict=True)}
-        for name, seconds in now.items():
-            self.history.setdefault(name, []).append(seconds)
+        now = {
+            c.name: Timing(timing.seconds / c.calls, timing.sm_mhz)
+            for c, timing in zip(self.controls, timings, strict=True)
+        }
+        for name, timing in now.items():
+            self.history.setdefault(name, []).append(timing.seconds)
         return now
 
-    def moved(self, before: dict[str, float], after: dict[str, float]) -> str:
-        """Which control changed within an epoch by more than its own noise, or ""."""
-        for name, seconds in before.items():
-            change = abs(math.log(after[name] / seconds))
+    def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
+        """Which control changed within an epoch by more than its own noise, or "".
+
+        A product that takes as many cycles as before was only clocked otherwise, as every arm of the
+        epoch was; what counts as moved changed in seconds and in cycles.
+        """
+        for name, timing in before.items():
+            change = abs(math.log(after[name].seconds / timing.seconds))
+            cycles = after[name].seconds * after[name].sm_mhz / (timing.seconds * timing.sm_mhz)
+            if not math.isnan(cycles):
+                change = min(change, abs(math.log(cycles)))
             if change > self.tolerance(name):
                 return f"control {name} moved by {math.expm1(change):.1%}"
         return ""

@@ -175,8 +175,10 @@ class CudaDevice:
         except (NotImplementedError, torch.cuda.OutOfMemoryError):
             raise
         except RuntimeError as error:
-            raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(error)}") from error
-        return graph.replay
+            # Ending the broken capture raises as well; what the call said first is the reason.
+            first = error.__context__ or error
+            raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}") from error
+        return _Graph(graph, tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
         """Enqueue everything, then read the events: the processor never waits in between."""
@@ -221,6 +223,17 @@ class CudaDevice:
         now = self._gpu.sample()
         reasons = tuple(reason for reason in now.reasons or () if reason != "idle")
         return Clocks(temperature_c=now.temperature_c, power_w=now.power_w, reasons=reasons)
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A captured graph with the calls it was made of: a graph knows addresses and keeps no tensor alive."""
+
+    graph: torch.cuda.CUDAGraph
+    calls: tuple[Call, ...]
+
+    def __call__(self) -> None:
+        self.graph.replay()
 
 
 class _Stamps:

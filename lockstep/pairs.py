@@ -35,25 +35,28 @@ class Plan:
     """How long to measure.
 
     Attributes:
-        replay_s: shortest replay, seconds; the event timer ticks in 32 ns, so 1 ms keeps it at 0.003 %.
+        replay_s: shortest replay, seconds. On an H200 the first call after a pause and the arm before
+            disturb a 1 ms replay of an 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms one by 0.05 %.
         rounds: timed rounds an epoch.
         min_epochs, max_epochs: sets of fresh buffers.
         width: half-width of the ratio's interval at which measuring may stop (0.001 is 0.1 %).
         budget_s: seconds after which no further epoch starts (``min_epochs`` are always taken).
         warmup_s: seconds of joint warm-up before the first epoch.
+        settle_s: seconds of joint warm-up before each further epoch: drawing and capturing left the GPU idle.
     """
 
-    replay_s: float = 1e-3
-    rounds: int = 10
+    replay_s: float = 3e-3
+    rounds: int = 8
     min_epochs: int = 4
-    max_epochs: int = 12
-    width: float = 0.001
-    budget_s: float = 3.0
+    max_epochs: int = 6
+    width: float = 0.002
+    budget_s: float = 4.0
     warmup_s: float = 0.1
+    settle_s: float = 0.02
 
 
 #: One look, to find errors; its numbers are not to be compared.
-QUICK = Plan(rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02)
+QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02, settle_s=0.0)
 
 
 @dataclass
@@ -143,7 +146,7 @@ def compare(
             series.pop(name, None)
         if not captured:
             break
-        _warm_up(captured, device, plan.warmup_s if taken == 0 else 0.0)
+        _warm_up(captured, device, plan.warmup_s if taken == 0 else plan.settle_s)
         spent = time.monotonic() - started
         rounds = _rounds(captured, per_call, plan, spent)
         before = controls.take(device)

@@ -73,6 +73,7 @@ class Record:
         rounds, epochs, voided: timed rounds that count, sets of fresh buffers, rounds thrown out.
         check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing.
         converged: whether the interval was as narrow as asked before the budget ended.
+        baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
         latency_samples, speedup_samples: per round, seconds and ratio, at most 40 of them.
     """
@@ -96,6 +97,7 @@ class Record:
     voided: int = 0
     check_error: float | None = None
     converged: bool = True
+    baseline: str = ""
     note: str = ""
     clocks: Clocks = field(default_factory=Clocks)
     started_at: str = ""
@@ -190,7 +192,7 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
     try:
         provenance = Provenance(**_known(Provenance, rows[0]))
         return provenance, [record_from(row) for row in rows[1:]]
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
 
 

@@ -91,14 +91,21 @@ class Worker:
         self.host: dict[str, str] = self._wait("ready")["host"]
 
     def measure(
-        self, suite: str, case: str, l2: str, variants: Sequence[str], failed: Mapping[str, str]
+        self,
+        suite: str,
+        case: str,
+        l2: str,
+        variants: Sequence[str],
+        failed: Mapping[str, str],
+        twins: Sequence[str] = (),
     ) -> tuple[list[Record], dict[str, dict[str, float | str]]]:
         """Records of one case and the controls so far.
 
         Raises:
             WorkerDied: it hung, died or lost its CUDA context; start another one.
         """
-        asked = {"suite": suite, "case": case, "l2": l2, "variants": list(variants), "failed": dict(failed)}
+        asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
+        asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
         event = self._ask({"measure": asked}, "records")
         return [record_from(row) for row in event["records"]], event["controls"]
 

@@ -4,7 +4,7 @@ It reads one JSON request a line from standard input and writes one JSON event a
 descriptor it was given; whatever kernels and compilers print goes to its log. It ends at end of input,
 so it never outlives its parent. Exit status 70: the CUDA context broke.
 
-Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed"}}`` and ``{"run": [asv_runner
+Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed", "twins"}}`` and ``{"run": [asv_runner
 arguments], "cwd"}`` for ordinary asv benchmarks. Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
 """
 
@@ -66,7 +66,7 @@ def main() -> int:
         suite = suites[asked["suite"]]
         try:
             records = measurer.measure(
-                suite, suite.case(asked["case"]), asked["l2"], asked["variants"], asked["failed"]
+                suite, suite.case(asked["case"]), asked["l2"], asked["variants"], asked["failed"], asked["twins"]
             )
         except DeviceLost as lost:
             emit("lost", variant=lost.variant, reason=lost.reason)

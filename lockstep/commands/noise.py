@@ -1,0 +1,200 @@
+"""``lockstep noise``: how well fresh runs agree, and how well a kernel agrees with itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+from asv.commands import Command
+from rich.console import Console
+from rich.table import Table
+
+from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.record import Record
+from lockstep.suite import CACHE_STATES, Suite
+from lockstep.suites import load_suites, pick_suites
+
+#: As in lockstep.measure, which imports torch: the second arm of an A/A comparison.
+TWIN = "~again"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One series over several fresh runs.
+
+    Attributes:
+        suite, variant, case, l2: the series.
+        latency_s, speedup: medians over the runs.
+        latency_range, speedup_range: (max − min) / median over the runs.
+        again_sd: standard deviation over the runs of the A/A ratio (true value 1); None without twin.
+        again_mean: its mean, minus 1.
+    """
+
+    suite: str
+    variant: str
+    case: str
+    l2: str
+    latency_s: float
+    latency_range: float
+    speedup: float | None
+    speedup_range: float | None
+    again_sd: float | None
+    again_mean: float | None
+
+
+class Noise(Command):  # type: ignore[misc]
+    """Measure the measuring."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Arguments of the verb."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "noise",
+            help="How well fresh runs agree",
+            description="Measure the working tree in several fresh processes and print how far they agree.",
+        )
+        parser.add_argument("families", nargs="*", help="families or suites (default: all)")
+        parser.add_argument("--runs", type=int, default=5, help="fresh processes (default: 5)")
+        parser.add_argument("--series", type=int, default=60, help="at least this many series (default: 60)")
+        parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="cold", help="cache state (default: cold)")
+        parser.add_argument("--quick", action="store_true", help="one short look, to find errors")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements there")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Run and print; exit status 2 if any series failed in any run."""
+        found = load_suites(Path(conf.benchmark_dir))
+        suites = [suite for name in args.families or found for suite in pick_suites(found, name)]
+        states = CACHE_STATES if args.l2 == "both" else (args.l2,)
+        packages = tuple(getattr(conf, "lockstep", {}).get("packages", ("kernels",)))
+        spec = WorkerSpec(Path.cwd(), packages, Path(conf.benchmark_dir).resolve(), quick=args.quick)
+        console = Console(stderr=True, highlight=False)
+        runs: list[dict[tuple[str, str, str, str], Record]] = []
+        for number in range(args.runs):
+            worker = Worker(spec, float(conf.default_benchmark_timeout))
+            on_cpu = worker.host.get("device") == "cpu"
+            taken: dict[tuple[str, str, str, str], Record] = {}
+            plan = list(pick_cases(suites, states, args.series, quick_only=on_cpu))
+            for suite, case, l2 in plan:
+                variants = suite.variants()
+                try:
+                    records, _ = worker.measure(suite.name, case, l2, variants, {}, twins=variants)
+                except WorkerDied as died:
+                    console.print(f"{suite.name} {case} {l2} is left out: {died}", markup=False)
+                    worker.close()
+                    worker = Worker(spec, float(conf.default_benchmark_timeout))
+                    continue
+                taken |= {record.key: record for record in records}
+            worker.close()
+            runs.append(taken)
+            console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(taken)} arms", markup=False)
+        rows = agreements(runs)
+        wide = Console() if Console().is_terminal else Console(width=160)
+        wide.print(_table(rows))
+        for line in summary(rows):
+            wide.print(line, markup=False, highlight=False)
+        failed = [record for run in runs for record in run.values() if record.state == "failed"]
+        for record in failed:
+            wide.print(
+                f"failed: {record.suite} {record.variant} {record.case} {record.l2}: {record.reason}", markup=False
+            )
+        if args.json:
+            args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+        return 2 if failed else 0
+
+
+def pick_cases(
+    suites: Sequence[Suite], states: Sequence[str], series: int, *, quick_only: bool
+) -> Iterator[tuple[Suite, str, str]]:
+    """Cases spread evenly over every suite, enough for about ``series`` series."""
+    width = fmean(len(suite.variants()) for suite in suites)
+    share = max(1, round(1.3 * series / width / len(suites) / len(states)))
+    for suite in suites:
+        pool = list(suite.quick if quick_only else [case for case in suite.cases if case not in suite.quick])
+        step = max(1, len(pool) // share)
+        for case in pool[::step][:share]:
+            for l2 in states:
+                yield suite, case.label, l2
+
+
+def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[Agreement]:
+    """One row for each series that every run measured."""
+    rows = []
+    for key, first in runs[0].items():
+        suite, variant, case, l2 = key
+        records = [run[key] for run in runs if key in run and run[key].latency is not None]
+        if variant.endswith(TWIN) or first.state != "ok" or len(records) < len(runs):
+            continue
+        latencies = [record.latency.value for record in records if record.latency]
+        speedups = [record.speedup.value for record in records if record.speedup]
+        again = [
+            twin.speedup.value / record.speedup.value
+            for run, record in zip(runs, records, strict=True)
+            if record.speedup and (twin := run.get((suite, variant + TWIN, case, l2))) and twin.speedup
+        ]
+        rows.append(
+            Agreement(
+                suite=suite,
+                variant=variant,
+                case=case,
+                l2=l2,
+                latency_s=median(latencies),
+                latency_range=_range(latencies),
+                speedup=median(speedups) if speedups else None,
+                speedup_range=_range(speedups) if speedups else None,
+                again_sd=stdev(again) if len(again) > 1 else None,
+                again_mean=fmean(again) - 1 if again else None,
+            )
+        )
+    return rows
+
+
+def summary(rows: Sequence[Agreement]) -> Iterator[str]:
+    """The lines that a bar is held against. The baseline's speedup is 1 by definition and not counted."""
+    speedups = [row.speedup_range for row in rows if row.speedup_range is not None and row.speedup != 1.0]
+    yield _share("speedup", speedups, 0.003, "max − min over median")
+    yield _share("latency", [row.latency_range for row in rows], 0.025, "max − min over median")
+    yield _share("A/A", [row.again_sd for row in rows if row.again_sd is not None], 0.0005, "standard deviation")
+
+
+def _share(name: str, values: Sequence[float], bar: float, what: str) -> str:
+    if not values:
+        return f"{name}: nothing to tell"
+    within = sum(value <= bar for value in values)
+    return (
+        f"{name}: {within} of {len(values)} series ({within / len(values):.0%}) within {bar:.2%} ({what}); "
+        f"median {median(values):.3%}, worst {max(values):.2%}"
+    )
+
+
+def _range(values: Sequence[float]) -> float:
+    return (max(values) - min(values)) / median(values)
+
+
+def _table(rows: Sequence[Agreement]) -> Table:
+    table = Table(header_style="bold", show_edge=False, pad_edge=False)
+    for name in ("suite", "variant", "case", "L2"):
+        table.add_column(name, no_wrap=True)
+    for name in ("µs", "range", "speedup", "range", "A/A − 1", "A/A sd"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.suite,
+            row.variant,
+            row.case,
+            row.l2,
+            f"{row.latency_s * 1e6:.2f}",
+            f"{row.latency_range:.2%}",
+            f"{row.speedup:.4f}" if row.speedup is not None else "",
+            f"{row.speedup_range:.3%}" if row.speedup_range is not None else "",
+            f"{row.again_mean:+.3%}" if row.again_mean is not None else "",
+            f"{row.again_sd:.3%}" if row.again_sd is not None else "",
+        )
+    return table
