@@ -30,12 +30,12 @@ def test_quick_cases_are_right_in_bfloat16(variant, case):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 64, 128), (5, 40, 72), (33, 96, 200), (130, 144, 64)])
-@pytest.mark.parametrize("variant", ["torch", "triton", "best"])
+@pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "best"])
 def test_variants_match_the_reference(variant, M, N, K, bias):
     assert checker(torch.float16, M=M, K=K, N=N, bias=bias).error(FAMILY, variant) < 1e-3
 
 
-@pytest.mark.parametrize("variant", ["torch", "triton", "best"])
+@pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "best"])
 def test_float32_and_an_allocated_output(variant):
     case = checker(torch.float32, M=3, K=136, N=24, bias=True)
     result = VARIANTS[variant](**FAMILY.arguments(variant, case.inputs))
@@ -52,7 +52,7 @@ def test_an_output_that_is_not_written_fails_the_check():
         checker(torch.float16, M=4, K=64, N=32).error(family, "forgetful")
 
 
-@pytest.mark.parametrize("variant", ["triton", "best"])
+@pytest.mark.parametrize("variant", ["triton", "split_k", "best"])
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -94,14 +94,32 @@ def test_compile_is_limited_to_a_few_shapes():
     assert allowed == ["M=1,K=4096,N=2048", "M=8,K=4096,N=2048", "M=64,K=4096,N=2048"]
 
 
+@pytest.mark.parametrize("M", [8, 20, 48, 100, 200])
+def test_split_k_adds_all_parts_of_k(M):
+    # K = 1536 has 12 steps, which all tiles of the table share among several programs.
+    assert checker(torch.float16, M=M, K=1536, N=72, bias=True).error(FAMILY, "split_k") < 1e-3
+
+
+def test_split_k_leaves_its_counters_as_it_found_them():
+    case = checker(torch.float16, M=4, K=512, N=64)
+    first, second = (VARIANTS["split_k"](**FAMILY.arguments("split_k", case.inputs)) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_split_k_refuses_more_rows_than_it_is_for():
+    with pytest.raises(NotImplementedError, match="up to 256 rows, got 257"):
+        checker(torch.float16, M=257, K=64, N=32).error(FAMILY, "split_k")
+
+
 def test_kernels_compile_for_hopper_without_spills():
+    shapes = [("triton", 1), ("triton", 4096), ("split_k", 1), ("split_k", 64), ("split_k", 256)]
     kernels = compile_in_subprocess(
         "from kernels.linear import VARIANTS\n"
-        "for variant, M in [('triton', 1), ('triton', 64), ('triton', 4096)]:\n"
+        f"for variant, M in {shapes}:\n"
         "    x = torch.empty(M, 4096, device='meta', dtype=torch.bfloat16)\n"
         "    VARIANTS[variant](x, x.new_empty(2048, 4096), x.new_empty(2048))"
     )
-    assert len(kernels) == 3
+    assert len(kernels) == len(shapes)
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
 
 
