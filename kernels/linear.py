@@ -50,6 +50,9 @@ SPLITS = {
 }
 MAX_SPLIT = 16
 
+#: "gemv": rows of x → (rows of the weight a program, elements of K a step, num_warps).
+VECTORS = {1: (2, 4096, 8), 2: (2, 2048, 8), 4: (2, 1024, 4)}
+
 
 def torch_linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
@@ -135,6 +138,30 @@ def split_k(
         HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
         SPLIT=split, STEPS=steps // split, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
         num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+    return out
+
+
+def gemv(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """One to four rows without tensor cores: a program reads a few rows of the weight, whole, straight to registers.
+
+    Raises:
+        NotImplementedError: more than four rows.
+    """
+    require_triton(x, "gemv")
+    out = _checked(x, weight, bias, out)
+    (M, K), N = x.shape, weight.shape[0]
+    config = next((config for rows, config in VECTORS.items() if rows >= M), None)
+    if config is None:
+        raise NotImplementedError(f"gemv is for up to {max(VECTORS)} rows, got {M}")
+    block_n, most_k, num_warps = config
+    block_k = min(most_k, triton.next_power_of_2(K))
+    _gemv_kernel[(triton.cdiv(N, block_n),)](
+        x, weight, bias, out, N, K, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
+        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=block_n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
+        num_warps=num_warps,
     )  # fmt: skip
     return out
 
@@ -308,6 +335,29 @@ def _store(acc, bias, out, m, n, M, N, HAS_BIAS: tl.constexpr):
     tl.store(out + m.to(tl.int64)[:, None] * N + n[None, :], acc.to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def _gemv_kernel(
+    x, weight, bias, out, N, K, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr,
+    M: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    m = tl.arange(0, ROWS)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    w_at = weight + tl.where(n < N, n, 0).to(tl.int64)[None, :, None] * K + k[None, None, :]
+    x_at = x + tl.where(m < M, m, 0)[:, None, None] * K + k[None, None, :]
+    acc = tl.zeros((ROWS, BLOCK_N, BLOCK_K), dtype=tl.float32)
+    for step in tl.static_range(STEPS):
+        if EVEN_K:
+            w_tile = tl.load(w_at + step * BLOCK_K)
+            x_tile = tl.load(x_at + step * BLOCK_K)
+        else:
+            inside = (k < K - step * BLOCK_K)[None, None, :]
+            w_tile = tl.load(w_at + step * BLOCK_K, mask=inside, other=0.0)
+            x_tile = tl.load(x_at + step * BLOCK_K, mask=inside, other=0.0)
+        acc += w_tile.to(tl.float32) * x_tile.to(tl.float32)
+    _store(tl.sum(acc, axis=2), bias, out, m, n, M, N, HAS_BIAS)
+
+
 VARIANTS = {
     "torch": torch_linear,
     "compile": compiled,
@@ -316,6 +366,7 @@ VARIANTS = {
     "tgv_pdl": tgv_pdl,
     "triton": tile,
     "split_k": split_k,
+    "gemv": gemv,
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}

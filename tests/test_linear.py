@@ -35,7 +35,7 @@ def test_variants_match_the_reference(variant, M, N, K, bias):
     assert checker(torch.float16, M=M, K=K, N=N, bias=bias).error(FAMILY, variant) < 1e-3
 
 
-@pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "best"])
+@pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "gemv", "best"])
 def test_float32_and_an_allocated_output(variant):
     case = checker(torch.float32, M=3, K=136, N=24, bias=True)
     result = VARIANTS[variant](**FAMILY.arguments(variant, case.inputs))
@@ -52,7 +52,7 @@ def test_an_output_that_is_not_written_fails_the_check():
         checker(torch.float16, M=4, K=64, N=32).error(family, "forgetful")
 
 
-@pytest.mark.parametrize("variant", ["triton", "split_k", "best"])
+@pytest.mark.parametrize("variant", ["triton", "split_k", "gemv", "best"])
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -94,6 +94,13 @@ def test_compile_is_limited_to_a_few_shapes():
     assert allowed == ["M=1,K=4096,N=2048", "M=8,K=4096,N=2048", "M=64,K=4096,N=2048"]
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("N", "K"), [(64, 256), (37, 200), (5, 5000)])
+@pytest.mark.parametrize("M", [1, 2, 3, 4])
+def test_gemv_matches_the_reference(M, N, K, bias):
+    assert checker(torch.float16, M=M, K=K, N=N, bias=bias).error(FAMILY, "gemv") < 1e-3
+
+
 @pytest.mark.parametrize("M", [8, 20, 48, 100, 200])
 def test_split_k_adds_all_parts_of_k(M):
     # K = 1536 has 12 steps, which all tiles of the table share among several programs.
@@ -106,13 +113,22 @@ def test_split_k_leaves_its_counters_as_it_found_them():
     assert torch.equal(first, second)
 
 
-def test_split_k_refuses_more_rows_than_it_is_for():
-    with pytest.raises(NotImplementedError, match="up to 256 rows, got 257"):
-        checker(torch.float16, M=257, K=64, N=32).error(FAMILY, "split_k")
+@pytest.mark.parametrize(("variant", "most"), [("gemv", 4), ("split_k", 256)])
+def test_more_rows_than_a_variant_is_for_are_refused(variant, most):
+    with pytest.raises(NotImplementedError, match=f"{variant} is for up to {most} rows, got {most + 1}"):
+        checker(torch.float16, M=most + 1, K=64, N=32).error(FAMILY, variant)
 
 
 def test_kernels_compile_for_hopper_without_spills():
-    shapes = [("triton", 1), ("triton", 4096), ("split_k", 1), ("split_k", 64), ("split_k", 256)]
+    shapes = [
+        ("triton", 1),
+        ("triton", 4096),
+        ("split_k", 1),
+        ("split_k", 64),
+        ("split_k", 256),
+        ("gemv", 1),
+        ("gemv", 4),
+    ]
     kernels = compile_in_subprocess(
         "from kernels.linear import VARIANTS\n"
         f"for variant, M in {shapes}:\n"
