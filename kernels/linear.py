@@ -21,8 +21,8 @@ from kernels.arguments import expect
 from kernels.devices import capability, require_triton, sm_count
 
 
-class Split(NamedTuple):
-    """Tile of a split-K product; ``swapped`` makes the weight the M side of the tensor cores' product."""
+class Tile(NamedTuple):
+    """Tile of the output; ``swapped`` makes rows of the weight the M side of the tensor cores' product."""
 
     m: int
     n: int
@@ -34,19 +34,24 @@ class Split(NamedTuple):
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-#: Tiles of the "triton" variant: up to this many rows → (BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages).
-TILES = {16: (16, 32, 128, 4, 5), 32: (32, 32, 128, 4, 5), 64: (64, 32, 128, 4, 5), 256: (64, 64, 64, 4, 5)}
-LARGE_TILE = (128, 128, 64, 8, 4)
+#: "triton": up to this many rows → tile; ``LARGE_TILE`` beyond.
+TILES = {
+    16: Tile(16, 32, 128, False, 4, 5),
+    32: Tile(32, 32, 128, False, 4, 5),
+    64: Tile(64, 32, 128, False, 4, 5),
+    256: Tile(64, 64, 64, False, 4, 5),
+}
+LARGE_TILE = Tile(128, 128, 64, False, 8, 4)
 
-#: Tiles of "split_k": up to this many rows. Hopper's products take 64 rows on their M side: at few rows of x
+#: "split_k": up to this many rows → tile. Hopper's products take 64 rows on their M side: at few rows of x
 #: those are rows of the weight. Of some 1,200 configurations tried on an H200 (K 4096, N 2048) those up to 64
 #: rows were the fastest.
 SPLITS = {
-    16: Split(16, 64, 128, True, 4, 6),
-    32: Split(32, 64, 128, True, 4, 6),
-    64: Split(64, 32, 128, False, 4, 6),
-    128: Split(128, 32, 128, False, 8, 5),
-    256: Split(128, 64, 128, False, 8, 4),
+    16: Tile(16, 64, 128, True, 4, 6),
+    32: Tile(32, 64, 128, True, 4, 6),
+    64: Tile(64, 32, 128, False, 4, 6),
+    128: Tile(128, 32, 128, False, 8, 5),
+    256: Tile(128, 64, 128, False, 8, 4),
 }
 MAX_SPLIT = 16
 
@@ -101,16 +106,8 @@ def tile(
     """
     require_triton(x, "triton")
     out = _checked(x, weight, bias, out)
-    (M, K), N = x.shape, weight.shape[0]
-    config = next((tiles for rows, tiles in TILES.items() if rows >= M), LARGE_TILE)
-    block_m, block_n, block_k, num_warps, num_stages = config
-    grid = (triton.cdiv(M, block_m) * triton.cdiv(N, block_n),)
-    _tile_kernel[grid](
-        x, weight, bias, out, M, N, K, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
-        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=8,
-        num_warps=num_warps, num_stages=num_stages,
-    )  # fmt: skip
-    return out
+    tile = next((tiles for rows, tiles in TILES.items() if rows >= len(x)), LARGE_TILE)
+    return _run_product(tile, x, weight, bias, out, most_parts=1)
 
 
 def split_k(
@@ -126,20 +123,10 @@ def split_k(
     """
     require_triton(x, "split_k")
     out = _checked(x, weight, bias, out)
-    (M, K), N = x.shape, weight.shape[0]
-    tile = next((tiles for rows, tiles in SPLITS.items() if rows >= M), None)
+    tile = next((tiles for rows, tiles in SPLITS.items() if rows >= len(x)), None)
     if tile is None:
-        raise NotImplementedError(f"split_k is for up to {max(SPLITS)} rows, got {M}: more fill the GPU without it")
-    tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
-    split = _parts(steps, tiles_m * tiles_n, sm_count(x.device))
-    partials = x.new_empty(tiles_m * tiles_n * split * tile.m * tile.n if split > 1 else 0, dtype=torch.float32)
-    _split_k_kernel[(tiles_n, split, tiles_m)](
-        x, weight, bias, out, partials, _counters(x.device), M, N, K,
-        HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
-        SPLIT=split, STEPS=steps // split, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
-        num_warps=tile.num_warps, num_stages=tile.num_stages,
-    )  # fmt: skip
-    return out
+        raise NotImplementedError(f"split_k is for up to {max(SPLITS)} rows, got {len(x)}: more fill the GPU without")
+    return _run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT)
 
 
 def gemv(
@@ -233,10 +220,28 @@ def zero_bias(weight: torch.Tensor, bias: torch.Tensor | None = None) -> dict[st
     return {"bias": weight.new_zeros(weight.shape[0]) if bias is None else bias}
 
 
-def _parts(steps: int, tiles: int, programs: int) -> int:
-    """The most equal parts of K's steps with which all tiles still run at once, one program a multiprocessor."""
-    fitting = (n for n in range(1, MAX_SPLIT + 1) if steps % n == 0 and tiles * n <= programs)
-    return max(fitting, default=1)
+def _run_product(
+    tile: Tile,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    out: torch.Tensor,
+    *,
+    most_parts: int,
+) -> torch.Tensor:
+    """Launch the tensor-core kernel, K in as many parts as all tiles can run at once, one program a multiprocessor."""
+    (M, K), N = x.shape, weight.shape[0]
+    tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
+    most_parts = min(most_parts, sm_count(x.device) // (tiles_m * tiles_n))
+    parts = max((n for n in range(1, most_parts + 1) if steps % n == 0), default=1)
+    partials = x.new_empty(tiles_m * tiles_n * parts * tile.m * tile.n if parts > 1 else 0, dtype=torch.float32)
+    _product_kernel[(tiles_n, parts, tiles_m)](
+        x, weight, bias, out, partials, _counters(x.device), M, N, K,
+        HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
+        PARTS=parts, STEPS=steps // parts, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
+        num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+    return out
 
 
 @functools.cache
@@ -248,41 +253,9 @@ def _counters(device: torch.device) -> torch.Tensor:
 
 
 @triton.jit
-def _tile_kernel(
-    x, weight, bias, out, M, N, K,
-    HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-):  # fmt: skip
-    # Column-major within groups of GROUP_M tile rows: neighbours share weight tiles in L2.
-    tiles_m = tl.cdiv(M, BLOCK_M)
-    tiles_n = tl.cdiv(N, BLOCK_N)
-    group = tl.program_id(0) // (GROUP_M * tiles_n)
-    rows_in_group = min(tiles_m - group * GROUP_M, GROUP_M)
-    within = tl.program_id(0) % (GROUP_M * tiles_n)
-    m = (group * GROUP_M + within % rows_in_group) * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = within // rows_in_group * BLOCK_N + tl.arange(0, BLOCK_N)
-    k = tl.arange(0, BLOCK_K)
-    # Rows beyond the edge read row 0 again instead of being masked: they are never stored.
-    x_at = x + tl.where(m < M, m, 0).to(tl.int64)[:, None] * K + k[None, :]
-    w_at = weight + tl.where(n < N, n, 0).to(tl.int64)[None, :] * K + k[:, None]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, K, BLOCK_K):
-        if EVEN_K:
-            x_tile = tl.load(x_at)
-            w_tile = tl.load(w_at)
-        else:
-            x_tile = tl.load(x_at, mask=k[None, :] < K - start, other=0.0)
-            w_tile = tl.load(w_at, mask=k[:, None] < K - start, other=0.0)
-        acc = tl.dot(x_tile, w_tile, acc, input_precision="ieee")
-        x_at += BLOCK_K
-        w_at += BLOCK_K
-    _store(acc, bias, out, m, n, M, N, HAS_BIAS)
-
-
-@triton.jit
-def _split_k_kernel(
+def _product_kernel(
     x, weight, bias, out, partials, counters, M, N, K,
-    HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, SPLIT: tl.constexpr, STEPS: tl.constexpr,
+    HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, PARTS: tl.constexpr, STEPS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
@@ -292,7 +265,7 @@ def _split_k_kernel(
     k = part * (STEPS * BLOCK_K) + tl.arange(0, BLOCK_K)
     # Rows of the weight beyond the edge read row 0 again instead of being masked: they are never stored.
     w_row = weight + tl.where(n < N, n, 0).to(tl.int64) * K
-    x_row = x + m * K
+    x_row = x + m.to(tl.int64) * K
     ROWS: tl.constexpr = BLOCK_N if SWAPPED else BLOCK_M
     COLUMNS: tl.constexpr = BLOCK_M if SWAPPED else BLOCK_N
     acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
@@ -310,18 +283,18 @@ def _split_k_kernel(
         k += BLOCK_K
     if SWAPPED:
         acc = tl.trans(acc)
-    if SPLIT == 1:
+    if PARTS == 1:
         _store(acc, bias, out, m, n, M, N, HAS_BIAS)
     else:
         within = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-        partials += tile * (SPLIT * BLOCK_M * BLOCK_N)
+        partials += tile * (PARTS * BLOCK_M * BLOCK_N)
         tl.store(partials + part * (BLOCK_M * BLOCK_N) + within, acc)
         # One thread counts for all of them: their stores must come before its release.
         tl.debug_barrier()
-        if tl.atomic_add(counters + tile, 1, sem="acq_rel") == SPLIT - 1:
+        if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
             # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
             acc = tl.load(partials + within, cache_modifier=".cg")
-            for other in tl.static_range(1, SPLIT):
+            for other in tl.static_range(1, PARTS):
                 acc += tl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
             _store(acc, bias, out, m, n, M, N, HAS_BIAS)
             tl.store(counters + tile, 0)
