@@ -23,7 +23,7 @@ def checker(dtype: torch.dtype, **axes) -> Checker:
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
-@pytest.mark.parametrize("variant", ["torch"])
+@pytest.mark.parametrize("variant", ["torch", "best"])
 def test_quick_cases_are_right_in_bfloat16(variant, case):
     assert Checker.draw(SUITE, case, "cpu", seed=1).error(FAMILY, variant) < 4e-3
 
@@ -137,6 +137,16 @@ def test_kernels_compile_for_hopper_without_spills():
     )
     assert len(kernels) == len(shapes)
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+def test_the_entry_point_picks_by_rows():
+    kernels = compile_in_subprocess(
+        "from kernels.linear import linear\n"
+        "for M in (1, 64, 65):\n"
+        "    x = torch.empty(M, 256, device='meta', dtype=torch.bfloat16)\n"
+        "    linear(x, x.new_empty(64, 256))"
+    )
+    assert [kernel.name for kernel in kernels] == ["_gemv_kernel", "_product_kernel"]
 
 
 def test_without_an_output_the_entry_point_allocates_one():
