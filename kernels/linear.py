@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton, sm_count
@@ -126,12 +127,15 @@ def split_k(
     Raises:
         NotImplementedError: more rows than ``SPLITS`` has tiles for.
     """
-    require_triton(x, "split_k")
-    out = _checked(x, weight, bias, out)
-    tile = next((tiles for rows, tiles in SPLITS.items() if rows >= len(x)), None)
-    if tile is None:
-        raise NotImplementedError(f"split_k is for up to {max(SPLITS)} rows, got {len(x)}: more fill the GPU without")
-    return _run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT)
+    return _split_k(x, weight, bias, out, pdl=False)
+
+
+def split_k_pdl(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``split_k`` with programmatic dependent launch: it is placed while the kernel before it still runs."""
+    _require_pdl(x)
+    return _split_k(x, weight, bias, out, pdl=True)
 
 
 def gemv(
@@ -142,20 +146,15 @@ def gemv(
     Raises:
         NotImplementedError: more than four rows.
     """
-    require_triton(x, "gemv")
-    out = _checked(x, weight, bias, out)
-    (M, K), N = x.shape, weight.shape[0]
-    config = next((config for rows, config in VECTORS.items() if rows >= M), None)
-    if config is None:
-        raise NotImplementedError(f"gemv is for up to {max(VECTORS)} rows, got {M}")
-    block_n, most_k, num_warps = config
-    block_k = min(most_k, triton.next_power_of_2(K))
-    _gemv_kernel[(triton.cdiv(N, block_n),)](
-        x, weight, bias, out, N, K, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
-        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=block_n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
-        num_warps=num_warps,
-    )  # fmt: skip
-    return out
+    return _gemv(x, weight, bias, out, pdl=False)
+
+
+def gemv_pdl(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``gemv`` with programmatic dependent launch."""
+    _require_pdl(x)
+    return _gemv(x, weight, bias, out, pdl=True)
 
 
 def linear(
@@ -179,7 +178,8 @@ def linear(
     rows = len(x)
     if rows > MOST_ROWS or x.dtype == torch.float32 or x.device.type == "cpu":
         return torch_linear(x, weight, bias, out=out)
-    return (gemv if rows <= MOST_VECTORS else split_k)(x, weight, bias, out=out)
+    variant = _gemv if rows <= MOST_VECTORS else _split_k
+    return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 
 
 def _checked(
@@ -229,6 +229,41 @@ def zero_bias(weight: torch.Tensor, bias: torch.Tensor | None = None) -> dict[st
     return {"bias": weight.new_zeros(weight.shape[0]) if bias is None else bias}
 
 
+def _require_pdl(x: torch.Tensor) -> None:
+    if capability(x.device) < (9, 0):
+        raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
+
+
+def _split_k(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None, *, pdl: bool
+) -> torch.Tensor:
+    require_triton(x, "split_k")
+    out = _checked(x, weight, bias, out)
+    tile = next((tiles for rows, tiles in SPLITS.items() if rows >= len(x)), None)
+    if tile is None:
+        raise NotImplementedError(f"split_k is for up to {max(SPLITS)} rows, got {len(x)}: more fill the GPU without")
+    return _run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
+
+
+def _gemv(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None, *, pdl: bool
+) -> torch.Tensor:
+    require_triton(x, "gemv")
+    out = _checked(x, weight, bias, out)
+    (M, K), N = x.shape, weight.shape[0]
+    config = next((config for rows, config in VECTORS.items() if rows >= M), None)
+    if config is None:
+        raise NotImplementedError(f"gemv is for up to {max(VECTORS)} rows, got {M}")
+    block_n, most_k, num_warps = config
+    block_k = min(most_k, triton.next_power_of_2(K))
+    _gemv_kernel[(triton.cdiv(N, block_n),)](
+        x, weight, bias, out, N, K, PDL=pdl, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
+        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=block_n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
+        num_warps=num_warps, **_launch(pdl),
+    )  # fmt: skip
+    return out
+
+
 def _run_product(
     tile: Tile,
     x: torch.Tensor,
@@ -237,6 +272,7 @@ def _run_product(
     out: torch.Tensor,
     *,
     most_parts: int,
+    pdl: bool = False,
 ) -> torch.Tensor:
     """Launch the tensor-core kernel, K in as many parts as all tiles can run at once, one program a multiprocessor."""
     (M, K), N = x.shape, weight.shape[0]
@@ -249,11 +285,16 @@ def _run_product(
         counters = _counters(x.device)
     _product_kernel[(tiles_n, parts, tiles_m)](
         x, weight, bias, out, partials, counters, M, N, K,
-        HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
+        PDL=pdl, HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
         PARTS=parts, STEPS=steps // parts, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
-        num_warps=tile.num_warps, num_stages=tile.num_stages,
+        num_warps=tile.num_warps, num_stages=tile.num_stages, **_launch(pdl),
     )  # fmt: skip
     return out
+
+
+def _launch(pdl: bool) -> dict[str, bool]:
+    # Left out where it is off: targets other than Hopper and Blackwell know no such option.
+    return {"launch_pdl": True} if pdl else {}
 
 
 @functools.cache
@@ -267,9 +308,11 @@ def _counters(device: torch.device) -> torch.Tensor:
 @triton.jit
 def _product_kernel(
     x, weight, bias, out, partials, counters, M, N, K,
-    HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, PARTS: tl.constexpr, STEPS: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    PDL: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, PARTS: tl.constexpr,
+    STEPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
     tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
     part = tl.program_id(1)
     m = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -280,6 +323,9 @@ def _product_kernel(
     x_row = x + m.to(tl.int64) * K
     ROWS: tl.constexpr = BLOCK_N if SWAPPED else BLOCK_M
     COLUMNS: tl.constexpr = BLOCK_M if SWAPPED else BLOCK_N
+    if PDL:
+        # No memory is touched before this: the kernel before may still be writing what is read here.
+        gdc_wait()
     acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for _ in range(STEPS):
         if EVEN_K:
@@ -322,14 +368,19 @@ def _store(acc, bias, out, m, n, M, N, HAS_BIAS: tl.constexpr):
 
 @triton.jit
 def _gemv_kernel(
-    x, weight, bias, out, N, K, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr,
+    x, weight, bias, out, N, K, PDL: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr,
     M: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
     m = tl.arange(0, ROWS)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K)
     w_at = weight + tl.where(n < N, n, 0).to(tl.int64)[None, :, None] * K + k[None, None, :]
     x_at = x + tl.where(m < M, m, 0)[:, None, None] * K + k[None, None, :]
+    if PDL:
+        # No memory is touched before this: the kernel before may still be writing what is read here.
+        gdc_wait()
     acc = tl.zeros((ROWS, BLOCK_N, BLOCK_K), dtype=tl.float32)
     for step in tl.static_range(STEPS):
         if EVEN_K:
@@ -351,7 +402,9 @@ VARIANTS = {
     "tgv_pdl": tgv_pdl,
     "triton": tile,
     "split_k": split_k,
+    "split_k_pdl": split_k_pdl,
     "gemv": gemv,
+    "gemv_pdl": gemv_pdl,
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}

@@ -71,9 +71,9 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
         VARIANTS[variant](**(arguments | {name: wrong}))
 
 
-@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl"])
+@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl"])
 def test_what_cannot_run_here_says_why(variant):
-    with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell"):
+    with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
         checker(torch.float16, M=1, K=64, N=32).error(FAMILY, variant)
 
 
