@@ -118,7 +118,7 @@ def tma(
     (M, K), N = a.shape, b.shape[1]
     if a.device.type != "cpu" and capability(a.device) < (9, 0):
         raise NotImplementedError("tma needs a Hopper GPU or newer (compute capability 9.0)")
-    if K % 8 or N % 8:
+    if not _in_vectors(a, b):
         raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
     tile = _tile_for(a, b)
     programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
@@ -161,7 +161,10 @@ def hgemm(
     Raises:
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
-    return torch_mm(a, b, c, alpha=alpha, beta=beta, out=_checked(a, b, c, beta, out))
+    out = _checked(a, b, c, beta, out)
+    # torch copies C into the output before cuBLAS reads it from there: two passes that a kernel of ours saves.
+    fused = c is not None and a.device.type != "cpu" and capability(a.device) >= (9, 0) and _in_vectors(a, b)
+    return (tma if fused else torch_mm)(a, b, c, alpha=alpha, beta=beta, out=out)
 
 
 def _checked(
@@ -179,6 +182,11 @@ def _checked(
         return a.new_empty(shape)
     expect(out, "out", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
     return out
+
+
+def _in_vectors(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether every row begins at a multiple of 16 bytes, as the tensor memory accelerator needs it."""
+    return a.shape[1] % 8 == 0 and b.shape[1] % 8 == 0
 
 
 def _tile_for(a: torch.Tensor, b: torch.Tensor) -> Tile:

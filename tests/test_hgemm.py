@@ -100,13 +100,24 @@ def test_costs_count_c_only_where_beta_reads_it():
     assert SUITE.bytes(M=8, N=4, K=2, beta=1) == 2 * (16 + 8 + 32 + 32)
 
 
-@pytest.mark.parametrize("variant", RUNGS)
-def test_kernels_compile_for_hopper_without_spills(variant):
+def test_kernels_compile_for_hopper_without_spills():
     kernels = compile_in_subprocess(
         "from kernels.hgemm import VARIANTS\n"
-        "for size in (512, 4096):\n"
-        "    a = torch.empty(size, size, device='meta', dtype=torch.float16)\n"
-        f"    VARIANTS[{variant!r}](a, a, a, alpha=2, beta=3)"
+        f"for variant in {RUNGS}:\n"
+        "    for size in (512, 4096):\n"
+        "        a = torch.empty(size, size, device='meta', dtype=torch.float16)\n"
+        "        VARIANTS[variant](a, a, a, alpha=2, beta=3)"
     )
-    assert kernels
+    # One tile for all sizes on the first two rungs.
+    assert len(kernels) == 2 * len(RUNGS) - 2
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+def test_the_entry_point_fuses_c_on_hopper():
+    kernels = compile_in_subprocess(
+        "from kernels.hgemm import hgemm\n"
+        "a = torch.empty(64, 64, device='meta', dtype=torch.float16)\n"
+        "hgemm(a, a)\n"
+        "hgemm(a, a, a, beta=2)"
+    )
+    assert [kernel.name for kernel in kernels] == ["_tma_kernel"]
