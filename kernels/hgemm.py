@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.arguments import expect
@@ -45,14 +46,8 @@ FULL = 0.75
 
 
 def torch_mm(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
     """cuBLAS. With ``c`` torch first copies it into ``out`` (a launch of its own), then accumulates there."""
     if c is None and alpha == 1:
         return torch.mm(a, b, out=out)
@@ -61,53 +56,29 @@ def torch_mm(
 
 
 def naive(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
     """First rung: a small tile, tiles in row order, each load waited for before the product."""
     return _run_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
 
 
 def vectorized(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
     """Second rung: a tile with four times the reuse, 16-byte loads without masks, two steps of K a loop turn."""
     return _run_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
 
 
 def pipelined(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
     """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size."""
     return _run_pointers("pipelined", _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1)
 
 
 def tma(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
     """Fourth rung: the tensor memory accelerator moves whole tiles; programs stay and take tile after tile.
 
     Raises:
@@ -137,14 +108,8 @@ def tma(
 
 
 def hgemm(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
     """``alpha · a @ b + beta · c`` by the variant that is fastest at this shape.
 
     Args:
@@ -167,9 +132,7 @@ def hgemm(
     return (tma if fused else torch_mm)(a, b, c, alpha=alpha, beta=beta, out=out)
 
 
-def _checked(
-    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, beta: float, out: torch.Tensor | None
-) -> torch.Tensor:
+def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
     """The output to write into, once every argument is known to fit."""
     expect(a, "a", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(b, "b", shape=(a.shape[1], None), dtype=a.dtype, device=a.device, contiguous=True)
@@ -184,12 +147,12 @@ def _checked(
     return out
 
 
-def _in_vectors(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _in_vectors(a: Tensor, b: Tensor) -> bool:
     """Whether every row begins at a multiple of 16 bytes, as the tensor memory accelerator needs it."""
     return a.shape[1] % 8 == 0 and b.shape[1] % 8 == 0
 
 
-def _tile_for(a: torch.Tensor, b: torch.Tensor) -> Tile:
+def _tile_for(a: Tensor, b: Tensor) -> Tile:
     enough = FULL * sm_count(a.device)
     for tile in TILES:
         if triton.cdiv(a.shape[0], tile.m) * triton.cdiv(b.shape[-1], tile.n) >= enough:
@@ -200,14 +163,14 @@ def _tile_for(a: torch.Tensor, b: torch.Tensor) -> Tile:
 def _run_pointers(
     name: str,
     tile: Tile,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
     alpha: float,
     beta: float,
-    out: torch.Tensor | None,
+    out: Tensor | None,
     unroll: int = 0,
-) -> torch.Tensor:
+) -> Tensor:
     """Launch the kernel of the rungs that compute addresses themselves; ``unroll`` also drops needless masks."""
     require_triton(a, name)
     out = _checked(a, b, c, beta, out)

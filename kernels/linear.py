@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.arguments import expect
@@ -65,9 +66,7 @@ MOST_VECTORS = 1
 MOST_ROWS = 64
 
 
-def torch_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``F.linear``, or the cuBLAS call behind it where there is a buffer to write into."""
     if out is None:
         return torch.nn.functional.linear(x, weight, bias)
@@ -76,12 +75,12 @@ def torch_linear(
     return torch.addmm(bias, x, weight.t(), out=out)
 
 
-def compiled(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def compiled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``torch.compile(F.linear)``, compiled at the first call with a shape (seconds)."""
     return _compiled(x, "default")(x, weight, bias)
 
 
-def max_autotuned(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def max_autotuned(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
 
     Tuned anew in every process, so its choice (and its speed) may differ from run to run.
@@ -89,23 +88,17 @@ def max_autotuned(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
     return _compiled(x, "max-autotune-no-cudagraphs")(x, weight, bias)
 
 
-def tgv(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def tgv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """FlashInfer's TGV GEMM for small batches on Blackwell (``flashinfer.gemm.tgv_gemm_sm100``)."""
     return _tgv(x, weight, bias, out, pdl=False)
 
 
-def tgv_pdl(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def tgv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``tgv`` with programmatic dependent launch: its prologue overlaps the kernel before it."""
     return _tgv(x, weight, bias, out, pdl=True)
 
 
-def tile(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """One output tile a program, the whole of K in one loop.
 
     At few rows there are too few tiles to keep the memory busy: the reason for ``split_k``.
@@ -116,9 +109,7 @@ def tile(
     return _run_product(tile, x, weight, bias, out, most_parts=1)
 
 
-def split_k(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def split_k(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Several programs share an output tile, each a part of K; the last to finish adds their sums, in order.
 
     Calls on one device must not overlap: they share the counters that tell which program is the last. Calls
@@ -130,17 +121,13 @@ def split_k(
     return _split_k(x, weight, bias, out, pdl=False)
 
 
-def split_k_pdl(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def split_k_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``split_k`` with programmatic dependent launch: it is placed while the kernel before it still runs."""
     _require_pdl(x)
     return _split_k(x, weight, bias, out, pdl=True)
 
 
-def gemv(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """One to four rows without tensor cores: a program reads a few rows of the weight, whole, straight to registers.
 
     Raises:
@@ -149,17 +136,13 @@ def gemv(
     return _gemv(x, weight, bias, out, pdl=False)
 
 
-def gemv_pdl(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``gemv`` with programmatic dependent launch."""
     _require_pdl(x)
     return _gemv(x, weight, bias, out, pdl=True)
 
 
-def linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias`` by the variant that is fastest at this shape.
 
     Args:
@@ -182,9 +165,7 @@ def linear(
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 
 
-def _checked(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
-) -> torch.Tensor:
+def _checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
     """The output to write into, once every argument is known to fit."""
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
@@ -196,22 +177,20 @@ def _checked(
     return out
 
 
-def _compiled(x: torch.Tensor, mode: str) -> Callable[..., torch.Tensor]:
+def _compiled(x: Tensor, mode: str) -> Callable[..., Tensor]:
     if x.device.type != "cuda":
         raise NotImplementedError(f"torch.compile is measured on CUDA tensors only, got a {x.device.type} tensor")
     return _compile(mode)
 
 
 @functools.cache
-def _compile(mode: str) -> Callable[..., torch.Tensor]:
+def _compile(mode: str) -> Callable[..., Tensor]:
     # One kernel a shape, as the source of the workload measured it. Dynamo keeps eight shapes.
-    compiled_linear: Callable[..., torch.Tensor] = torch.compile(torch.nn.functional.linear, mode=mode, dynamic=False)
+    compiled_linear: Callable[..., Tensor] = torch.compile(torch.nn.functional.linear, mode=mode, dynamic=False)
     return compiled_linear
 
 
-def _tgv(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None, *, pdl: bool
-) -> torch.Tensor:
+def _tgv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
     if capability(x.device)[0] != 10:
         raise NotImplementedError("FlashInfer's TGV GEMM needs a Blackwell GPU (compute capability 10.x)")
     if bias is None:
@@ -220,23 +199,21 @@ def _tgv(
         flashinfer = importlib.import_module("flashinfer.gemm")
     except ImportError as error:
         raise NotImplementedError(f"FlashInfer is not installed ({error}); pip install flashinfer-python") from error
-    product: torch.Tensor = flashinfer.tgv_gemm_sm100(x, weight.t(), bias, pdl=pdl, out=_checked(x, weight, bias, out))
+    product: Tensor = flashinfer.tgv_gemm_sm100(x, weight.t(), bias, pdl=pdl, out=_checked(x, weight, bias, out))
     return product
 
 
-def zero_bias(weight: torch.Tensor, bias: torch.Tensor | None = None) -> dict[str, Any]:
+def zero_bias(weight: Tensor, bias: Tensor | None = None) -> dict[str, Any]:
     """The bias that TGV insists on: ``bias`` itself, or zeros ``[N]``."""
     return {"bias": weight.new_zeros(weight.shape[0]) if bias is None else bias}
 
 
-def _require_pdl(x: torch.Tensor) -> None:
+def _require_pdl(x: Tensor) -> None:
     if capability(x.device) < (9, 0):
         raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
 
 
-def _split_k(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None, *, pdl: bool
-) -> torch.Tensor:
+def _split_k(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
     require_triton(x, "split_k")
     out = _checked(x, weight, bias, out)
     tile = next((tiles for rows, tiles in SPLITS.items() if rows >= len(x)), None)
@@ -245,9 +222,7 @@ def _split_k(
     return _run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
 
 
-def _gemv(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None, *, pdl: bool
-) -> torch.Tensor:
+def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
     require_triton(x, "gemv")
     out = _checked(x, weight, bias, out)
     (M, K), N = x.shape, weight.shape[0]
@@ -265,15 +240,8 @@ def _gemv(
 
 
 def _run_product(
-    tile: Tile,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    out: torch.Tensor,
-    *,
-    most_parts: int,
-    pdl: bool = False,
-) -> torch.Tensor:
+    tile: Tile, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, most_parts: int, pdl: bool = False
+) -> Tensor:
     """Launch the tensor-core kernel, K in as many parts as all tiles can run at once, one program a multiprocessor."""
     (M, K), N = x.shape, weight.shape[0]
     tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
@@ -298,7 +266,7 @@ def _launch(pdl: bool) -> dict[str, bool]:
 
 
 @functools.cache
-def _counters(device: torch.device) -> torch.Tensor:
+def _counters(device: torch.device) -> Tensor:
     """A counter for every tile that K is split for, zero before and after every launch."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise RuntimeError("call split_k once before capturing it in a CUDA graph: its counters would be the graph's")
