@@ -15,10 +15,24 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton, sm_count
+
+# Renamed in Triton 3.8.
+_tma_load = getattr(gluon_tma, "async_load", None) or gluon_tma.async_copy_global_to_shared
+_tma_store = getattr(gluon_tma, "async_store", None) or gluon_tma.async_copy_shared_to_global
 
 FLOATS = (torch.float16, torch.bfloat16)
 
@@ -103,6 +117,39 @@ def tma(
         BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
         # C's two halves pass through shared memory as well: one stage of loads makes room for them.
         num_warps=tile.num_warps, num_stages=tile.num_stages - (c is not None),
+    )  # fmt: skip
+    return out
+
+
+def gluon_wgmma(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
+    """Fifth rung: a warp of its own feeds a ring of tiles, two warp groups do nothing but multiply (Gluon, sm_90).
+
+    Raises:
+        NotImplementedError: no Hopper GPU (``wgmma`` exists nowhere else, and Gluon has no interpreter), or rows
+            that are no multiple of 16 bytes, or a ``c``.
+    """
+    out = _checked(a, b, c, beta, out)
+    (M, K), N = a.shape, b.shape[1]
+    if c is not None:
+        raise NotImplementedError("gluon has no epilogue that reads c")
+    if capability(a.device)[0] != 9:
+        raise NotImplementedError("gluon uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    if not _in_vectors(a, b):
+        raise NotImplementedError(f"gluon needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
+    tile = _tile_for(a, b)
+    programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
+    dtype = gl.float16 if a.dtype == torch.float16 else gl.bfloat16
+    shapes = {"a": (a, [tile.m, tile.k]), "b": (b, [tile.k, tile.n]), "out": (out, [tile.m, tile.n // 2])}
+    descriptors = {
+        name: GluonDescriptor.from_tensor(tensor, shape, gl.NVMMASharedLayout.get_default_for(shape, dtype))
+        for name, (tensor, shape) in shapes.items()
+    }
+    _gluon_kernel[(programs,)](
+        **descriptors, M=M, N=N, K=K, alpha=float(alpha), PROGRAMS=programs,
+        BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group, STAGES=tile.num_stages,
+        num_warps=tile.num_warps,
     )  # fmt: skip
     return out
 
@@ -255,11 +302,108 @@ def _tma_kernel(
         out.store([m, middle], right.to(out.dtype))
 
 
+@gluon.jit
+def _gluon_tile_of(index, M, N, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GROUP_M: gl.constexpr):
+    """First row and column of a tile; tiles go down columns of GROUP_M tile rows, so that neighbours share B."""
+    tiles_m = gl.cdiv(M, BLOCK_M)
+    tiles_n = gl.cdiv(N, BLOCK_N)
+    group = index // (GROUP_M * tiles_n)
+    height = min(tiles_m - group * GROUP_M, GROUP_M)
+    within = index % (GROUP_M * tiles_n)
+    return (group * GROUP_M + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@gluon.jit
+def _gluon_load(
+    a, b, a_ring, b_ring, full, free, M, N, K, PROGRAMS: gl.constexpr, GROUP_M: gl.constexpr
+):  # fmt: skip
+    STAGES: gl.constexpr = a_ring.shape[0]
+    BLOCK_M: gl.constexpr = a_ring.shape[1]
+    BLOCK_K: gl.constexpr = a_ring.shape[2]
+    BLOCK_N: gl.constexpr = b_ring.shape[2]
+    tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
+    step = 0
+    for index in range(gl.program_id(0), tiles, PROGRAMS):
+        m, n = _gluon_tile_of(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        for start in range(0, K, BLOCK_K):
+            slot = step % STAGES
+            # A fresh barrier counts as one whose last phase is over: the first round does not wait.
+            mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
+            mbarrier.expect(full.index(slot), a.block_type.nbytes + b.block_type.nbytes)
+            _tma_load(a, [m, start], full.index(slot), a_ring.index(slot))
+            _tma_load(b, [start, n], full.index(slot), b_ring.index(slot))
+            step += 1
+
+
+@gluon.jit
+def _gluon_multiply(
+    out, a_ring, b_ring, full, free, M, N, K, alpha, PROGRAMS: gl.constexpr, GROUP_M: gl.constexpr
+):  # fmt: skip
+    STAGES: gl.constexpr = a_ring.shape[0]
+    BLOCK_M: gl.constexpr = a_ring.shape[1]
+    BLOCK_K: gl.constexpr = a_ring.shape[2]
+    BLOCK_N: gl.constexpr = b_ring.shape[2]
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_N, 16]
+    )
+    stage = gl.allocate_shared_memory(out.dtype, out.block_type.shape, out.layout)
+    tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
+    step = 0
+    for index in range(gl.program_id(0), tiles, PROGRAMS):
+        m, n = _gluon_tile_of(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        acc = gl.zeros((BLOCK_M, BLOCK_N), gl.float32, layout)
+        for start in range(0, K, BLOCK_K):
+            slot = step % STAGES
+            mbarrier.wait(full.index(slot), step // STAGES & 1)
+            product = warpgroup_mma(a_ring.index(slot), b_ring.index(slot), acc, is_async=True)
+            acc = warpgroup_mma_wait(num_outstanding=1, deps=[product])
+            # One product stays in flight: the slot that is free now is the one before.
+            mbarrier.arrive(free.index((step + STAGES - 1) % STAGES), pred=start > 0)
+            step += 1
+        acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
+        mbarrier.arrive(free.index((step + STAGES - 1) % STAGES))
+        # In halves, as in _tma_kernel; the first store of a tile waits for the last of the tile before.
+        left, right = gl.split(gl.permute(gl.reshape(acc * alpha, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1)))
+        gluon_tma.store_wait(0)
+        stage.store(left.to(out.dtype))
+        fence_async_shared()
+        _tma_store(out, [m, n], stage)
+        gluon_tma.store_wait(0)
+        stage.store(right.to(out.dtype))
+        fence_async_shared()
+        _tma_store(out, [m, n + BLOCK_N // 2], stage)
+    gluon_tma.store_wait(0)
+
+
+@gluon.jit
+def _gluon_kernel(
+    a, b, out, M, N, K, alpha, PROGRAMS: gl.constexpr,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, GROUP_M: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    a_ring = gl.allocate_shared_memory(a.dtype, [STAGES, BLOCK_M, BLOCK_K], a.layout)
+    b_ring = gl.allocate_shared_memory(b.dtype, [STAGES, BLOCK_K, BLOCK_N], b.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(STAGES):
+        mbarrier.init(full.index(slot), count=1)
+        mbarrier.init(free.index(slot), count=1)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (_gluon_multiply, (out, a_ring, b_ring, full, free, M, N, K, alpha, PROGRAMS, GROUP_M)),
+            (_gluon_load, (a, b, a_ring, b_ring, full, free, M, N, K, PROGRAMS, GROUP_M)),
+        ],
+        [1],
+        [40],
+    )
+
+
 VARIANTS = {
     "torch": torch_mm,
     "naive": naive,
     "vectorized": vectorized,
     "pipelined": pipelined,
     "tma": tma,
+    "gluon": gluon_wgmma,
     "best": hgemm,
 }

@@ -1,4 +1,9 @@
-"""Every rung of ``hgemm`` against the suite's own reference, on a CPU and through Triton's interpreter."""
+"""Every rung of ``hgemm`` against the suite's own reference, on a CPU and through Triton's interpreter.
+
+With LOCKSTEP_TEST_GPU set the same tests run on a GPU, and with them those of the Gluon rung.
+"""
+
+import os
 
 import pytest
 import torch
@@ -8,16 +13,18 @@ from kernels.hgemm import TILES, VARIANTS, hgemm
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
+from lockstep.inputs import map_tensors
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
+DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 RUNGS = ["naive", "vectorized", "pipelined", "tma"]
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", ["torch", "best"])
 def test_quick_cases_are_right(variant, case):
-    assert Checker.draw(SUITE, case, "cpu", seed=1).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=1).error(FAMILY, variant) < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -32,22 +39,23 @@ def test_quick_cases_are_right(variant, case):
 )
 @pytest.mark.parametrize("variant", ["torch", *RUNGS, "best"])
 def test_variants_match_the_reference(variant, case):
-    assert Checker.draw(SUITE, case, "cpu", seed=2).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=2).error(FAMILY, variant) < 1e-3
 
 
 @pytest.mark.parametrize("variant", ["torch", *RUNGS, "best"])
 def test_alpha_without_c_and_an_allocated_output(variant):
-    a, b = torch.ones(16, 32, dtype=torch.float16), torch.ones(32, 24, dtype=torch.float16)
-    assert torch.equal(VARIANTS[variant](a, b, alpha=0.25), torch.full((16, 24), 8.0, dtype=torch.float16))
+    a = torch.ones(16, 32, dtype=torch.float16, device=DEVICE)
+    result = VARIANTS[variant](a, a.new_ones(32, 24), alpha=0.25)
+    assert torch.equal(result, a.new_full((16, 24), 8.0))
 
 
 @pytest.mark.parametrize("variant", ["naive", "vectorized", "pipelined"])
 def test_sizes_that_no_vector_load_divides(variant):
-    assert Checker.draw(SUITE, Case(M=33, N=7, K=13), "cpu", seed=3).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, Case(M=33, N=7, K=13), DEVICE, seed=3).error(FAMILY, variant) < 1e-3
 
 
 def test_tma_refuses_rows_that_it_cannot_address():
-    a = torch.zeros(16, 20, dtype=torch.float16)
+    a = torch.zeros(16, 20, dtype=torch.float16, device=DEVICE)
     with pytest.raises(NotImplementedError, match="K=20, N=16"):
         VARIANTS["tma"](a, a.new_zeros(20, 16))
 
@@ -57,19 +65,19 @@ def test_tma_refuses_rows_that_it_cannot_address():
 def test_every_tile_of_the_table_is_right(variant, tile, monkeypatch):
     monkeypatch.setattr("kernels.hgemm.TILES", (tile,))
     ragged = Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8, alpha=1, beta=1)
-    assert Checker.draw(SUITE, ragged, "cpu", seed=4).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, ragged, DEVICE, seed=4).error(FAMILY, variant) < 1e-3
 
 
 def test_ignoring_beta_fails_the_check():
     def ignores_beta(a, b, c=None, *, alpha=1.0, beta=0.0, out=None):
         return VARIANTS["torch"](a, b, alpha=alpha, out=out)
 
-    case = Checker.draw(SUITE, Case(M=32, N=32, K=32, alpha=1, beta=1), "cpu", seed=0)
+    case = Checker.draw(SUITE, Case(M=32, N=32, K=32, alpha=1, beta=1), DEVICE, seed=0)
     with pytest.raises(WrongResult, match="ignorant"):
         case.error(Family({"ignorant": ignores_beta}, {}), "ignorant")
 
 
-@pytest.mark.parametrize("variant", [*RUNGS, "best"])
+@pytest.mark.parametrize("variant", [*RUNGS, "gluon", "best"])
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -85,8 +93,9 @@ def test_ignoring_beta_fails_the_check():
 def test_a_wrong_argument_is_named(variant, name, wrong):
     half = {"dtype": torch.float16}
     arguments = {"a": torch.zeros(16, 32, **half), "b": torch.zeros(32, 24, **half), "c": torch.zeros(16, 24, **half)}
+    moved = map_tensors(arguments | {name: wrong}, lambda tensor: tensor.to(DEVICE))
     with pytest.raises(ValueError, match=rf"^{name} must"):
-        VARIANTS[variant](**(arguments | {name: wrong}), beta=1.0)
+        VARIANTS[variant](**moved, beta=1.0)
 
 
 def test_c_without_beta_is_refused():
@@ -111,6 +120,33 @@ def test_kernels_compile_for_hopper_without_spills():
     # One tile for all sizes on the first two rungs.
     assert len(kernels) == 2 * len(RUNGS) - 2
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+def test_gluon_compiles_for_hopper_and_leaves_room_for_the_registers():
+    kernels = compile_in_subprocess(
+        "from kernels.hgemm import VARIANTS\n"
+        "for size in (512, 4096):\n"
+        "    a = torch.empty(size, size, device='meta', dtype=torch.float16)\n"
+        "    VARIANTS['gluon'](a, a)"
+    )
+    # Four or eight warps multiply; the warp that loads makes it a whole warp group more.
+    assert [kernel.num_warps for kernel in kernels] == [8, 12]
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_gluon_matches_the_reference(tile, monkeypatch):
+    monkeypatch.setattr("kernels.hgemm.TILES", (tile,))
+    for case in (Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8), Case(M=2048, N=4096, K=512)):
+        assert Checker.draw(SUITE, case, DEVICE, seed=5).error(FAMILY, "gluon") < 1e-3
+
+
+@pytest.mark.parametrize(("c", "reason"), [(None, "only Hopper"), (torch.zeros(16, 16).half(), "reads c")])
+def test_gluon_says_why_it_cannot(c, reason):
+    a = torch.zeros(16, 16, dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match=reason):
+        VARIANTS["gluon"](a, a, c, beta=0 if c is None else 1)
 
 
 def test_the_entry_point_fuses_c_on_hopper():

@@ -1,4 +1,9 @@
-"""Every variant of ``linear`` against the suite's own reference, on a CPU and through Triton's interpreter."""
+"""Every variant of ``linear`` against the suite's own reference, on a CPU and through Triton's interpreter.
+
+With LOCKSTEP_TEST_GPU set the same tests run on a GPU.
+"""
+
+import os
 
 import pytest
 import torch
@@ -12,20 +17,21 @@ from lockstep.inputs import Draw, map_tensors
 from lockstep.suite import Case, bind
 
 FAMILY = load_family(SUITE)
+DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 
 
-def checker(dtype: torch.dtype, **axes) -> Checker:
+def checker(dtype: torch.dtype, device: str = DEVICE, **axes) -> Checker:
     """The suite's inputs and reference in another dtype: bfloat16 is wrong under Triton's interpreter."""
-    drawn = SUITE.inputs(draw=Draw("cpu", 0), **axes)
+    drawn = SUITE.inputs(draw=Draw(device, 0), **axes)
     inputs = map_tensors(drawn, lambda tensor: tensor.to(dtype))
-    out = torch.empty(axes["M"], axes["N"], dtype=dtype)
+    out = torch.empty(axes["M"], axes["N"], dtype=dtype, device=device)
     return Checker(SUITE, Case(**axes), inputs, (SUITE.reference(**bind(SUITE.reference, inputs)),), out)
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", ["torch", "best"])
 def test_quick_cases_are_right_in_bfloat16(variant, case):
-    assert Checker.draw(SUITE, case, "cpu", seed=1).error(FAMILY, variant) < 4e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=1).error(FAMILY, variant) < 4e-3
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -67,14 +73,15 @@ def test_an_output_that_is_not_written_fails_the_check():
 )
 def test_a_wrong_argument_is_named(variant, name, wrong):
     arguments = {"x": torch.zeros(4, 64), "weight": torch.zeros(32, 64), "bias": torch.zeros(32)}
+    moved = map_tensors(arguments | {name: wrong}, lambda tensor: tensor.to(DEVICE))
     with pytest.raises(ValueError, match=f"^{name} must"):
-        VARIANTS[variant](**(arguments | {name: wrong}))
+        VARIANTS[variant](**moved)
 
 
 @pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl"])
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
-        checker(torch.float16, M=1, K=64, N=32).error(FAMILY, variant)
+        checker(torch.float16, "cpu", M=1, K=64, N=32).error(FAMILY, variant)
 
 
 def test_tgv_gets_a_bias_of_zeros_where_there_is_none():
