@@ -17,6 +17,7 @@ memory and none pays for a layout that suits another.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,10 @@ import triton.language as tl
 
 from kernels.arguments import expect
 from kernels.devices import require_triton
+from kernels.kda_decode import TILES_LIMIT, decode_rows, decode_tiles
+
+#: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
+RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -220,8 +225,55 @@ def _product(
     tl.store(c + c_at, total.to(c.dtype.element_ty), row_ok[:, None] & column_ok[None, :])
 
 
+def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one launch, as dot products without tensor cores: ``kernels.kda_decode.decode_rows``.
+
+    Args:
+        x: [M, K], contiguous, M ≤ 4.
+        w_in: as in ``two_products``; so is ``w_fg``.
+        w_fg: [2, D, R].
+        out: flat buffer, see the module.
+
+    Returns:
+        As ``eight``; q, k and v are slices of one matrix.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride does not fit; names the argument.
+        NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or not a CUDA tensor.
+    """
+    return _decode("rows", decode_rows, x, w_in, w_fg, out)
+
+
+def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one launch, on tensor cores: ``kernels.kda_decode.decode_tiles``, for M ≤ 128. Else as ``rows``."""
+    return _decode("tiles", decode_tiles, x, w_in, w_fg, out)
+
+
+def _decode(
+    name: str,
+    launch: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None],
+    x: torch.Tensor,
+    w_in: torch.Tensor,
+    w_fg: torch.Tensor,
+    out: torch.Tensor | None,
+) -> Outputs:
+    require_triton(x, name)
+    sizes = _sizes(x, w_in, "w_in", w_fg)
+    for tensor, argument in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
+        expect(tensor, argument, contiguous=True)
+    M, _, D, H, R = sizes
+    # beta apart: with its H columns inside, the rows of the wide matrix would not all start on 16 bytes.
+    parts = _buffer(x, sizes, out).split((2 * M * D, M * (3 * D + 2 * R), M * H))
+    fg, wide, beta = parts[0].view(2, M, D), parts[1].view(M, -1), parts[2].view(M, H)
+    launch(x, w_in, w_fg, wide, beta, fg)
+    q, k, v, _ = wide.split((D, D, D, 2 * R), dim=1)
+    return q, k, v, beta, fg[0], fg[1]
+
+
 def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
     """The best variant for the shape. Arguments, results and errors as ``two_products``; runs on a CPU too."""
+    if x.device.type != "cpu" and x.shape[0] <= TILES_LIMIT and w_fg.shape[-1] == RANK:
+        return rows(x, w_in, w_fg, out=out) if x.shape[0] == 1 else tiles(x, w_in, w_fg, out=out)
     sizes = _sizes(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     joint, fg = _joint(_buffer(x, sizes, out), sizes)
@@ -282,11 +334,15 @@ VARIANTS = {
     "eight": eight,
     "merged": merged,
     "triton": two_products,
+    "rows": rows,
+    "tiles": tiles,
     "best": kda,
 }
 
 PREPARE = {
     "merged": pack_as_source,
     "triton": pack,
+    "rows": pack,
+    "tiles": pack,
     "best": pack,
 }
