@@ -12,21 +12,18 @@ in it, contiguous or as slices of a wider matrix, and returns views: so every va
 memory and none pays for a layout that suits another.
 """
 
-# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
-# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
-
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 
 from kernels.arguments import expect
 from kernels.devices import require_triton
 from kernels.kda_decode import TILES_LIMIT, decode_rows, decode_tiles
+from kernels.kda_prefill import prefill
+from kernels.kda_product import product
 
 #: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
 RANK = 128
@@ -150,79 +147,14 @@ def two_products(
     """
     require_triton(x, "triton")
     sizes = _sizes(x, w_in, "w_in", w_fg)
-    M, K, D, H, R = sizes
+    D, H, R = sizes.D, sizes.H, sizes.R
     for tensor, name in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
         expect(tensor, name, contiguous=True)
     joint, fg = _joint(_buffer(x, sizes, out), sizes)
     q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
-    tile = next(tile for limit, tile in TILES if limit is None or limit >= M)
-    _launch(tile, x, w_in, joint, M, sizes.N, K)
-    _launch(tile, low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg, M, D, R)
+    product(x, w_in, joint)
+    product(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg)
     return q, k, v, beta, fg[0], fg[1]
-
-
-class Tile(NamedTuple):
-    """Tile of one program and how it is compiled."""
-
-    BLOCK_M: int
-    BLOCK_N: int
-    BLOCK_K: int
-    num_warps: int
-    num_stages: int
-
-
-#: Tile of the plain kernel by the largest M it serves.
-TILES: tuple[tuple[int | None, Tile], ...] = (
-    (16, Tile(16, 32, 128, 4, 5)),
-    (32, Tile(32, 32, 128, 4, 5)),
-    (64, Tile(64, 64, 128, 4, 4)),
-    (512, Tile(128, 64, 64, 8, 4)),
-    (None, Tile(128, 128, 64, 8, 3)),
-)
-
-
-def _launch(tile: Tile, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, M: int, N: int, K: int) -> None:
-    """``c = a @ b.mT`` for [M, K] and [N, K], or for batches of them."""
-    batch = a.shape[0] if a.dim() == 3 else 1
-    batch_strides = [tensor.stride(0) if tensor.dim() == 3 else 0 for tensor in (a, b, c)]
-    _product[(triton.cdiv(M, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N), batch)](
-        a, b, c, M, N, K,
-        a.stride(-2), b.stride(-2), c.stride(-2), *batch_strides,
-        BLOCK_M=tile.BLOCK_M, BLOCK_N=tile.BLOCK_N, BLOCK_K=tile.BLOCK_K,
-        num_warps=tile.num_warps, num_stages=tile.num_stages,
-    )  # fmt: skip
-
-
-@triton.jit
-def _product(
-    a, b, c, M, N, K,
-    a_row, b_row, c_row, a_batch, b_batch, c_batch,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    # Columns outermost: the programs that run together share a slice of the weight and all of a small x.
-    tiles_m = tl.cdiv(M, BLOCK_M)
-    # 64-bit products only for the tile's corner: offsets inside a tile fit in 32 bits and halve the registers.
-    first_row = (tl.program_id(0) % tiles_m).to(tl.int64) * BLOCK_M
-    first_column = (tl.program_id(0) // tiles_m).to(tl.int64) * BLOCK_N
-    batch = tl.program_id(1).to(tl.int64)
-    rows = tl.arange(0, BLOCK_M)
-    columns = tl.arange(0, BLOCK_N)
-    depth = tl.arange(0, BLOCK_K)
-    row_ok = rows < M - first_row
-    column_ok = columns < N - first_column
-    a += batch * a_batch + first_row * a_row
-    b += batch * b_batch + first_column * b_row
-    a_at = rows[:, None] * a_row + depth[None, :]
-    b_at = columns[None, :] * b_row + depth[:, None]
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, K, BLOCK_K):
-        inside = depth < K - start
-        a_tile = tl.load(a + start + a_at, row_ok[:, None] & inside[None, :], 0.0)
-        b_tile = tl.load(b + start + b_at, column_ok[None, :] & inside[:, None], 0.0)
-        total = tl.dot(a_tile, b_tile, total)
-    c += batch * c_batch + first_row * c_row + first_column
-    c_at = rows[:, None] * c_row + columns[None, :]
-    tl.store(c + c_at, total.to(c.dtype.element_ty), row_ok[:, None] & column_ok[None, :])
 
 
 def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
@@ -241,15 +173,20 @@ def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.
         ValueError: a shape, dtype, device or stride does not fit; names the argument.
         NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or not a CUDA tensor.
     """
-    return _decode("rows", decode_rows, x, w_in, w_fg, out)
+    return _one_launch("rows", decode_rows, x, w_in, w_fg, out)
 
 
 def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
     """Everything in one launch, on tensor cores: ``kernels.kda_decode.decode_tiles``, for M ≤ 128. Else as ``rows``."""
-    return _decode("tiles", decode_tiles, x, w_in, w_fg, out)
+    return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
-def _decode(
+def persistent(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one persistent launch: ``kernels.kda_prefill.prefill``, for large M. Else as ``rows``."""
+    return _one_launch("persistent", prefill, x, w_in, w_fg, out)
+
+
+def _one_launch(
     name: str,
     launch: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None],
     x: torch.Tensor,
@@ -336,6 +273,7 @@ VARIANTS = {
     "triton": two_products,
     "rows": rows,
     "tiles": tiles,
+    "persistent": persistent,
     "best": kda,
 }
 
@@ -344,5 +282,6 @@ PREPARE = {
     "triton": pack,
     "rows": pack,
     "tiles": pack,
+    "persistent": pack,
     "best": pack,
 }

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.kda import RANK, SUITE
 from kernels import kda as family
-from kernels import kda_decode
+from kernels import kda_decode, kda_prefill
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -30,7 +30,7 @@ def half_outputs(draw, M, heads):
 HALF = dataclasses.replace(SUITE, inputs=half_inputs, outputs=half_outputs)
 
 
-def arguments(variant, M=2, K=64, heads=1):
+def arguments(variant, M=2, K=64, heads=2):
     return FAMILY.arguments(variant, half_inputs(Draw("cpu", 0), M, K, heads))
 
 
@@ -38,11 +38,19 @@ def arguments(variant, M=2, K=64, heads=1):
 @pytest.mark.parametrize(("M", "K", "heads"), [(1, 256, 1), (3, 200, 1), (20, 200, 2), (67, 264, 1), (130, 256, 1)])
 def test_variant_matches_the_reference(variant, M, K, heads):
     checker = Checker.draw(HALF, Case(M=M, K=K, heads=heads), "cpu", seed=1)
-    if MOST_TOKENS.get(variant, M) < M:
-        with pytest.raises(NotImplementedError, match=f"{variant} serves up to"):
+    if MOST_TOKENS.get(variant, M) < M or (variant == "persistent" and heads % 2):
+        with pytest.raises(NotImplementedError, match=f"{variant} (serves up to|needs)"):
             checker.error(FAMILY, variant)
     else:
         assert checker.error(FAMILY, variant) < 2e-3
+
+
+# Tiles of 128 tokens: (whole waves, nothing left), (some left, in small tiles), (most of a wave left, in big ones).
+@pytest.mark.parametrize(("M", "heads", "multiprocessors"), [(300, 2, 4), (700, 4, 4), (700, 2, 5)])
+def test_persistent_deals_every_tile(M, heads, multiprocessors, monkeypatch):
+    monkeypatch.setattr(kda_prefill, "sm_count", lambda device: multiprocessors)
+    checker = Checker.draw(HALF, Case(M=M, K=136, heads=heads), "cpu", seed=4)
+    assert checker.error(FAMILY, "persistent") < 2e-3
 
 
 @pytest.mark.parametrize("launch", ["rows", "tiles"])
@@ -56,7 +64,7 @@ def test_the_counters_are_left_as_they_were_found(launch):
 def test_variant_allocates_its_output_when_given_none(variant):
     given = arguments(variant)
     fresh = FAMILY.variants[variant](**given)
-    out = torch.empty(2 * (5 * RANK + 1 + 2 * RANK), dtype=torch.half)
+    out = half_outputs(Draw("cpu", 0), M=2, heads=2)
     written = FAMILY.variants[variant](**given, out=out)
     for one, other in zip(fresh, written, strict=True):
         assert torch.equal(one, other)
@@ -87,7 +95,7 @@ def test_an_output_that_nobody_writes_is_found():
         ("eight", "w_gb", torch.Tensor.float),
         ("merged", "w_qkvbfg", lambda weight: weight[:, :-1]),
         ("merged", "x", lambda x: x[0]),
-        ("triton", "w_in", lambda weight: weight[: 3 * RANK]),
+        ("triton", "w_in", lambda weight: weight[: 6 * RANK]),
         ("triton", "w_fg", lambda weight: weight.transpose(1, 2)),
         ("triton", "x", lambda x: x.t().contiguous().t()),
         ("best", "w_fg", lambda weight: weight[0]),
@@ -111,11 +119,11 @@ def test_triton_kernels_fit_a_hopper_gpu():
         from kernels import kda
         for M in (1, 32, 64, 128, 4096):
             x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
-            for variant in (kda.two_products, kda.kda):
+            for variant in (kda.two_products, kda.kda, kda.persistent):
                 variant(x, x.new_empty(3336, 2304), x.new_empty(2, 1024, 128))
         """.replace("\n        ", "\n")
     )
-    assert {kernel.name for kernel in kernels} == {"_product", "_decode_rows", "_decode_tiles"}
+    assert {kernel.name for kernel in kernels} == {"_product", "_decode_rows", "_decode_tiles", "_prefill"}
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel
