@@ -7,6 +7,8 @@ offline, with torch, on any device.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from kernels.arguments import expect
@@ -16,6 +18,14 @@ ZERO_POINT = 8
 
 #: Codes in one int32 of ``pack_rows``.
 CODES_PER_WORD = 8
+
+#: One tile of ``pack_planes``: output channels, rows, and 16-bit words for each channel (four codes a word).
+PLANE_N = 64
+PLANE_K = 128
+PLANE_WORDS = PLANE_K // 4
+
+#: ``pack_planes`` pads N to this, so that a kernel may take 1, 2 or 4 tiles side by side.
+PLANE_PADDING = 256
 
 
 def expect_quantised(codes: torch.Tensor, scales: torch.Tensor) -> None:
@@ -91,6 +101,61 @@ def unpack_rows(words: torch.Tensor, K: int) -> torch.Tensor:
     expect(words, "words", shape=(-(-K // CODES_PER_WORD), None), dtype=torch.int32)
     nibbles = torch.stack([words >> 4 * position & 0xF for position in range(CODES_PER_WORD)], dim=1)
     return nibbles.view(-1, words.shape[1])[:K].to(torch.uint8)
+
+
+def pack_planes(codes: torch.Tensor) -> torch.Tensor:
+    """Four rows that lie 32 apart to an int16, tiles of 64 channels × 128 rows each contiguous.
+
+    Word j of a channel holds the codes of rows j, j + 32, j + 64 and j + 96 of its tile, the first in the lowest
+    bits: masking one nibble position out of neighbouring words yields neighbouring rows, so a 32-bit operation
+    unpacks a pair that the tensor core takes as it is.
+
+    Args:
+        codes: uint8 [K, N], 0 … 15. K is padded to a multiple of 128, N to one of 256, with the zero point.
+
+    Returns:
+        int16 [N' / 64, K' / 128, 64, 32] for the padded sizes.
+
+    Raises:
+        ValueError: names the argument.
+    """
+    expect_codes(codes)
+    padded = _pad(codes, PLANE_K, PLANE_PADDING)
+    K, N = padded.shape
+    # [n tile, k tile, channel, plane, word]
+    tiles = padded.view(K // PLANE_K, 4, PLANE_WORDS, N // PLANE_N, PLANE_N).permute(3, 0, 4, 1, 2)
+    words = torch.zeros(*tiles.shape[:3], PLANE_WORDS, dtype=torch.int32, device=codes.device)
+    for plane in range(4):
+        words |= tiles[..., plane, :].int() << 4 * plane
+    # The cast keeps the low 16 bits.
+    return words.to(torch.int16)
+
+
+def unpack_planes(words: torch.Tensor, K: int, N: int) -> torch.Tensor:
+    """Codes uint8 [K, N] from ``pack_planes``.
+
+    Raises:
+        ValueError: ``words`` is not the int16 tensor that ``pack_planes`` makes of [K, N].
+    """
+    expect(words, "words", shape=plane_shape(K, N), dtype=torch.int16)
+    tiles = torch.stack([words >> 4 * plane & 0xF for plane in range(4)], dim=3)
+    padded = tiles.permute(1, 3, 4, 0, 2).reshape(words.shape[1] * PLANE_K, -1)
+    return padded[:K, :N].to(torch.uint8)
+
+
+class PlaneShape(NamedTuple):
+    """Shape of what ``pack_planes`` returns."""
+
+    n_tiles: int
+    k_tiles: int
+    channels: int
+    words: int
+
+
+def plane_shape(K: int, N: int) -> PlaneShape:
+    """Shape of the words that ``pack_planes`` makes of codes [K, N]."""
+    n_tiles = -(-N // PLANE_PADDING) * (PLANE_PADDING // PLANE_N)
+    return PlaneShape(n_tiles, -(-K // PLANE_K), PLANE_N, PLANE_WORDS)
 
 
 def pack_pairs(codes: torch.Tensor) -> torch.Tensor:

@@ -10,19 +10,63 @@ codes are packed is told in ``kernels.int4``; every variant gets its own packing
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.arguments import expect
-from kernels.devices import require_triton
-from kernels.int4 import CODES_PER_WORD, dequantise, expect_quantised, pack_pairs, pack_rows, unpack_rows
+from kernels.devices import capability, require_triton, sm_count
+from kernels.int4 import (
+    CODES_PER_WORD,
+    PLANE_K,
+    dequantise,
+    expect_quantised,
+    pack_pairs,
+    pack_planes,
+    pack_rows,
+    plane_shape,
+    unpack_rows,
+)
 
 #: Group sizes of ``torch._weight_int4pack_mm``, and its packing of k-tiles (8: 16-byte loads).
 INT4PACK_GROUPS = (32, 64, 128, 256)
 INT4PACK_K_TILES = 8
+
+
+class Tile(NamedTuple):
+    """How ``planes`` cuts a product.
+
+    ``BM`` tokens × ``BN`` output channels a program; ``fill`` programs are wanted on each SM, by splitting K.
+    ``scale_weights`` multiplies the scale into each weight, which keeps the accumulator free for asynchronous
+    products; otherwise it multiplies each group's sum, which is less work while BM is small.
+    """
+
+    BM: int
+    BN: int
+    warps: int
+    stages: int
+    fill: int
+    scale_weights: bool
+
+
+#: Largest M that a tile is chosen for (the last serves every larger M).
+TILES = (
+    (8, Tile(8, 64, 4, 5, 4, scale_weights=False)),
+    (16, Tile(16, 128, 8, 4, 2, scale_weights=False)),
+    (32, Tile(32, 128, 8, 4, 2, scale_weights=True)),
+    (64, Tile(64, 128, 8, 4, 2, scale_weights=True)),
+    (128, Tile(128, 128, 8, 4, 1, scale_weights=True)),
+    (256, Tile(256, 128, 8, 3, 1, scale_weights=True)),
+)
+
+#: More parts of K than this cost more in their sum than they gain.
+LARGEST_SPLIT = 16
+
+# Arrivals at each output tile, for the in-kernel sum of a split K; the last program to arrive resets its counter.
+_COUNTERS: dict[torch.device, torch.Tensor] = {}
 
 
 def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -116,6 +160,70 @@ def triton_rows(
     return out
 
 
+def planes(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Nibble planes: the weights are the tensor core's left operand, unpacked from shared memory to registers.
+
+    Nothing is shuffled: see ``int4.pack_planes`` for the layout and docs/kernels/w4a16.md for the design.
+
+    Args:
+        x: float16 [M, K].
+        words: int16, see ``int4.pack_planes``.
+        scales32: the scales in float32, [groups, N] (four bytes are the least that an asynchronous copy takes).
+        out: float16 [M, N] to write into.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: a group that is no multiple of 128, or no GPU.
+    """
+    require_triton(x, "planes")
+    N = _expect_planes(x, words, scales32)
+    out = _output(x, N, out)
+    if len(x):
+        multiply_planes(x, words, scales32, out, choose_tile(len(x)))
+    return out
+
+
+def choose_tile(M: int) -> Tile:
+    """The tile for M tokens."""
+    return next((tile for largest, tile in TILES if largest >= M), TILES[-1][1])
+
+
+def multiply_planes(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, tile: Tile
+) -> None:
+    """``planes`` with a tile of the caller's choice and arguments that were checked.
+
+    Raises:
+        NotImplementedError: a group that is no multiple of 128.
+    """
+    (M, K), (groups, N), k_tiles = x.shape, scales32.shape, words.shape[1]
+    if groups > 1 and (K // groups) % PLANE_K:
+        raise NotImplementedError(f"planes needs groups of a multiple of {PLANE_K} rows, got {K // groups}")
+    tiles = triton.cdiv(M, tile.BM) * triton.cdiv(N, tile.BN)
+    split = 1
+    while split < LARGEST_SPLIT and k_tiles % (2 * split) == 0 and 2 * split * tiles <= tile.fill * sm_count(x.device):
+        split *= 2
+    partials = x.new_empty((tiles * split * tile.BM * tile.BN if split > 1 else 0,), dtype=torch.float32)
+    hopper = _has_hopper_ptx(x.device)
+    _multiply_planes[(tiles, split)](
+        x, words, scales32, out, partials, _counters(x.device, tiles), M, N, K,
+        K_TILES=k_tiles,
+        STEPS=k_tiles // split,
+        SPLIT=split,
+        GROUP_TILES=k_tiles // groups if groups > 1 else 0,
+        BM=tile.BM,
+        BN=tile.BN,
+        SCALE_WEIGHTS=tile.scale_weights,
+        EVEN_K=K % PLANE_K == 0,
+        PTX=hopper,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+        launch_pdl=hopper,
+    )  # fmt: skip
+
+
 @triton.jit
 def _dequantise_rows(words, scales, weight, K, N, group, WORDS: tl.constexpr, BN: tl.constexpr):
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
@@ -151,21 +259,158 @@ def _multiply_rows(x, words, scales, out, M, N, K, group, BM: tl.constexpr, BN: 
     tl.store(out + m.to(tl.int64)[:, None] * N + n[None, :], total.to(tl.float16), kept)
 
 
+# Nibble n of a half-word h, as float16: (h & 0xf) | 0x6400 is 1024 + n, and (h & 0xf0) | 0x6400 is 1024 + 16 n.
+# Both steps that follow are exact: − 1032, and / 16 − 72. The idea is FasterTransformer's (interleaved numeric
+# conversion); two half-words share each instruction.
+_UNPACK = tl.constexpr("""{
+.reg .b32 high, offset, sixteenth;
+shr.u32 high, $4, 8;
+lop3.b32 $0, $4, 0x000f000f, 0x64006400, 0xea;
+lop3.b32 $1, $4, 0x00f000f0, 0x64006400, 0xea;
+lop3.b32 $2, high, 0x000f000f, 0x64006400, 0xea;
+lop3.b32 $3, high, 0x00f000f0, 0x64006400, 0xea;
+mov.b32 offset, 0x64086408;
+sub.f16x2 $0, $0, offset;
+sub.f16x2 $2, $2, offset;
+mov.b32 sixteenth, 0x2c002c00;
+mov.b32 offset, 0xd480d480;
+fma.rn.f16x2 $1, $1, sixteenth, offset;
+fma.rn.f16x2 $3, $3, sixteenth, offset;
+}""")
+
+
+@triton.jit
+def _unpack(words, PTX: tl.constexpr):
+    """Codes less 8 of [rows, 32] words, as float16 [rows, 128]."""
+    if PTX:
+        plane0, plane1, plane2, plane3 = tl.inline_asm_elementwise(
+            _UNPACK, "=r,=r,=r,=r,r", [words], dtype=(tl.float16,) * 4, is_pure=True, pack=2
+        )
+    else:
+        plane0 = ((words & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        plane1 = (((words >> 4) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        plane2 = (((words >> 8) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        plane3 = (((words >> 12) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+    # In the tensor core's register layout this only renames registers.
+    joined = tl.join(tl.join(plane0, plane1), tl.join(plane2, plane3))
+    return joined.permute(0, 3, 2, 1).reshape(words.shape[0], 4 * words.shape[1])
+
+
+@triton.jit
+def _multiply_planes(
+    x, words, scales, out, partials, counters, M, N, K,
+    K_TILES: tl.constexpr, STEPS: tl.constexpr, SPLIT: tl.constexpr, GROUP_TILES: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    tile = tl.program_id(0)
+    part = tl.program_id(1)
+    first = part * STEPS
+    # Bands of eight token tiles, so that programs which run together share weights and tokens in the L2.
+    n_tiles = tl.cdiv(N, BN)
+    band = tile // (8 * n_tiles)
+    height = tl.minimum(tl.cdiv(M, BM) - 8 * band, 8)
+    inside = tile % (8 * n_tiles)
+    n_tile = inside // height
+    first_m = (8 * band + inside % height) * BM
+    m = tl.arange(0, BM)
+    row = tl.arange(0, BN)
+    n = n_tile * BN + row
+    k = tl.arange(0, 128)
+    blocks = (n_tile * (BN // 64) + row // 64) * K_TILES + first
+    word_at = words + (blocks * 2048 + (row % 64) * 32)[:, None] + tl.arange(0, 32)[None, :]
+    # Tokens beyond M repeat the last one: cheaper than a mask, and never stored.
+    token_at = x + first_m.to(tl.int64) * K + first * 128
+    token_offset = tl.minimum(m, M - 1 - first_m)[None, :] * K + k[:, None]
+    scale_at = scales + n
+    if PTX:
+        gdc_launch_dependents()
+        gdc_wait()
+    if GROUP_TILES > 0 and not SCALE_WEIGHTS:
+        following = tl.load(scale_at + (first // GROUP_TILES) * N, n < N, other=0.0)
+    total = tl.zeros((BN, BM), tl.float32)
+    # A constant trip count: a path around the loop makes ptxas serialise the asynchronous products in it.
+    for step in range(STEPS):
+        weights = _unpack(tl.load(word_at + step * 2048), PTX)
+        if EVEN_K:
+            tokens = tl.load(token_at + step * 128 + token_offset)
+        else:
+            tokens = tl.load(token_at + step * 128 + token_offset, ((first + step) * 128 + k < K)[:, None], other=0.0)
+        if GROUP_TILES == 0:
+            total = tl.dot(weights, tokens, total)
+        elif SCALE_WEIGHTS:
+            scale = tl.load(scale_at + ((first + step) // GROUP_TILES) * N, n < N, other=0.0)
+            total = tl.dot(weights * scale.to(tl.float16)[:, None], tokens, total)
+        else:
+            # Triton pipelines only loads that feed a product, so the next scale is fetched by hand.
+            scale = following
+            ahead = (n < N) & (step + 1 < STEPS)
+            following = tl.load(scale_at + ((first + step + 1) // GROUP_TILES) * N, ahead, other=0.0)
+            total += tl.dot(weights, tokens) * scale[:, None]
+    last = True
+    if SPLIT > 1:
+        own = partials + tile.to(tl.int64) * (SPLIT * BN * BM) + row[:, None] * BM + tl.arange(0, BM)[None, :]
+        tl.store(own + part * (BN * BM), total)
+        # Every thread's partial sums must be out before one thread says so.
+        tl.debug_barrier()
+        last = tl.atomic_add(counters + tile, 1, sem="acq_rel") == SPLIT - 1
+        if last:
+            # In the order of K, not of arrival: the same bits every time.
+            total = tl.zeros((BN, BM), tl.float32)
+            for other in range(SPLIT):
+                total += tl.load(own + other * (BN * BM), cache_modifier=".cg")
+            tl.store(counters + tile, 0)
+    if last:
+        if GROUP_TILES == 0:
+            total *= tl.load(scale_at, n < N, other=0.0)[:, None]
+        kept = (m[None, :] < M - first_m) & (n[:, None] < N)
+        tl.store(out + first_m.to(tl.int64) * N + m[None, :] * N + n[:, None], total.to(tl.float16), kept)
+
+
+def _has_hopper_ptx(device: torch.device) -> bool:
+    """Whether inline PTX for sm_90 and programmatic dependent launch can be used."""
+    return capability(device) >= (9, 0) and torch.version.hip is None
+
+
+def _counters(device: torch.device, count: int) -> torch.Tensor:
+    """At least ``count`` zeros that a kernel leaves as zeros: int32, shared by calls that run one after another.
+
+    Two streams that run this kernel at once need counters of their own and do not have them.
+    """
+    counters = _COUNTERS.get(device)
+    if counters is None or len(counters) < count:
+        counters = torch.zeros(max(count, 4096), dtype=torch.int32, device=device)
+        # Memory that a CUDA graph allocates while it is captured belongs to that graph.
+        if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+            _COUNTERS[device] = counters
+    return counters
+
+
+def _expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) -> int:
+    """N of a product whose weight is packed in planes."""
+    expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
+    K = x.shape[1]
+    expect(scales32, "scales32", shape=(None, None), dtype=torch.float32, device=x.device, contiguous=True)
+    _expect_groups(scales32, "scales32", K)
+    N = scales32.shape[1]
+    expect(words, "words", shape=plane_shape(K, N), dtype=torch.int16, device=x.device, contiguous=True)
+    return N
+
+
 def _expect_rows(x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
     """K and N of a product whose weight is packed by rows."""
     expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
     K = x.shape[1]
     expect(scales, "scales", shape=(None, None), dtype=torch.float16, device=x.device, contiguous=True)
-    _expect_groups(scales, K)
+    _expect_groups(scales, "scales", K)
     N = scales.shape[1]
     shape = (-(-K // CODES_PER_WORD), N)
     expect(words, "words", shape=shape, dtype=torch.int32, device=x.device, contiguous=True)
     return K, N
 
 
-def _expect_groups(scales: torch.Tensor, K: int) -> None:
+def _expect_groups(scales: torch.Tensor, name: str, K: int) -> None:
     if not len(scales) or K % len(scales):
-        raise ValueError(f"scales must have a number of rows that divides K={K}, got {len(scales)}")
+        raise ValueError(f"{name} must have a number of rows that divides K={K}, got {len(scales)}")
 
 
 def _output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
@@ -183,6 +428,11 @@ def _prepare_fp16(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
 def _prepare_rows(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
     expect_quantised(codes, scales)
     return {"words": pack_rows(codes)}
+
+
+def _prepare_planes(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+    expect_quantised(codes, scales)
+    return {"words": pack_planes(codes), "scales32": scales.float()}
 
 
 def _prepare_int4pack(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
@@ -211,6 +461,7 @@ VARIANTS = {
     "dequant": dequant,
     "int4pack": int4pack,
     "triton": triton_rows,
+    "planes": planes,
 }
 
 PREPARE = {
@@ -218,4 +469,5 @@ PREPARE = {
     "dequant": _prepare_rows,
     "int4pack": _prepare_int4pack,
     "triton": _prepare_rows,
+    "planes": _prepare_planes,
 }

@@ -1,9 +1,12 @@
 """Every variant against the suite's reference; Triton kernels through the interpreter."""
 
+import os
+
 import pytest
 import torch
 
 from benchmarks.w4a16 import SUITE
+from kernels import w4a16 as module
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -11,6 +14,7 @@ from lockstep.inputs import Draw
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
+DEVICE = torch.device("cuda", 0) if os.environ.get("LOCKSTEP_TEST_GPU") else torch.device("cpu")
 
 #: fp16 rounding of weights and output comes to 3e-4; PyTorch's int4 product computes in bfloat16.
 TOLERANCE = {"int4pack": 4e-3}
@@ -23,32 +27,50 @@ CASES = [
 RAGGED = Case(M=3, K=200, N=75, group="channel")
 
 
-def arguments(variant, M=2, K=256, N=64, group=128):
-    return FAMILY.arguments(variant, SUITE.inputs(Draw("cpu", 0), M, K, N, group))
+def arguments(variant, M=2, K=256, N=64, group=128, device=DEVICE):
+    return FAMILY.arguments(variant, SUITE.inputs(Draw(device, 0), M, K, N, group))
+
+
+def checker(case, seed=1, device=DEVICE):
+    return Checker.draw(SUITE, case, device, seed)
+
+
+def compiled(variant, tokens, rest="8192, 8192, 128", before=""):
+    """Kernels that a variant compiles for sm_90, for each M in ``tokens`` and "K, N, group" in ``rest``."""
+    return compile_in_subprocess(
+        f"{before}\n"
+        "from benchmarks.w4a16 import SUITE\n"
+        "from lockstep.family import load_family\n"
+        "from lockstep.inputs import Draw\n"
+        "family = load_family(SUITE)\n"
+        f"for M in {tokens}:\n"
+        f"    inputs = SUITE.inputs(Draw('meta', 0), M, {rest})\n"
+        f"    family.variants[{variant!r}](**family.arguments({variant!r}, inputs))"
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", FAMILY.variants)
 def test_variant_matches_the_reference(variant, case):
-    assert Checker.draw(SUITE, case, "cpu", seed=1).error(FAMILY, variant) < TOLERANCE.get(variant, 5e-4)
+    assert checker(case).error(FAMILY, variant) < TOLERANCE.get(variant, 5e-4)
 
 
 @pytest.mark.parametrize("variant", [name for name in FAMILY.variants if name != "int4pack"])
 def test_sizes_that_no_tile_divides(variant):
-    assert Checker.draw(SUITE, RAGGED, "cpu", seed=2).error(FAMILY, variant) < 5e-4
+    assert checker(RAGGED).error(FAMILY, variant) < 5e-4
 
 
 @pytest.mark.parametrize("variant", ["fp16", "dequant"])
 def test_quick_cases_run_on_a_cpu_without_the_interpreter(variant, monkeypatch):
     monkeypatch.setattr("triton.knobs.runtime.interpret", False)
     for case in SUITE.quick:
-        assert Checker.draw(SUITE, case, "cpu", seed=3).error(FAMILY, variant) < 5e-4
+        assert checker(case, device=torch.device("cpu")).error(FAMILY, variant) < 5e-4
 
 
 @pytest.mark.parametrize("variant", [name for name in FAMILY.variants if name != "int4pack"])
 def test_variant_writes_into_the_buffer_it_is_given(variant):
     given = arguments(variant)
-    out = torch.empty(2, 64, dtype=torch.float16)
+    out = torch.empty(2, 64, dtype=torch.float16, device=DEVICE)
     assert FAMILY.variants[variant](**given, out=out) is out
     assert torch.equal(FAMILY.variants[variant](**given), out)
 
@@ -56,7 +78,7 @@ def test_variant_writes_into_the_buffer_it_is_given(variant):
 def test_an_output_that_nobody_writes_is_found():
     planted = Family({"lazy": lambda x, *, out=None: out}, {})
     with pytest.raises(WrongResult, match="lazy output 0"):
-        Checker.draw(SUITE, CASES[0], "cpu", seed=3).error(planted, "lazy")
+        checker(CASES[0]).error(planted, "lazy")
 
 
 def test_a_zero_point_off_by_one_is_found():
@@ -64,7 +86,7 @@ def test_a_zero_point_off_by_one_is_found():
         return FAMILY.variants["fp16"](x, (codes.half() - 7) * scales.repeat_interleave(128, 0))
 
     with pytest.raises(WrongResult):
-        Checker.draw(SUITE, CASES[0], "cpu", seed=3).error(Family({"planted": off_by_one}, {}), "planted")
+        checker(CASES[0]).error(Family({"planted": off_by_one}, {}), "planted")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +101,14 @@ def test_a_zero_point_off_by_one_is_found():
         ("triton", "x", lambda x: x.t().contiguous().t()),
         ("triton", "words", lambda words: words[:, ::2]),
         ("triton", "scales", lambda scales: scales[:0]),
+        ("planes", "x", torch.Tensor.float),
+        ("planes", "words", lambda words: words[:, :1]),
+        ("planes", "scales32", torch.Tensor.half),
         ("triton", "out", lambda _: torch.empty(2, 63, dtype=torch.float16)),
     ],
 )
 def test_a_wrong_argument_is_named(variant, name, change):
-    given = arguments(variant)
+    given = arguments(variant, device=torch.device("cpu"))
     given[name] = change(given.get(name))
     with pytest.raises(ValueError, match=f"^{name} must"):
         FAMILY.variants[variant](**given)
@@ -101,17 +126,56 @@ def test_a_group_that_no_tile_fits_is_refused():
         FAMILY.variants["triton"](**arguments("triton", group=32))
 
 
+def test_planes_needs_groups_of_whole_tiles():
+    with pytest.raises(NotImplementedError, match="groups of a multiple of 128"):
+        FAMILY.variants["planes"](**arguments("planes", group=64))
+
+
+@pytest.mark.parametrize(("group", "scale_weights"), [(256, True), (256, False), ("channel", False)])
+@pytest.mark.parametrize(
+    ("M", "BM", "BN", "fill"),
+    [(70, 8, 64, 4), (33, 16, 128, 1), (5, 64, 128, 16), (70, 64, 256, 1)],
+    ids=["two bands of tokens", "a ragged last tile", "split K", "wide"],
+)
+def test_planes_is_right_in_every_tile(M, BM, BN, fill, group, scale_weights):
+    check = checker(Case(M=M, K=512, N=300, group=group))
+    tile = module.Tile(BM, BN, 4, 2, fill, scale_weights=scale_weights)
+
+    def tiled(x, words, scales32, *, out):
+        module.multiply_planes(x, words, scales32, out, tile)
+        return out
+
+    assert check.error(Family({"planes": tiled}, FAMILY.prepare), "planes") < 5e-4
+
+
+def test_planes_sums_a_split_k_to_the_same_bits_each_time():
+    given = arguments("planes", M=3, K=1024, N=192)
+    first = FAMILY.variants["planes"](**given)
+    assert all(torch.equal(FAMILY.variants["planes"](**given), first) for _ in range(3))
+
+
+def test_no_tokens_no_launch():
+    assert FAMILY.variants["planes"](**arguments("planes", M=0)).shape == (0, 64)
+
+
+@pytest.mark.parametrize(("tokens", "group"), [([1, 16, 64, 256], 128), ([256], "channel")])
+def test_planes_compiles_for_hopper_without_spills(tokens, group):
+    kernels = compiled("planes", tokens, f"8192, 8192, {group!r}")
+    assert len(kernels) == len(tokens)
+    for kernel in kernels:
+        assert kernel.stack_bytes == 0, kernel
+        assert kernel.shared_bytes <= 227 * 1024, kernel
+
+
+def test_planes_compiles_without_inline_ptx():
+    without = "from kernels import w4a16\nw4a16._has_hopper_ptx = lambda device: False"
+    [plain] = compiled("planes", [16], before=without)
+    assert plain.stack_bytes == 0
+
+
 @pytest.mark.parametrize("variant", ["dequant", "triton"])
 def test_compiles_for_hopper_without_spills(variant):
-    kernels = compile_in_subprocess(
-        "from benchmarks.w4a16 import SUITE\n"
-        "from lockstep.family import load_family\n"
-        "from lockstep.inputs import Draw\n"
-        "family = load_family(SUITE)\n"
-        "for M in (1, 256):\n"
-        "    inputs = SUITE.inputs(Draw('meta', 0), M, 8192, 8192, 128)\n"
-        f"    family.variants[{variant!r}](**family.arguments({variant!r}, inputs))"
-    )
+    kernels = compiled(variant, [1, 256])
     assert kernels
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
