@@ -1,0 +1,85 @@
+"""Distrust: what is read from a results folder came from elsewhere and may be anything."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+#: Bytes. asv's file of 300 series with samples has about 0.5 MB.
+LARGEST_FILE = 64 * 2**20
+
+#: Milliseconds since 1970, in the year 2248.
+LATEST_TIME = 2**43
+
+
+class Unreadable(ValueError):
+    """A file, or a part of one, is not what it should be; the message says how, not where."""
+
+
+def plain_file(path: Path) -> Path:
+    """``path``, if it may be read.
+
+    Raises:
+        Unreadable: a link (it could lead anywhere), a pipe (it would never end) or too large.
+        OSError: there is no such file, or no permission.
+    """
+    size = path.stat().st_size
+    if path.is_symlink() or not path.is_file():
+        raise Unreadable("is a link or a special file, not a plain one")
+    if size > LARGEST_FILE:
+        raise Unreadable(f"is larger than {LARGEST_FILE >> 20} MiB")
+    return path
+
+
+def read_json(path: Path) -> Any:
+    """The file's content; asv writes NaN and infinities, so they are let in here and sorted out by ``finite``.
+
+    Raises:
+        Unreadable: not a plain file, too large, not UTF-8, not JSON or nested too deep.
+        OSError: it cannot be opened.
+    """
+    try:
+        return json.loads(plain_file(path).read_bytes().decode("utf-8"))
+    except RecursionError as error:
+        raise Unreadable("is nested too deep") from error
+    except Unreadable:
+        raise
+    except ValueError as error:
+        raise Unreadable(f"is not JSON ({error})") from error
+
+
+def name(text: Any) -> str:
+    """A name from a file: printable and of bearable length, because it goes into pages and addresses.
+
+    Raises:
+        Unreadable: it is not.
+    """
+    if not isinstance(text, str) or len(text) > 300 or not text.isprintable():
+        raise Unreadable(f"has {text!r:.60} where a name belongs")
+    return text
+
+
+def words(text: Any) -> str:
+    """Free text from a file, cut at 2000 characters; "" for anything that is not text."""
+    if not isinstance(text, str):
+        return ""
+    return text[:2000].encode("utf-8", "replace").decode("utf-8")
+
+
+def finite(value: Any) -> float | None:
+    """A finite number as a float; ``None`` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def time_ms(value: Any) -> int:
+    """Milliseconds since 1970; 0 for anything that is no such time."""
+    number = finite(value)
+    return int(number) if number is not None and 0 < number < LATEST_TIME else 0
