@@ -1,0 +1,257 @@
+"""The charts, as plain Plotly dictionaries (``plotly.graph_objects`` would check them at 30 ms each)."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from dashboard.rows import QUANTITIES, STATE_LABELS, Commit, Measured, Quantity, Row, axes_of
+from dashboard.theme import Scheme, Style, chart_layout, neutral
+
+Figure = dict[str, Any]
+
+#: A trend is drawn over at least this relative range, or the noise of a quiet series fills the chart.
+LEAST_RANGE = 0.10
+
+#: Above this ratio of largest to smallest value the axis is logarithmic: a step of 5 % is as high everywhere.
+LOG_FROM = 2.5
+
+
+def trend(
+    rows: Sequence[Row], commits: Sequence[Commit], quantity: str, drawn: Mapping[str, Style], scheme: Scheme
+) -> Figure:
+    """One quantity of one case over the commits of a machine, one line a variant with its interval as a band.
+
+    Args:
+        rows: of one machine, suite, case and cache state.
+        commits: the x axis, oldest first.
+        quantity: a name in ``QUANTITIES``.
+        drawn: the variants to draw, in order, and how.
+        scheme: "light" or "dark".
+    """
+    what = QUANTITIES[quantity]
+    place = {commit.hash: index for index, commit in enumerate(commits)}
+    lows, highs = _extremes(rows, quantity, drawn)
+    bands, lines, absent = [], [], []
+    for variant, style in drawn.items():
+        own = sorted((row for row in rows if row.variant == variant), key=lambda row: place[row.commit])
+        for run in _runs(own, quantity):
+            points = [(place[row.commit], row, row.measured(quantity)) for row in run]
+            bands.append(_band([(x, m) for x, _, m in points if m], style, scheme))
+            lines.append(_line(points, commits, what, variant, style, scheme))
+        absent += [row for row in own if row.state == "failed"]
+    layout = chart_layout(scheme)
+    layout["xaxis"] |= _commit_axis(commits)
+    if lows:
+        layout["yaxis"] |= _value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
+    if quantity == "speedup":
+        layout["shapes"] = [_level(1.0, scheme)]
+    layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+    marks = [_marks(absent, place, commits, scheme)] if absent else []
+    return {"data": [*bands, *lines, *marks], "layout": layout}
+
+
+def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
+    """Latency in µs against a numeric axis of the case, one line a variant, with the floor; log-log."""
+    at = {row.case: float(axes_of(row.case)[axis]) for row in rows}
+    data: list[Figure] = []
+    floors = sorted({(at[row.case], row.floor_s * 1e6) for row in rows if row.floor_s})
+    if floors:
+        line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
+        hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:.2f}} µs</b><extra></extra>"
+        points = {"x": [x for x, _ in floors], "y": [y for _, y in floors]}
+        data.append({"type": "scatter", "mode": "lines", "line": line, "hovertemplate": hover, **points})
+    for variant, style in drawn.items():
+        own = sorted((row for row in rows if row.variant == variant), key=lambda row: at[row.case])
+        found = [(at[row.case], row, row.measured("latency")) for row in own]
+        shown = [(x, row, value) for x, row, value in found if value]
+        if shown:
+            data.append(
+                {
+                    **_stroke(style, scheme),
+                    "name": escape(variant),
+                    "x": [x for x, _, _ in shown],
+                    "y": [value.value for _, _, value in shown],
+                    "text": [_hover(row, value, QUANTITIES["latency"], escape(row.case)) for _, row, value in shown],
+                }
+            )
+    layout = chart_layout(scheme)
+    xs = sorted(set(at.values()))
+    layout["xaxis"] |= {
+        "type": "log",
+        "title": {"text": escape(axis), "standoff": 4},
+        "tickvals": xs,
+        "ticktext": [f"{x:g}" for x in xs],
+        "tickangle": 0,
+    }
+    values = [y for trace in data for y in trace["y"]]
+    if values:
+        layout["yaxis"] |= _log_axis(min(values) / 1.15, max(values) * 1.15)
+    if floors:
+        end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
+        note = {"text": "floor", "showarrow": False, "xanchor": "left", "yanchor": "top", **end}
+        layout["annotations"] = [note | {"font": {"color": neutral(scheme), "size": 11}}]
+    return {"data": data, "layout": layout}
+
+
+def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | None:
+    """The first numeric axis that varies among the cases equal to ``chosen`` in all others, and those cases.
+
+    ``None`` if there is none: a single case, or labels that are not of axes.
+    """
+    wanted = axes_of(chosen)
+    for axis, value in wanted.items():
+        if not _is_positive_number(value):
+            continue
+        rest = {name: other for name, other in wanted.items() if name != axis}
+        alike = [case for case in cases if _without(case, axis) == rest]
+        if len(alike) > 1:
+            return axis, alike
+    return None
+
+
+def _without(case: str, axis: str) -> dict[str, str] | None:
+    """A case's other axes; ``None`` if it has no such axis with a number."""
+    axes = axes_of(case)
+    value = axes.pop(axis, "")
+    return axes if _is_positive_number(value) else None
+
+
+def _is_positive_number(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
+def _extremes(rows: Sequence[Row], quantity: str, drawn: Mapping[str, Style]) -> tuple[list[float], list[float]]:
+    values = [value for row in rows if row.variant in drawn and (value := row.measured(quantity))]
+    return [v.low or v.value for v in values], [v.high or v.value for v in values]
+
+
+def _runs(rows: Sequence[Row], quantity: str) -> list[list[Row]]:
+    """Stretches that compare: a new ruler, or a commit at which the series failed, begins another."""
+    runs: list[list[Row]] = []
+    version = None
+    for row in rows:
+        if row.measured(quantity) is None:
+            version = None
+            continue
+        if row.version != version:
+            runs.append([])
+        version = row.version
+        runs[-1].append(row)
+    return runs
+
+
+def _band(points: Sequence[tuple[int, Measured]], style: Style, scheme: Scheme) -> Figure:
+    known = [(x, m.low, m.high) for x, m in points if m.low is not None and m.high is not None]
+    xs = [x for x, _, _ in known]
+    outline = [high for _, _, high in known] + [low for _, low, _ in reversed(known)]
+    fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
+    return {"type": "scatter", "x": xs + xs[::-1], "y": outline, "hoverinfo": "skip", **fill}
+
+
+def _line(
+    points: Sequence[tuple[int, Row, Measured | None]],
+    commits: Sequence[Commit],
+    what: Quantity,
+    variant: str,
+    style: Style,
+    scheme: Scheme,
+) -> Figure:
+    return {
+        **_stroke(style, scheme),
+        "name": escape(variant),
+        "x": [x for x, _, _ in points],
+        "y": [value.value for _, _, value in points if value],
+        "text": [_hover(row, value, what, _commit_line(commits[x])) for x, row, value in points if value],
+    }
+
+
+def _stroke(style: Style, scheme: Scheme) -> Figure:
+    colour = style.colour(scheme)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": 1.75, "dash": style.dash},
+        "marker": {"color": colour, "size": 6, "symbol": style.marker},
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _marks(rows: Sequence[Row], place: Mapping[str, int], commits: Sequence[Commit], scheme: Scheme) -> Figure:
+    """A cross at the foot of the chart where a series failed, with the reason in its hover."""
+    hover = [
+        f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{_wrap(row.reason)}"
+        f"<br>{_commit_line(commits[place[row.commit]])}"
+        for row in rows
+    ]
+    marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
+    points = {"x": [place[row.commit] for row in rows], "y": [0.03] * len(rows), "yaxis": "y2", "text": hover}
+    return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
+
+
+def _hover(row: Row, value: Measured, what: Quantity, where: str) -> str:
+    digits = 2 if what.name != "floor" else 1
+    interval = f" [{value.low:.{digits}f}, {value.high:.{digits}f}]" if value.low and value.high else ""
+    number = f"{value.value:.{digits}f} {what.unit}"
+    lines = [f"<b>{escape(row.variant or row.suite)}</b>", f"<b>{number}</b>{interval}", where]
+    if row.clocks.sm_mhz:
+        reasons = f", {', '.join(map(escape, row.clocks.reasons))}" if row.clocks.reasons else ""
+        lines.append(f"SM {row.clocks.sm_mhz:.0f} MHz{reasons}")
+    if row.note:
+        lines.append(_wrap(row.note))
+    if row.state == "bare":
+        lines.append(STATE_LABELS["bare"])
+    return "<br>".join(lines)
+
+
+def _wrap(text: str, width: int = 60) -> str:
+    return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
+
+
+def _commit_line(commit: Commit) -> str:
+    day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
+    return f"{commit.short} {day}<br>{_wrap(commit.subject)}" if commit.subject else f"{commit.short} {day}"
+
+
+def _commit_axis(commits: Sequence[Commit]) -> Figure:
+    """Ordinals, labelled with at most six hashes; the last one always."""
+    last = len(commits) - 1
+    step = max(1, math.ceil(len(commits) / 6))
+    at = list(range(last, -1, -step))[::-1]
+    return {
+        "tickvals": at,
+        "ticktext": [commits[index].short[:7] for index in at],
+        "tickangle": 0,
+        # Room for the half of the last label that lies beyond its point.
+        "range": [-0.4, last + max(0.4, 0.035 * last)],
+        "showgrid": False,
+    }
+
+
+def _value_axis(low: float, high: float, unit: str) -> Figure:
+    if high / low > LOG_FROM:
+        return _log_axis(low / 1.08, high * 1.08, unit)
+    middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
+    return {"range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
+
+
+def _log_axis(low: float, high: float, unit: str = "") -> Figure:
+    """A logarithmic axis labelled at 1, 2, 5 (and between, where it spans less than a decade)."""
+    steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    text = [(f"{tick:g}" if tick < 1e5 else f"{tick:.0e}") + unit for tick in ticks]
+    return {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": text}
+
+
+def _level(value: float, scheme: Scheme) -> Figure:
+    line = {"color": neutral(scheme), "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value, "line": line, "layer": "below"}
