@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,9 @@ LARGEST_FILE = 64 * 2**20
 
 #: Milliseconds since 1970, in the year 2248.
 LATEST_TIME = 2**43
+
+#: No time, rate or cost lies outside; within, quotients and products of two stay finite.
+SMALLEST, LARGEST = 1e-30, 1e30
 
 
 class Unreadable(ValueError):
@@ -69,14 +71,14 @@ def words(text: Any) -> str:
 
 
 def finite(value: Any) -> float | None:
-    """A finite number as a float; ``None`` for anything else."""
+    """A number as a float; ``None`` for anything else, and for what is too large or too small to reckon with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if number == 0 or SMALLEST < abs(number) < LARGEST else None
 
 
 def time_ms(value: Any) -> int:

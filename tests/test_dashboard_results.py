@@ -281,7 +281,9 @@ def test_a_broken_benchmark_is_named_and_the_others_are_read(tmp_path, breaking)
     assert "linear.latency" in problem.what
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "-1.0", "0", '"5"', "true", "9" * 400, "[]"])
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "-1.0", "0", '"5"', "true", "9" * 400, "1e300", "1e-300", "[]"]
+)
 def test_what_is_not_a_positive_number_is_no_latency(tmp_path, number):
     path = write_measurement(tmp_path, [record()], proof=False)
     path.write_text(path.read_text().replace("[[5e-06]", f"[[{number}]"))
@@ -356,9 +358,8 @@ def test_odd_numbers_in_a_record_are_left_out_one_by_one(tmp_path):
 def test_links_pipes_and_strays_are_named(tmp_path):
     root = tmp_path / "results"
     path = write_measurement(root, [record()])
-    secret = tmp_path / "secret.json"
-    secret.write_text(path.read_text())
-    (path.parent / "aaaaaaaa-existing.json").symlink_to(secret)
+    elsewhere = write_measurement(tmp_path / "elsewhere", [record()], commit="a" * 40, proof=False)
+    (path.parent / elsewhere.name).symlink_to(elsewhere)
     os.mkfifo(path.parent / "bbbbbbbb-existing.json")
     (path.parent / "cccccccc-existing.provenance.jsonl").write_text("{}")
     (root / "linked").symlink_to(tmp_path)
