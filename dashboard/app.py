@@ -1,0 +1,107 @@
+"""The Dash application: shell, routing, and what every answer's headers forbid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from flask import Response
+
+from dashboard.address import parse_family
+from dashboard.pages import family, overview
+from dashboard.pages.parts import back_link, notice
+from dashboard.results import Tree
+from dashboard.theme import MANTINE
+
+_INDEX = """<!DOCTYPE html>
+<html lang="en">
+    <head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}<script src="{scheme}"></script></head>
+    <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
+
+
+def create_app(tree: Tree) -> Dash:
+    """The dashboard of a results folder; ``.server`` is its WSGI application."""
+    app = Dash(
+        __name__,
+        title="Lockstep",
+        update_title="",
+        assets_ignore=r"before\.js",
+        suppress_callback_exceptions=True,
+        add_log_handler=False,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+    )
+    # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
+    app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
+    app.layout = _shell()
+
+    @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
+    def route(path: str | None, search: str | None) -> tuple[Any, str]:
+        return page(tree, path or "/", search or "")
+
+    clientside: Any = app.clientside_callback
+    clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
+    clientside(
+        ClientsideFunction("lockstep", "colours"),
+        Output("colours", "data"),
+        Input("scheme", "computedColorScheme"),
+        State("colours", "data"),
+    )
+    overview.register(app, tree)
+    family.register(app, tree)
+    _forbid(app)
+    return app
+
+
+def page(tree: Tree, path: str, search: str) -> tuple[Any, str]:
+    """The page of an address, and its title."""
+    if path == "/":
+        return overview.layout(tree.current()), "Lockstep"
+    address = parse_family(path, search)
+    if address is None:
+        return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
+    return family.layout(tree.current(), address), f"{address.suite} · Lockstep"
+
+
+def _shell() -> Any:
+    toggle = dmc.ColorSchemeToggle(
+        id="scheme",
+        lightIcon=html.Span("☀", className="icon"),
+        darkIcon=html.Span("☾", className="icon"),
+        size="lg",
+        variant="subtle",
+        color="gray",
+    )
+    header = html.Header(
+        [dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand"), toggle]
+    )
+    content = [
+        dcc.Location(id="url", refresh="callback-nav"),
+        dcc.Store(id="title"),
+        dcc.Store(id="colours"),
+        header,
+        html.Div(id="page"),
+    ]
+    return dmc.MantineProvider(content, theme=MANTINE, defaultColorScheme="auto")
+
+
+def _forbid(app: Dash) -> None:
+    """Headers by which the browser loads nothing from elsewhere, and runs no script that is not ours."""
+    policy: list[str] = []
+
+    def headers(response: Response) -> Response:
+        if not policy:
+            # Dash knows all of its inline scripts only once it has served.
+            scripts = " ".join(["'self'", *app.csp_hashes()])
+            policy.append(
+                f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "
+                "img-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
+                "form-action 'none'; frame-ancestors 'none'"
+            )
+        response.headers["Content-Security-Policy"] = policy[0]
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+    app.server.after_request(headers)

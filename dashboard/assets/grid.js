@@ -1,0 +1,106 @@
+// How the overview's table formats, orders and draws its cells.
+(() => {
+  const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
+  const components = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
+  const make = (...parts) => window.React.createElement(...parts);
+  const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
+
+  // Mantine's variables follow the colour scheme, and so does the table.
+  functions.lockstepTheme = (base) =>
+    base.withParams({
+      backgroundColor: "var(--card)",
+      foregroundColor: "var(--ink)",
+      headerBackgroundColor: "var(--page)",
+      headerTextColor: "var(--dim)",
+      borderColor: "var(--line)",
+      rowHoverColor: "var(--hover)",
+      selectedRowBackgroundColor: "var(--hover)",
+      browserColorScheme: "inherit",
+      accentColor: "var(--accent)",
+      chromeBackgroundColor: "var(--page)",
+      menuBackgroundColor: "var(--card)",
+      tooltipBackgroundColor: "var(--card)",
+      tooltipTextColor: "var(--ink)",
+      fontFamily: "inherit",
+      fontSize: 13,
+      headerFontSize: 12,
+      headerFontWeight: 600,
+      cellHorizontalPadding: 10,
+      wrapperBorderRadius: 6,
+      columnBorder: false,
+    });
+
+  functions.whole = (params) => fixed(params.value, 0);
+  functions.tenth = (params) => fixed(params.value, 1);
+  functions.hundredth = (params) => fixed(params.value, 2);
+  functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
+
+  components.SeriesLink = (props) =>
+    make(
+      "a",
+      {
+        href: props.data.href,
+        className: "link",
+        // A plain click is the row's; with a modifier it is the browser's.
+        onClick: (event) => {
+          if (event.ctrlKey || event.metaKey || event.shiftKey) event.stopPropagation();
+          else event.preventDefault();
+        },
+      },
+      props.value
+    );
+
+  // ▲ faster than the baseline, ▼ slower, ● the interval holds one.
+  const verdict = (low, high) => (low == null ? "" : low > 1 ? "▲" : high < 1 ? "▼" : "●");
+
+  components.Interval = (props) => {
+    const field = props.colDef.field;
+    if (props.value == null) return make("span", { className: "dim" }, "–");
+    const low = props.data[`${field}_low`];
+    const high = props.data[`${field}_high`];
+    const sign = field === "speedup" && low !== high ? verdict(low, high) : "";
+    const kind = { "▲": "faster", "▼": "slower" }[sign] || "dim";
+    return make(
+      "span",
+      { title: low == null ? "no interval" : `interval ${low.toPrecision(4)} – ${high.toPrecision(4)}` },
+      sign && make("span", { className: `sign ${kind}` }, sign),
+      fixed(props.value, 2),
+      field === "speedup" && low != null && low !== high && make("span", { className: "dim interval" }, `${fixed(low, 2)}–${fixed(high, 2)}`)
+    );
+  };
+
+  components.Floor = (props) =>
+    props.value == null
+      ? make("span", { className: "dim" }, "–")
+      : make(
+          "span",
+          { className: "floor" },
+          make("span", { className: "bar", style: { width: `${Math.min(props.value, 100) * 0.44}px` } }),
+          make("span", null, fixed(props.value, 1))
+        );
+
+  components.State = (props) => {
+    const sign = { failed: "✕ ", "no provenance": "◌ " }[props.value] || "";
+    const kind = { failed: "failed", ok: "dim", "n/a": "dim" }[props.value] || "";
+    return make("span", { className: kind }, sign + props.value);
+  };
+
+  components.Spark = (props) => {
+    const points = props.value || [];
+    if (points.length < 2) return make("span", { className: "dim" }, "–");
+    const low = Math.min(...points);
+    const high = Math.max(...points);
+    // At least 10 % of the value from foot to head, or noise looks like news.
+    const half = Math.max(high - low, 0.1 * low) / 2;
+    const middle = (low + high) / 2;
+    const x = (index) => 2 + (index * 92) / (points.length - 1);
+    const y = (value) => 11 - ((value - middle) / half) * 8;
+    const line = points.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
+    return make(
+      "svg",
+      { width: 98, height: 22, className: "spark", "aria-hidden": true },
+      make("polyline", { points: line }),
+      make("circle", { cx: x(points.length - 1), cy: y(points[points.length - 1]), r: 2.2 })
+    );
+  };
+})();

@@ -1,0 +1,270 @@
+"""A family on a machine: how each shape moved over the commits, and where its variants stand now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+
+from dashboard.address import FamilyAddress
+from dashboard.figures import sweep, sweep_axis, trend
+from dashboard.pages.parts import back_link, commit_line, count, mono, notice
+from dashboard.results import Results, Tree
+from dashboard.rows import QUANTITIES, STATE_LABELS, Row, natural
+from dashboard.theme import GRAPH_CONFIG, Scheme, Style, styles
+
+#: Cases drawn at once; a chart costs the browser about 30 ms.
+MOST_CASES = 12
+
+#: Cases chosen on a page that no case was asked of.
+FIRST_CASES = 2
+
+_CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
+
+
+def layout(results: Results, address: FamilyAddress) -> Any:
+    """The page that an address asks for; choices that it leaves open, or that do not exist, are made here."""
+    machines = results.machines_with(address.suite)
+    if address.machine not in machines:
+        elsewhere = [
+            html.Li(dcc.Link(machine, href=FamilyAddress(machine, address.suite).link(), className="link mono"))
+            for machine in machines
+        ]
+        there = [html.P("It was measured on"), html.Ul(elsewhere)] if machines else []
+        return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
+    rows = [row for machine in machines for row in results.history(machine, address.suite)]
+    cases = sorted({row.case for row in rows}, key=natural)
+    caches = sorted({row.l2 for row in rows})
+    drawn = suite_styles(rows)
+    controls = [
+        dmc.Select(
+            id="family-machine",
+            label="Machine",
+            data=list(machines),
+            value=address.machine,
+            allowDeselect=False,
+            className="machine",
+        ),
+        dmc.MultiSelect(
+            id="family-cases",
+            label="Cases",
+            data=[case for case in cases if case],
+            value=_existing(address.cases, cases) or [case for case in cases if case][:FIRST_CASES],
+            maxValues=MOST_CASES,
+            searchable=True,
+            clearable=False,
+            className="cases",
+        ),
+        html.Div(
+            [
+                html.Span("L2", className="label"),
+                dmc.SegmentedControl(
+                    id="family-l2", data=caches, value=address.l2 if address.l2 in caches else caches[0]
+                ),
+            ],
+            hidden=caches == [""],
+        ),
+        html.Div(
+            [
+                html.Span("Quantity", className="label"),
+                dmc.ChipGroup(
+                    [dmc.Chip(one.label, value=one.name) for one in QUANTITIES.values()],
+                    id="family-quantities",
+                    multiple=True,
+                    value=_existing(address.quantities, list(QUANTITIES)) or _usual(rows),
+                ),
+            ],
+            className="chips",
+        ),
+        html.Div(
+            [
+                html.Span("Variants", className="label"),
+                dmc.ChipGroup(
+                    [
+                        dmc.Chip([_swatch(style), variant or address.suite], value=variant, className="mono")
+                        for variant, style in drawn.items()
+                    ],
+                    id="family-variants",
+                    multiple=True,
+                    value=_existing(address.variants, list(drawn)) or list(drawn),
+                ),
+            ],
+            className="chips variants",
+        ),
+    ]
+    return html.Main(
+        [
+            html.Div([back_link(), html.Span(" / "), html.H1(address.suite, className="mono")], className="crumbs"),
+            dcc.Store(id="family-suite", data=address.suite),
+            html.Div(controls, className="controls"),
+            html.H2("Over the commits"),
+            html.Div(id="family-trend", className="charts"),
+            html.H2("At the newest commit"),
+            html.Div(id="family-latest"),
+        ]
+    )
+
+
+def register(app: Dash, tree: Tree) -> None:
+    """Connect the page's controls."""
+    chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
+
+    @app.callback(
+        Output("family-trend", "children"),
+        Output("family-latest", "children"),
+        *chosen,
+        Input("colours", "data"),
+        State("family-suite", "data"),
+    )
+    def draw(
+        machine: str,
+        cases: list[str] | None,
+        l2: str,
+        quantities: list[str] | None,
+        variants: list[str] | None,
+        scheme: Scheme | None,
+        suite: str,
+    ) -> Any:
+        if scheme is None:
+            return no_update, no_update
+        address = FamilyAddress(machine, suite, tuple(cases or ()), l2, tuple(quantities or ()), tuple(variants or ()))
+        results = tree.current()
+        return trends(results, address, scheme), latest(results, address, scheme)
+
+    clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "permalink"),
+        Output("family-suite", "modified_timestamp"),
+        *chosen,
+        State("family-suite", "data"),
+        prevent_initial_call=True,
+    )
+
+
+def suite_styles(rows: Sequence[Row]) -> dict[str, Style]:
+    """Styles of a suite's variants by all its rows, so that no choice on the page changes a colour."""
+    variants = sorted({row.variant for row in rows})
+    return styles(variants, _baselines(rows))
+
+
+def trends(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
+    """A chart for each chosen case and quantity."""
+    rows, drawn = _chosen(results, address)
+    commits = results.commits_of(address.machine)
+    if not drawn or not address.quantities:
+        return [html.P("Choose a variant and a quantity.", className="dim")]
+    charts = []
+    for case in _cases(address, rows):
+        own = [row for row in rows if row.case == case]
+        for name in address.quantities:
+            what = QUANTITIES[name]
+            heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
+            if any(row.measured(name) for row in own):
+                chart = _graph(trend(own, commits, name, drawn, scheme), f"{what.label} of {case} over the commits")
+            else:
+                chart = html.P("No number at any commit.", className="dim empty")
+            charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
+    return charts
+
+
+def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
+    """Latency over the shapes at the newest commit that measured the suite, and the numbers of the chosen cases."""
+    rows, drawn = _chosen(results, address)
+    measured = {row.commit for row in rows}
+    commits = [commit for commit in results.commits_of(address.machine) if commit.hash in measured]
+    if not commits or not drawn:
+        return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
+    now = [row for row in rows if row.commit == commits[-1].hash]
+    cases = _cases(address, rows)
+    parts: list[Any] = [html.P(commit_line(commits[-1]), className="said")]
+    found = sweep_axis(sorted({row.case for row in now}, key=natural), cases[0]) if cases else None
+    if found:
+        axis, alike = found
+        chart = sweep([row for row in now if row.case in alike], axis, drawn, scheme)
+        rest = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
+        heading = [
+            mono(rest),
+            html.Span(f"Latency µs against {axis}" + (", and the floor" if chart["layout"].get("annotations") else "")),
+        ]
+        label = f"Latency against {axis} at the newest commit"
+        parts.append(html.Figure([html.Figcaption(heading), _graph(chart, label)], className="card tall"))
+    parts.append(_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
+    return parts
+
+
+def _chosen(results: Results, address: FamilyAddress) -> tuple[list[Row], dict[str, Style]]:
+    """Rows of the machine, suite and cache state, and the styles of the chosen variants."""
+    every = [row for machine in results.machines_with(address.suite) for row in results.history(machine, address.suite)]
+    drawn = {variant: style for variant, style in suite_styles(every).items() if variant in address.variants}
+    return [row for row in every if row.machine == address.machine and row.l2 == address.l2], drawn
+
+
+def _cases(address: FamilyAddress, rows: Sequence[Row]) -> list[str]:
+    """The chosen cases; the nameless one of a benchmark without parameters needs no choosing."""
+    existing = {row.case for row in rows}
+    return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
+
+
+def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
+    rows = sorted(rows, key=lambda row: (cases.index(row.case), variants.index(row.variant)))
+    head = ["Case", "Variant", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State"]
+    body = [html.Tr(_table_cells(row)) for row in rows]
+    caption = html.Caption(count(len(rows), "series"), className="visually-hidden")
+    table = html.Table([caption, html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
+    return html.Div(table, className="card table", tabIndex=0)
+
+
+def _table_cells(row: Row) -> list[Any]:
+    def number(quantity: str, digits: int, interval: bool = False) -> Any:
+        measured = row.measured(quantity)
+        if measured is None:
+            return html.Td("–", className="number dim")
+        text: list[Any] = [f"{measured.value:.{digits}f}"]
+        if interval and measured.low is not None and measured.high is not None and measured.low < measured.high:
+            text.append(html.Span(f" {measured.low:.{digits}f}–{measured.high:.{digits}f}", className="dim"))
+        return html.Td(text, className="number")
+
+    state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
+    return [
+        html.Td(row.case, className="mono"),
+        html.Td(row.variant, className="mono"),
+        number("latency", 2, interval=True),
+        number("speedup", 2, interval=True),
+        number("floor", 1),
+        number("bandwidth", 0),
+        number("compute", 1),
+        html.Td("–" if row.mde is None else f"{100 * row.mde:.2f}", className="number" if row.mde else "number dim"),
+        html.Td(state, className="failed" if row.state == "failed" else "dim"),
+    ]
+
+
+def _baselines(rows: Sequence[Row]) -> set[str]:
+    """Variants that are measured against themselves: a ratio of exactly one, always."""
+    ratios: dict[str, set[float]] = {}
+    for row in rows:
+        if row.speedup:
+            ratios.setdefault(row.variant, set()).add(row.speedup.value)
+    return {variant for variant, values in ratios.items() if values == {1.0}}
+
+
+def _usual(rows: Sequence[Row]) -> list[str]:
+    return [name for name in ("latency", "speedup") if name == "latency" or any(row.speedup for row in rows)]
+
+
+def _existing(asked: Sequence[str], there: Sequence[str]) -> list[str]:
+    return [one for one in asked if one in there]
+
+
+def _swatch(style: Style) -> Any:
+    # The chips are the legend, and belong to no scheme; the browser picks the colour.
+    colour = f"light-dark({style.light}, {style.dark})"
+    return html.Span(style.glyph, className="swatch", style={"color": colour})
+
+
+def _graph(figure: dict[str, Any], label: str) -> Any:
+    config: Any = GRAPH_CONFIG
+    named: Any = {"role": "group", "aria-label": label}
+    graph = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"})
+    return html.Div(graph, className="graph", **named)

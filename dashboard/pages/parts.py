@@ -1,0 +1,54 @@
+"""Parts that several pages are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from dashboard.rows import Commit, Problem
+
+#: A list longer than this helps nobody; the rest is counted.
+MOST_PROBLEMS = 200
+
+
+def day(milliseconds: int) -> str:
+    """Date of a time in ms since 1970, UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def count(number: int, one: str) -> str:
+    """``1 machine``, ``2 machines``; series are the same in both."""
+    return f"{number:,} {one}{'' if number == 1 or one.endswith('s') else 's'}".replace(",", " ")
+
+
+def mono(text: str, class_name: str = "") -> Any:
+    """Text in the monospace face: shapes, hashes, names of machines and variants."""
+    return html.Span(text, className=f"mono {class_name}".strip())
+
+
+def commit_line(commit: Commit) -> list[Any]:
+    """Hash, date and subject of a commit."""
+    parts = [mono(commit.short), " ", html.Span(day(commit.date), className="dim")]
+    return [*parts, " ", html.Span(commit.subject)] if commit.subject else parts
+
+
+def notice(title: str, *children: Any) -> Any:
+    """A page that has nothing else to show: what is the matter, and what to do."""
+    return html.Main(html.Section([dmc.Title(title, order=1, size="h3"), *children], className="notice"))
+
+
+def problem_list(problems: Sequence[Problem]) -> Any:
+    """What could not be read: file and reason."""
+    shown = [html.Li([mono(one.path), html.Span(f" {one.what}")]) for one in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        shown.append(html.Li(f"and {len(problems) - MOST_PROBLEMS} more"))
+    return html.Ul(shown, className="problems")
+
+
+def back_link() -> Any:
+    """The way to the overview."""
+    return dcc.Link("Overview", href="/", className="link")
