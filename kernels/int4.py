@@ -1,17 +1,23 @@
 """Int4 weights: what a code means, and the layouts in which the kernels want them.
 
 A weight is ``(code − 8) · scale``: codes are 0 … 15, symmetric about the zero point 8, and each scale serves
-``K / groups`` consecutive rows of one column (one group: a scale per output channel). Everything here runs
-offline, with torch, on any device.
+``K / groups`` consecutive rows of one column (one group: a scale per output channel). Packing runs
+offline, with torch, on any device; unpacking also inside Triton kernels.
 """
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import torch
+import triton
+import triton.language as tl
 
 from kernels.arguments import expect
+from kernels.devices import capability
 
 #: The code that stands for zero.
 ZERO_POINT = 8
@@ -187,6 +193,86 @@ def unpack_pairs(pairs: torch.Tensor) -> torch.Tensor:
     expect(pairs, "pairs", shape=(None, None), dtype=torch.uint8)
     rows = torch.stack((pairs >> 4, pairs & 0xF), dim=2)
     return rows.view(len(pairs), -1).t().contiguous()
+
+
+# Nibble n of a half-word h, as float16: (h & 0xf) | 0x6400 is 1024 + n, and (h & 0xf0) | 0x6400 is 1024 + 16 n.
+# Both steps that follow are exact: − 1032, and / 16 − 72. The idea is FasterTransformer's (interleaved numeric
+# conversion); two half-words share each instruction. The input is read before any output is written, because
+# they may share a register.
+_UNPACK = tl.constexpr("""{
+.reg .b32 low, high, offset, sixteenth;
+mov.b32 low, $4;
+shr.u32 high, $4, 8;
+lop3.b32 $0, low, 0x000f000f, 0x64006400, 0xea;
+lop3.b32 $1, low, 0x00f000f0, 0x64006400, 0xea;
+lop3.b32 $2, high, 0x000f000f, 0x64006400, 0xea;
+lop3.b32 $3, high, 0x00f000f0, 0x64006400, 0xea;
+mov.b32 offset, 0x64086408;
+sub.f16x2 $0, $0, offset;
+sub.f16x2 $2, $2, offset;
+mov.b32 sixteenth, 0x2c002c00;
+mov.b32 offset, 0xd480d480;
+fma.rn.f16x2 $1, $1, sixteenth, offset;
+fma.rn.f16x2 $3, $3, sixteenth, offset;
+}""")
+
+
+@triton.jit
+def unpack_codes(words, PTX: tl.constexpr):
+    """Codes less 8, exact, as float16 [rows, 128], of words [rows, 32] from ``pack_planes``; ``PTX`` needs sm_90."""
+    if PTX:
+        plane0, plane1, plane2, plane3 = tl.inline_asm_elementwise(
+            _UNPACK, "=r,=r,=r,=r,r", [words], dtype=(tl.float16,) * 4, is_pure=True, pack=2
+        )
+    else:
+        plane0 = ((words & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        plane1 = (((words >> 4) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        plane2 = (((words >> 8) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+        plane3 = (((words >> 12) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
+    # In the tensor core's register layout this only renames registers.
+    joined = tl.join(tl.join(plane0, plane1), tl.join(plane2, plane3))
+    return joined.permute(0, 3, 2, 1).reshape(words.shape[0], 4 * words.shape[1])
+
+
+def dequantise_planes(words: torch.Tensor, scales32: torch.Tensor, K: int) -> torch.Tensor:
+    """The weight of ``pack_planes`` as float16 [K, N], stored with K contiguous, each product rounded once.
+
+    A Triton kernel, or torch on a CPU. The arguments are not checked: the variants that call this did.
+
+    Args:
+        words: int16, see ``pack_planes``.
+        scales32: the scales in float32, [groups, N]; one group, or groups of a multiple of 128 rows.
+        K: rows of the weight.
+    """
+    groups, N = scales32.shape
+    if words.device.type == "cpu" and not triton.knobs.runtime.interpret:
+        return dequantise(unpack_planes(words, K, N), scales32.to(torch.float16))
+    weight = torch.empty(N, K, dtype=torch.float16, device=words.device)
+    k_tiles = words.shape[1]
+    _dequantise_planes[(k_tiles, triton.cdiv(N, PLANE_N))](
+        words, scales32, weight, K, N, K_TILES=k_tiles, GROUP_TILES=k_tiles // groups, PTX=has_hopper_ptx(words.device)
+    )
+    return weight.t()
+
+
+@triton.jit
+def _dequantise_planes(
+    words, scales, weight, K, N, K_TILES: tl.constexpr, GROUP_TILES: tl.constexpr, PTX: tl.constexpr
+):
+    k_tile = tl.program_id(0)
+    n_tile = tl.program_id(1)
+    row = tl.arange(0, 64)
+    n = n_tile * 64 + row
+    k = k_tile * 128 + tl.arange(0, 128)
+    packed = tl.load(words + (n_tile * K_TILES + k_tile) * 2048 + row[:, None] * 32 + tl.arange(0, 32)[None, :])
+    scale = tl.load(scales + (k_tile // GROUP_TILES) * N + n, n < N, other=0.0)
+    value = unpack_codes(packed, PTX) * scale.to(tl.float16)[:, None]
+    tl.store(weight + n.to(tl.int64)[:, None] * K + k[None, :], value, (n[:, None] < N) & (k[None, :] < K))
+
+
+def has_hopper_ptx(device: torch.device) -> bool:
+    """Whether inline PTX for sm_90 and programmatic dependent launch can be used."""
+    return capability(device) >= (9, 0) and torch.version.hip is None
 
 
 def _pad(codes: torch.Tensor, rows: int, columns: int) -> torch.Tensor:

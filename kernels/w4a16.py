@@ -18,17 +18,19 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.arguments import expect
-from kernels.devices import capability, require_triton, sm_count
+from kernels.devices import require_triton, sm_count
 from kernels.int4 import (
     CODES_PER_WORD,
     PLANE_K,
     dequantise,
+    dequantise_planes,
     expect_quantised,
+    has_hopper_ptx,
     pack_pairs,
     pack_planes,
     pack_rows,
     plane_shape,
-    unpack_rows,
+    unpack_codes,
 )
 
 #: Group sizes of ``torch._weight_int4pack_mm``, and its packing of k-tiles (8: 16-byte loads).
@@ -62,6 +64,9 @@ TILES = (
     (256, Tile(256, 128, 8, 3, 1, scale_weights=True)),
 )
 
+#: From here on a pass that dequantises is nearly free beside the product, and cuBLAS is faster at that.
+LARGEST_FUSED_M = 2048
+
 #: More parts of K than this cost more in their sum than they gain.
 LARGEST_SPLIT = 16
 
@@ -86,28 +91,22 @@ def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = No
 
 
 def dequant(
-    x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor, *, out: torch.Tensor | None = None
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Dequantise into a scratch buffer, then cuBLAS: what exllamav2 does at large M.
 
     Args:
         x: float16 [M, K].
-        words: int32 [⌈K / 8⌉, N], see ``int4.pack_rows``.
-        scales: float16 [groups, N].
+        words: int16, see ``int4.pack_planes``.
+        scales32: the scales in float32, [groups, N].
         out: float16 [M, N] to write into.
 
     Raises:
         ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: a group that is no multiple of 128.
     """
-    K, N = _expect_rows(x, words, scales)
-    out = _output(x, N, out)
-    if x.device.type == "cpu" and not triton.knobs.runtime.interpret:
-        return torch.mm(x, dequantise(unpack_rows(words, K), scales), out=out)
-    weight = torch.empty(K, N, dtype=torch.float16, device=x.device)
-    block_words, block_n = 8, 128
-    grid = (triton.cdiv(len(words), block_words), triton.cdiv(N, block_n))
-    _dequantise_rows[grid](words, scales, weight, K, N, K // len(scales), WORDS=block_words, BN=block_n)
-    return torch.mm(x, weight, out=out)
+    N = _expect_planes(x, words, scales32)
+    return torch.mm(x, dequantise_planes(words, scales32, x.shape[1]), out=_output(x, N, out))
 
 
 def int4pack(x_bf16: torch.Tensor, tiles: torch.Tensor, scales_and_zeros: torch.Tensor) -> torch.Tensor:
@@ -193,20 +192,14 @@ def choose_tile(M: int) -> Tile:
 def multiply_planes(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, tile: Tile
 ) -> None:
-    """``planes`` with a tile of the caller's choice and arguments that were checked.
-
-    Raises:
-        NotImplementedError: a group that is no multiple of 128.
-    """
+    """``planes`` with a tile of the caller's choice; the arguments are not checked."""
     (M, K), (groups, N), k_tiles = x.shape, scales32.shape, words.shape[1]
-    if groups > 1 and (K // groups) % PLANE_K:
-        raise NotImplementedError(f"planes needs groups of a multiple of {PLANE_K} rows, got {K // groups}")
     tiles = triton.cdiv(M, tile.BM) * triton.cdiv(N, tile.BN)
     split = 1
     while split < LARGEST_SPLIT and k_tiles % (2 * split) == 0 and 2 * split * tiles <= tile.fill * sm_count(x.device):
         split *= 2
     partials = x.new_empty((tiles * split * tile.BM * tile.BN if split > 1 else 0,), dtype=torch.float32)
-    hopper = _has_hopper_ptx(x.device)
+    hopper = has_hopper_ptx(x.device)
     _multiply_planes[(tiles, split)](
         x, words, scales32, out, partials, _counters(x.device, tiles), M, N, K,
         K_TILES=k_tiles,
@@ -224,19 +217,23 @@ def multiply_planes(
     )  # fmt: skip
 
 
-@triton.jit
-def _dequantise_rows(words, scales, weight, K, N, group, WORDS: tl.constexpr, BN: tl.constexpr):
-    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    n = tl.program_id(1) * BN + tl.arange(0, BN)
-    inside = (word[:, None] * 8 < K) & (n[None, :] < N)
-    packed = tl.load(words + word[:, None] * N + n[None, :], inside, other=0)
-    for position in tl.static_range(8):
-        k = word * 8 + position
-        kept = (k[:, None] < K) & (n[None, :] < N)
-        scale = tl.load(scales + (k // group)[:, None] * N + n[None, :], kept, other=0.0)
-        code = (packed >> (4 * position)) & 0xF
-        value = (code - 8).to(tl.float16) * scale
-        tl.store(weight + k.to(tl.int64)[:, None] * N + n[None, :], value, kept)
+def w4a16(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """``x @ W`` for an int4 weight, by the fastest way known for this M.
+
+    Args:
+        x: float16 [M, K].
+        words: int16, see ``int4.pack_planes``.
+        scales32: the scales in float32, [groups, N].
+        out: float16 [M, N] to write into.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: a group that is no multiple of 128 rows.
+    """
+    on_cpu = x.device.type == "cpu" and not triton.knobs.runtime.interpret
+    return (dequant if on_cpu or len(x) > LARGEST_FUSED_M else planes)(x, words, scales32, out=out)
 
 
 @triton.jit
@@ -257,43 +254,6 @@ def _multiply_rows(x, words, scales, out, M, N, K, group, BM: tl.constexpr, BN: 
         total = tl.dot(values, (codes - 8).to(tl.float16) * scale[None, :], total)
     kept = (m[:, None] < M) & (n[None, :] < N)
     tl.store(out + m.to(tl.int64)[:, None] * N + n[None, :], total.to(tl.float16), kept)
-
-
-# Nibble n of a half-word h, as float16: (h & 0xf) | 0x6400 is 1024 + n, and (h & 0xf0) | 0x6400 is 1024 + 16 n.
-# Both steps that follow are exact: − 1032, and / 16 − 72. The idea is FasterTransformer's (interleaved numeric
-# conversion); two half-words share each instruction.
-_UNPACK = tl.constexpr("""{
-.reg .b32 high, offset, sixteenth;
-shr.u32 high, $4, 8;
-lop3.b32 $0, $4, 0x000f000f, 0x64006400, 0xea;
-lop3.b32 $1, $4, 0x00f000f0, 0x64006400, 0xea;
-lop3.b32 $2, high, 0x000f000f, 0x64006400, 0xea;
-lop3.b32 $3, high, 0x00f000f0, 0x64006400, 0xea;
-mov.b32 offset, 0x64086408;
-sub.f16x2 $0, $0, offset;
-sub.f16x2 $2, $2, offset;
-mov.b32 sixteenth, 0x2c002c00;
-mov.b32 offset, 0xd480d480;
-fma.rn.f16x2 $1, $1, sixteenth, offset;
-fma.rn.f16x2 $3, $3, sixteenth, offset;
-}""")
-
-
-@triton.jit
-def _unpack(words, PTX: tl.constexpr):
-    """Codes less 8 of [rows, 32] words, as float16 [rows, 128]."""
-    if PTX:
-        plane0, plane1, plane2, plane3 = tl.inline_asm_elementwise(
-            _UNPACK, "=r,=r,=r,=r,r", [words], dtype=(tl.float16,) * 4, is_pure=True, pack=2
-        )
-    else:
-        plane0 = ((words & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
-        plane1 = (((words >> 4) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
-        plane2 = (((words >> 8) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
-        plane3 = (((words >> 12) & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0
-    # In the tensor core's register layout this only renames registers.
-    joined = tl.join(tl.join(plane0, plane1), tl.join(plane2, plane3))
-    return joined.permute(0, 3, 2, 1).reshape(words.shape[0], 4 * words.shape[1])
 
 
 @triton.jit
@@ -330,7 +290,7 @@ def _multiply_planes(
     total = tl.zeros((BN, BM), tl.float32)
     # A constant trip count: a path around the loop makes ptxas serialise the asynchronous products in it.
     for step in range(STEPS):
-        weights = _unpack(tl.load(word_at + step * 2048), PTX)
+        weights = unpack_codes(tl.load(word_at + step * 2048), PTX)
         if EVEN_K:
             tokens = tl.load(token_at + step * 128 + token_offset)
         else:
@@ -366,11 +326,6 @@ def _multiply_planes(
         tl.store(out + first_m.to(tl.int64) * N + m[None, :] * N + n[:, None], total.to(tl.float16), kept)
 
 
-def _has_hopper_ptx(device: torch.device) -> bool:
-    """Whether inline PTX for sm_90 and programmatic dependent launch can be used."""
-    return capability(device) >= (9, 0) and torch.version.hip is None
-
-
 def _counters(device: torch.device, count: int) -> torch.Tensor:
     """At least ``count`` zeros that a kernel leaves as zeros: int32, shared by calls that run one after another.
 
@@ -393,6 +348,8 @@ def _expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor)
     _expect_groups(scales32, "scales32", K)
     N = scales32.shape[1]
     expect(words, "words", shape=plane_shape(K, N), dtype=torch.int16, device=x.device, contiguous=True)
+    if len(scales32) > 1 and (group := K // len(scales32)) % PLANE_K:
+        raise NotImplementedError(f"planes hold groups of a multiple of {PLANE_K} rows, got {group}")
     return N
 
 
@@ -462,12 +419,14 @@ VARIANTS = {
     "int4pack": int4pack,
     "triton": triton_rows,
     "planes": planes,
+    "best": w4a16,
 }
 
 PREPARE = {
     "fp16": _prepare_fp16,
-    "dequant": _prepare_rows,
+    "dequant": _prepare_planes,
     "int4pack": _prepare_int4pack,
     "triton": _prepare_rows,
     "planes": _prepare_planes,
+    "best": _prepare_planes,
 }

@@ -27,25 +27,25 @@ CASES = [
 RAGGED = Case(M=3, K=200, N=75, group="channel")
 
 
-def arguments(variant, M=2, K=256, N=64, group=128, device=DEVICE):
-    return FAMILY.arguments(variant, SUITE.inputs(Draw(device, 0), M, K, N, group))
+def arguments(variant, M=2, K=256, N=64, group=128):
+    return FAMILY.arguments(variant, SUITE.inputs(Draw(DEVICE, 0), M, K, N, group))
 
 
 def checker(case, seed=1, device=DEVICE):
     return Checker.draw(SUITE, case, device, seed)
 
 
-def compiled(variant, tokens, rest="8192, 8192, 128", before=""):
-    """Kernels that a variant compiles for sm_90, for each M in ``tokens`` and "K, N, group" in ``rest``."""
+def compiled(*calls, before=""):
+    """Kernels that calls compile for sm_90, each a variant's name and its axes M, K, N, group."""
     return compile_in_subprocess(
         f"{before}\n"
         "from benchmarks.w4a16 import SUITE\n"
         "from lockstep.family import load_family\n"
         "from lockstep.inputs import Draw\n"
         "family = load_family(SUITE)\n"
-        f"for M in {tokens}:\n"
-        f"    inputs = SUITE.inputs(Draw('meta', 0), M, {rest})\n"
-        f"    family.variants[{variant!r}](**family.arguments({variant!r}, inputs))"
+        f"for variant, *axes in {calls}:\n"
+        "    inputs = SUITE.inputs(Draw('meta', 0), *axes)\n"
+        "    family.variants[variant](**family.arguments(variant, inputs))"
     )
 
 
@@ -60,7 +60,7 @@ def test_sizes_that_no_tile_divides(variant):
     assert checker(RAGGED).error(FAMILY, variant) < 5e-4
 
 
-@pytest.mark.parametrize("variant", ["fp16", "dequant"])
+@pytest.mark.parametrize("variant", ["fp16", "dequant", "best"])
 def test_quick_cases_run_on_a_cpu_without_the_interpreter(variant, monkeypatch):
     monkeypatch.setattr("triton.knobs.runtime.interpret", False)
     for case in SUITE.quick:
@@ -95,7 +95,7 @@ def test_a_zero_point_off_by_one_is_found():
         ("fp16", "x", torch.Tensor.float),
         ("fp16", "weight", lambda weight: weight[:-1]),
         ("dequant", "words", lambda words: words[:-1]),
-        ("dequant", "scales", torch.Tensor.float),
+        ("dequant", "scales32", torch.Tensor.half),
         ("int4pack", "x_bf16", torch.Tensor.half),
         ("int4pack", "scales_and_zeros", lambda scales: scales[..., 0]),
         ("triton", "x", lambda x: x.t().contiguous().t()),
@@ -104,11 +104,11 @@ def test_a_zero_point_off_by_one_is_found():
         ("planes", "x", torch.Tensor.float),
         ("planes", "words", lambda words: words[:, :1]),
         ("planes", "scales32", torch.Tensor.half),
-        ("triton", "out", lambda _: torch.empty(2, 63, dtype=torch.float16)),
+        ("triton", "out", lambda _: torch.empty(2, 63, dtype=torch.float16, device=DEVICE)),
     ],
 )
 def test_a_wrong_argument_is_named(variant, name, change):
-    given = arguments(variant, device=torch.device("cpu"))
+    given = arguments(variant)
     given[name] = change(given.get(name))
     with pytest.raises(ValueError, match=f"^{name} must"):
         FAMILY.variants[variant](**given)
@@ -126,18 +126,30 @@ def test_a_group_that_no_tile_fits_is_refused():
         FAMILY.variants["triton"](**arguments("triton", group=32))
 
 
-def test_planes_needs_groups_of_whole_tiles():
+@pytest.mark.parametrize("variant", ["dequant", "planes", "best"])
+def test_planes_hold_groups_of_whole_tiles(variant):
     with pytest.raises(NotImplementedError, match="groups of a multiple of 128"):
-        FAMILY.variants["planes"](**arguments("planes", group=64))
+        FAMILY.variants[variant](**arguments(variant, group=64))
+
+
+def test_best_dequantises_once_for_many_tokens(monkeypatch):
+    monkeypatch.setattr(module, "LARGEST_FUSED_M", 16)
+    ways = []
+    for way in ("planes", "dequant"):
+        monkeypatch.setattr(module, way, lambda *_, way=way, out: ways.append(way))
+    for M in (16, 17):
+        module.w4a16(**arguments("best", M=M))
+    assert ways == ["planes", "dequant"]
 
 
 @pytest.mark.parametrize(("group", "scale_weights"), [(256, True), (256, False), ("channel", False)])
 @pytest.mark.parametrize(
     ("M", "BM", "BN", "fill"),
-    [(70, 8, 64, 4), (33, 16, 128, 1), (5, 64, 128, 16), (70, 64, 256, 1)],
+    [(70, 8, 64, 0), (33, 16, 128, 0), (5, 64, 128, 16), (70, 64, 256, 0)],
     ids=["two bands of tokens", "a ragged last tile", "split K", "wide"],
 )
 def test_planes_is_right_in_every_tile(M, BM, BN, fill, group, scale_weights):
+    """``fill`` 0 keeps K whole."""
     check = checker(Case(M=M, K=512, N=300, group=group))
     tile = module.Tile(BM, BN, 4, 2, fill, scale_weights=scale_weights)
 
@@ -158,25 +170,18 @@ def test_no_tokens_no_launch():
     assert FAMILY.variants["planes"](**arguments("planes", M=0)).shape == (0, 64)
 
 
-@pytest.mark.parametrize(("tokens", "group"), [([1, 16, 64, 256], 128), ([256], "channel")])
-def test_planes_compiles_for_hopper_without_spills(tokens, group):
-    kernels = compiled("planes", tokens, f"8192, 8192, {group!r}")
-    assert len(kernels) == len(tokens)
+def test_compiles_for_hopper_without_spills():
+    groups = [("planes", M, 8192, 8192, 128) for M in (1, 16, 64, 256)]
+    channel = [("planes", 256, 8192, 8192, "channel"), ("planes", 3, 200, 75, "channel")]
+    others = [("triton", 1, 8192, 8192, 128), ("triton", 256, 8192, 8192, 128), ("dequant", 4096, 8192, 8192, 128)]
+    kernels = compiled(*groups, *channel, *others)
+    assert len(kernels) == 9
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel
 
 
 def test_planes_compiles_without_inline_ptx():
-    without = "from kernels import w4a16\nw4a16._has_hopper_ptx = lambda device: False"
-    [plain] = compiled("planes", [16], before=without)
+    without = "from kernels import w4a16\nw4a16.has_hopper_ptx = lambda device: False"
+    [plain] = compiled(("planes", 16, 8192, 8192, 128), before=without)
     assert plain.stack_bytes == 0
-
-
-@pytest.mark.parametrize("variant", ["dequant", "triton"])
-def test_compiles_for_hopper_without_spills(variant):
-    kernels = compiled(variant, [1, 256])
-    assert kernels
-    for kernel in kernels:
-        assert kernel.stack_bytes == 0, kernel
-        assert kernel.shared_bytes <= 227 * 1024, kernel
