@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 from dash import Dash
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
+from gunicorn.app.base import BaseApplication
 
 _SETTINGS: dict[str, Any] = {
     "worker_class": "gthread",

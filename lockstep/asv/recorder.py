@@ -6,12 +6,14 @@ measured. After each case the provenance file is replaced, so an interrupted run
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.precompile import precompile
 from lockstep.record import Provenance, Record, RecordError, read_records, write_records
 from lockstep.suite import PROTOCOL_VERSION
 
@@ -68,6 +70,7 @@ class Recorder:
         self._host: Mapping[str, str] = {}
         self._controls: Mapping[str, Mapping[str, float | str]] = {}
         self._stillborn = ""
+        self._compiled = False
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._load(resume)
 
@@ -152,7 +155,18 @@ class Recorder:
         if self._worker is None:
             self._worker = self._make_worker(self._spec, self._silence_s)
             self._set_aside_other_host(self._worker.host)
+            self._compile_first(self._worker.host)
         return self._worker
+
+    def _compile_first(self, host: Mapping[str, str]) -> None:
+        """Fill Triton's cache in parallel, once a commit; on a CPU there is nothing to compile."""
+        if host.get("device") != "cuda" or self._compiled:
+            return
+        self._compiled = True
+        started = time.monotonic()
+        arch = int(host["capability"].replace(".", ""))
+        if precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, arch):
+            self._say(f"compiled the kernels of {self.target.commit[:8]} in {time.monotonic() - started:.0f} s")
 
     def _drop(self) -> None:
         if self._worker is not None:
