@@ -18,8 +18,10 @@ from functools import partial
 
 import torch
 
+from kernels import grouped_tma
 from kernels.arguments import expect
-from kernels.grouped_products import BMM, LOOP, TRITON, Groups, Products
+from kernels.devices import require_triton
+from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Groups, Products
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -93,10 +95,7 @@ def linear_train(
     products = products or _best(x, groups)
     shape = (x.shape[0], weight.shape[2])
     expect(grad_out, "grad_out", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    y, grad_x, grad_weight = (
-        _buffer(given, f"out[{index}]", x, size)
-        for index, (given, size) in enumerate(zip(out or [None] * 3, (shape, x.shape, weight.shape), strict=True))
-    )
+    y, grad_x, grad_weight = _buffers(out, x, (shape, x.shape, weight.shape))
     products.product(x, weight, groups, y)
     products.product(grad_out, weight.transpose(1, 2), groups, grad_x)
     products.grad_weight(x, grad_out, groups, grad_weight)
@@ -177,11 +176,8 @@ def mlp_train(
     groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
     products = products or _best(x, groups)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
-    like = (x, x, w_gate, w_up, w_down)
-    y, grad_x, grad_gate, grad_up, grad_down = (
-        _buffer(given, f"out[{index}]", x, tensor.shape)
-        for index, (given, tensor) in enumerate(zip(out or [None] * 5, like, strict=True))
-    )
+    shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
+    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, shapes)
     gate, up, hidden, of_gate, of_up = (x.new_empty(x.shape[0], w_gate.shape[2]) for _ in range(5))
     products.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
     products.product(hidden, w_down, groups, y)
@@ -191,6 +187,100 @@ def mlp_train(
     products.grad_weight(x, of_up, groups, grad_up)
     products.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
     return y, grad_x, grad_gate, grad_up, grad_down
+
+
+def mlp_tma(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
+
+    Args:
+        x: [T, K] as in ``linear``; so is ``offsets``.
+        w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
+        w_down: [G, H, K], contiguous.
+        offsets: int32 [G + 1] or None.
+        out: [T, K], contiguous.
+
+    Returns:
+        [T, K].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``kernels.grouped_tma.product``, or not a CUDA tensor.
+    """
+    hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
+    y = _buffer(out, "out", x, x.shape)
+    grouped_tma.gated(x, w_gate_up, offsets, hidden, None)
+    grouped_tma.product(hidden, w_down, offsets, y)
+    return y
+
+
+def mlp_train_tma(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    grad_out: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: Five | None = None,
+) -> Five:
+    """``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
+
+    Args:
+        x: as in ``mlp_tma``; so are the weights and ``offsets``.
+        w_gate_up: [G, K, 2·H], packed.
+        w_down: [G, H, K].
+        grad_out: [T, K], contiguous: the gradient of y.
+        offsets: int32 [G + 1] or None.
+        out: buffers for the five results.
+
+    Returns:
+        As ``mlp_train``: the gradients of the gate and up weights apart, each [G, K, H].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``mlp_tma``.
+    """
+    hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
+    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
+    one = (w_gate_up.shape[0], *x.shape[1:], hidden.shape[1])
+    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, (x.shape, x.shape, one, one, w_down.shape))
+    gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
+    grouped_tma.gated(x, w_gate_up, offsets, hidden, gate_up)
+    grouped_tma.product(hidden, w_down, offsets, y)
+    grouped_tma.grad_weight(hidden, grad_out, offsets, grad_down)
+    grouped_tma.gated_grad(grad_out, w_down, gate_up, offsets, grad_gate_up)
+    grouped_tma.grad_weight(x, grad_gate_up, offsets, grad_gate, grad_up)
+    grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), offsets, grad_x)
+    return y, grad_x, grad_gate, grad_up, grad_down
+
+
+def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
+    """``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
+
+    Where H is no multiple of 128 there is no such weight, and its shape says so to ``mlp_tma``.
+    """
+    half = grouped_tma.HALF
+    if w_gate.shape[2] % half:
+        return {"w_gate_up": torch.cat((w_gate, w_up), dim=2)}
+    pair = torch.stack((w_gate.unflatten(2, (-1, half)), w_up.unflatten(2, (-1, half))), dim=3)
+    return {"w_gate_up": pair.flatten(2)}
+
+
+def _packed_hidden(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
+) -> torch.Tensor:
+    """Check what ``mlp_tma`` and ``mlp_train_tma`` share, and make room for the hidden layer."""
+    require_triton(x, "tma")
+    groups = _groups(x, w_gate_up, "w_gate_up", offsets, None)
+    shape = (groups.count, w_gate_up.shape[2] // 2, x.shape[1])
+    expect(w_down, "w_down", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
+    return x.new_empty(x.shape[0], shape[1])
 
 
 def _groups(
@@ -232,6 +322,15 @@ def _buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Seque
     return given
 
 
+def _buffers(
+    out: tuple[torch.Tensor, ...] | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]
+) -> list[torch.Tensor]:
+    given = out or [None] * len(shapes)
+    if len(given) != len(shapes):
+        raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")
+    return [_buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
+
+
 def _best(x: torch.Tensor, groups: Groups) -> Products:
     """cuBLAS serves even groups in one launch; ragged ones need the loop or the Triton kernels."""
     if groups.offsets is None:
@@ -243,17 +342,26 @@ VARIANTS = {
     "linear.loop": partial(linear, products=LOOP),
     "linear.bmm": partial(linear, products=BMM),
     "linear.triton": partial(linear, products=TRITON),
+    "linear.tma": partial(linear, products=TMA),
     "linear.best": linear,
     "linear_train.loop": partial(linear_train, products=LOOP),
     "linear_train.bmm": partial(linear_train, products=BMM),
     "linear_train.triton": partial(linear_train, products=TRITON),
+    "linear_train.tma": partial(linear_train, products=TMA),
     "linear_train.best": linear_train,
     "mlp.loop": partial(mlp, products=LOOP),
     "mlp.bmm": partial(mlp, products=BMM),
     "mlp.triton": partial(mlp, products=TRITON),
+    "mlp.tma": mlp_tma,
     "mlp.best": mlp,
     "mlp_train.loop": partial(mlp_train, products=LOOP),
     "mlp_train.bmm": partial(mlp_train, products=BMM),
     "mlp_train.triton": partial(mlp_train, products=TRITON),
+    "mlp_train.tma": mlp_train_tma,
     "mlp_train.best": mlp_train,
+}
+
+PREPARE = {
+    "mlp.tma": pack_gate_up,
+    "mlp_train.tma": pack_gate_up,
 }

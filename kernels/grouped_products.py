@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import silu
 
-from kernels import grouped_triton
+from kernels import grouped_tma, grouped_triton
 from kernels.devices import require_triton
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -175,6 +175,24 @@ class Triton(Products):
         grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
 
 
+class Tma(Triton):
+    """Persistent kernels fed by TMA, for widths that are multiples of 256 and 64: see ``kernels.grouped_tma``."""
+
+    def product(
+        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+    ) -> None:
+        """See ``Products``."""
+        require_triton(a, "tma")
+        if too:
+            raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
+        grouped_tma.product(a, weight, groups.offsets, out)
+
+    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        grouped_tma.grad_weight(x, grad, groups.offsets, out)
+
+
 LOOP = Loop()
 BMM = Bmm()
 TRITON = Triton()
+TMA = Tma()

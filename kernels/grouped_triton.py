@@ -43,7 +43,7 @@ def _tile(rows: int, groups: int) -> Tile:
 
 
 @triton.jit
-def _locate(slot, offsets, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr):
+def locate(slot, offsets, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr):
     """(group, first row in it, its rows, global row of its row 0, step between its rows) of row tile ``slot``.
 
     Ragged groups have at most ``rows / BLOCK_M + G`` tiles, a bound the host knows without reading the offsets;
@@ -80,7 +80,7 @@ def _product(
 ):  # fmt: skip
     # Column tiles innermost: the programs that run together need a few row tiles of x and one group's weight.
     tiles_n = tl.cdiv(N, BLOCK_N)
-    group, first, count, base, step = _locate(tl.program_id(0) // tiles_n, offsets, rows, G, RAGGED, BLOCK_M, GROUPS)
+    group, first, count, base, step = locate(tl.program_id(0) // tiles_n, offsets, rows, G, RAGGED, BLOCK_M, GROUPS)
     if first >= count:
         return
     first_column = (tl.program_id(0) % tiles_n) * BLOCK_N
