@@ -70,6 +70,9 @@ TILES: tuple[tuple[int, Tiles], ...] = (
 
 @functools.cache
 def _counters(device: torch.device) -> torch.Tensor:
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        # Zeroed inside the capture they would hold whatever lay there until the graph first runs, and a spin hang.
+        raise RuntimeError("call the kda kernel once before capturing it in a graph, so that its counters are zeroed")
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)
 
 
