@@ -55,8 +55,9 @@ SUITE = Suite(
     family="hgemm",
     cases=tuple(square(size) for size in (512, 1024, 2048, 4096, 8192))
     + cases(M=8192, N=8192, K=[512, 1024, 4096])
-    + tuple(square(size, alpha=alpha, beta=beta) for size in (2048, 4096) for alpha, beta in ((1, 1), (2, 3), (0.5, 2)))
-    + QUICK,
+    + tuple(
+        square(size, alpha=alpha, beta=beta) for size in (2048, 4096) for alpha, beta in ((1, 1), (2, 3), (0.5, 2))
+    ),
     quick=QUICK,
     inputs=inputs,
     outputs=outputs,

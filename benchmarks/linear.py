@@ -59,8 +59,7 @@ SUITE = Suite(
     cases=cases(M=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096], K=4096, N=2048)
     + cases(M=[1, 8, 32, 64], K=4096, N=2048, bias=True)
     + cases(M=[1, 8, 32, 256], K=7168, N=[576, 2112, 3648])
-    + cases(M=[1, 8, 32, 256], K=1536, N=3072)
-    + QUICK,
+    + cases(M=[1, 8, 32, 256], K=1536, N=3072),
     quick=QUICK,
     inputs=inputs,
     outputs=outputs,

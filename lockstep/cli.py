@@ -37,7 +37,8 @@ def main() -> None:
         os.chdir(Path(arguments.config).parent)
     try:
         result = arguments.func(arguments)
-    except util.UserError as error:
+    except (util.UserError, util.ProcessError) as error:
+        # A ProcessError is git's, most often: a branch of asv.conf.json that this clone has not got.
         log.error(str(error))
         sys.exit(1)
     except (SuiteError, RecordError) as error:

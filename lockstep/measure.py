@@ -108,8 +108,10 @@ class Measurer:
         def give_up(reason: str, state: str = "na") -> list[Record]:
             return [r if r.reason else replace(r, state=state, reason=reason) for r in records.values()]
 
-        if self.device.kind == "cpu" and case not in suite.quick:
-            return give_up("no GPU here; a CPU measures the quick cases only")
+        if self.device.kind == "cpu" and (case not in suite.quick or l2 == "cold"):
+            return give_up("no GPU here; a CPU measures the quick cases, warm")
+        if self.device.kind == "cuda" and case not in suite.cases:
+            return give_up("a shape for machines without a GPU")
         try:
             family = load_family(suite)
         except ModuleNotFoundError as error:

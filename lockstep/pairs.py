@@ -27,7 +27,7 @@ from lockstep.record import Clocks, Estimate
 CLOCK_TOLERANCE = 0.03
 
 #: Samples kept of each series; asv's statistics are slow on more.
-MOST_SAMPLES = 40
+MOST_SAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Plan:
 
     Attributes:
         replay_s: shortest replay, seconds. On an H200 the first call after a pause and the arm before
-            disturb a 1 ms replay of an 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms one by 0.05 %.
+            disturb a 1 ms replay of a 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms one by 0.05 %.
         rounds: timed rounds an epoch.
         min_epochs, max_epochs: sets of fresh buffers.
-        width: half-width of the ratio's interval at which measuring may stop (0.001 is 0.1 %).
+        width: half-width of the ratio's interval at which measuring may stop (0.003 is 0.3 %).
         budget_s: seconds after which no further epoch starts (``min_epochs`` are always taken).
         warmup_s: seconds of joint warm-up before the first epoch.
         settle_s: seconds of joint warm-up before each further epoch: drawing and capturing left the GPU idle.
@@ -48,8 +48,8 @@ class Plan:
     replay_s: float = 3e-3
     rounds: int = 8
     min_epochs: int = 4
-    max_epochs: int = 6
-    width: float = 0.002
+    max_epochs: int = 5
+    width: float = 0.003
     budget_s: float = 4.0
     warmup_s: float = 0.1
     settle_s: float = 0.02

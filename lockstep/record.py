@@ -75,7 +75,7 @@ class Record:
         converged: whether the interval was as narrow as asked before the budget ended.
         baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
-        latency_samples, speedup_samples: per round, seconds and ratio, at most 40 of them.
+        latency_samples, speedup_samples: per round, seconds and ratio, at most 20 of them.
     """
 
     suite: str
@@ -142,7 +142,7 @@ class Provenance:
 
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
     """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one."""
-    lines = [asdict(provenance), *(asdict(record) for record in records)]
+    lines = [asdict(provenance), *(_sparse(record) for record in records)]
     text = "".join(json.dumps(_finite(line), separators=(",", ":")) + "\n" for line in lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -161,7 +161,7 @@ def write_records(path: Path, provenance: Provenance, records: Iterable[Record])
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
     """Read a provenance file.
 
-    Unknown fields of a line are ignored (a newer minor version may add some).
+    Unknown fields of a line are ignored (a newer minor version may add some); absent ones have their default.
 
     Raises:
         RecordError: not UTF-8, not JSON, half written, wrong types or a newer schema.
@@ -194,6 +194,13 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         return provenance, [record_from(row) for row in rows[1:]]
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
+
+
+def _sparse(record: Record) -> dict[str, Any]:
+    """A record's fields but for those that have their default: most of an n/a record."""
+    row = asdict(record)
+    blank = asdict(Record("", "", "", "", "", ""))
+    return {name: value for name, value in row.items() if value != blank[name]}
 
 
 def record_from(row: dict[str, Any]) -> Record:

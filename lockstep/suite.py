@@ -13,7 +13,6 @@ import importlib.util
 import inspect
 import itertools
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +90,7 @@ class Suite:
     Attributes:
         family: module under ``package`` that holds the variants.
         cases: every shape that is measured on a GPU.
-        quick: a subset small enough for a CPU; measured where there is no GPU.
+        quick: shapes small enough for a CPU, measured where there is no GPU; among ``cases`` or their own.
         inputs: ``(draw, **axes) -> dict`` of named tensors and numbers, drawn at random
             (``lockstep.inputs.Draw``). A variant receives those that its signature names.
         reference: ``(**inputs) -> tensor or tuple`` in float32 or float64: what every variant is checked against.
@@ -126,16 +125,20 @@ class Suite:
         # The folder of the module that makes the suite (frame 1 is the generated __init__): the
         # packages that stand beside it are today's.
         object.__setattr__(self, "home", Path(sys._getframe(2).f_globals.get("__file__", "")).resolve().parent)
-        if len(set(self.cases)) != len(self.cases):
-            twice = next(case for case in self.cases if self.cases.count(case) > 1)
-            raise SuiteError(f"suite {self.name}: case {twice.label} is listed twice")
-        if missing := [case.label for case in self.quick if case not in self.cases]:
-            raise SuiteError(f"suite {self.name}: quick cases {', '.join(missing)} are not among its cases")
+        for listed in (self.cases, self.quick):
+            twice = [case.label for case in listed if listed.count(case) > 1]
+            if twice:
+                raise SuiteError(f"suite {self.name}: case {twice[0]} is listed twice")
 
     @property
     def name(self) -> str:
         """``family`` or ``family.op``."""
         return f"{self.family}.{self.op}" if self.op else self.family
+
+    @property
+    def all_cases(self) -> tuple[Case, ...]:
+        """``cases`` and what ``quick`` has beyond them."""
+        return tuple(dict.fromkeys(self.cases + self.quick))
 
     def case(self, label: str) -> Case:
         """The case with this label.
@@ -143,10 +146,10 @@ class Suite:
         Raises:
             SuiteError: there is none; the message lists the labels.
         """
-        for case in self.cases:
+        for case in self.all_cases:
             if case.label == label:
                 return case
-        known = "\n  ".join(case.label for case in self.cases)
+        known = "\n  ".join(case.label for case in self.all_cases)
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
     def digest(self) -> str:
@@ -159,9 +162,12 @@ class Suite:
             self.name,
             self.baseline,
             repr(self.tolerance),
-            *(_code(part) for part in (self.inputs, self.reference, self.outputs, self.flops, self.bytes) if part),
         ]
-        return hashlib.sha256("\n".join(ruler).encode()).hexdigest()
+        seen: set[str] = set()
+        for part in (self.inputs, self.reference, self.outputs, self.flops, self.bytes):
+            ruler += _code(part, seen) if part else ["none"]
+        # 64 bits tell rulers of one benchmark apart, and every stored series carries them.
+        return hashlib.sha256("\n".join(ruler).encode()).hexdigest()[:16]
 
     def variants(self) -> tuple[str, ...]:
         """Names of the variants, read from the source of today's family module without importing it.
@@ -239,21 +245,40 @@ def _literal_keys(tree: ast.Module, name: str) -> list[str] | None:
     return None
 
 
-def _code(function: Callable[..., Any]) -> str:
-    """Source of a function without comments, docstring and layout."""
+def _code(function: Callable[..., Any], seen: set[str]) -> list[str]:
+    """Source of a suite's function without comments, docstrings and layout, and of what it uses of its module.
+
+    Helpers and constants of the same module count: editing ``sizes()`` changes what is measured.
+    """
     if not inspect.isfunction(function):
-        return repr(function)
-    source = textwrap.dedent(inspect.getsource(function))
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        # A lambda in the middle of a call: its line is not a statement. Its byte code will not do
-        # (it differs between Pythons), so take the names, constants and layout-free text.
-        return "".join(source.split())
-    for node in ast.walk(tree):
+        return [repr(function)]
+    module = inspect.getmodule(function)
+    tree = ast.parse(inspect.getsource(module)) if module else ast.Module([], [])
+    own = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.Lambda) and _first_line(node) == function.__code__.co_firstlineno
+    ]
+    for node in own:
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    parts = [ast.unparse(node) for node in own]
+    for name in function.__code__.co_names:
+        used = function.__globals__.get(name)
+        if name in seen:
+            continue
+        seen.add(name)
+        if inspect.isfunction(used) and used.__module__ == function.__module__:
+            parts += _code(used, seen)
+        elif isinstance(used, int | float | str | tuple):
+            parts.append(f"{name}={used!r}")
+    return parts
+
+
+def _first_line(node: ast.FunctionDef | ast.Lambda) -> int:
+    """Where Python says the function begins: at its first decorator."""
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
@@ -267,7 +292,7 @@ def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
     series.__doc__ = f"{quantity} of every variant of {suite.name}"
     series.params = [  # type: ignore[attr-defined]
         list(suite.variants()),
-        [case.label for case in suite.cases],
+        [case.label for case in suite.all_cases],
         list(CACHE_STATES),
     ]
     series.param_names = ["variant", "case", "l2"]  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ class Measure(Command):  # type: ignore[misc]
         parser.add_argument(
             "--variants", nargs="+", metavar="NAME", help="only these (the baseline always comes along)"
         )
-        parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="cold", help="cache state (default: cold)")
+        parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], help="cache state (default: cold; warm on a CPU)")
         parser.add_argument("--quick", "-q", action="store_true", help="one short look, to find errors")
         parser.add_argument("--all", action="store_true", help="every case; without it and --case, the first eight")
         parser.add_argument("--again", action="store_true", help="each variant a second time: an A/A comparison")
@@ -99,8 +99,9 @@ def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[t
         chosen = [case for text in args.case for case in match_cases(suite, text)]
     elif not args.all:
         chosen = chosen[:8]
+    usual = "warm" if device == "cpu" else "cold"
     for case in dict.fromkeys(chosen):
-        for l2 in CACHE_STATES if args.l2 == "both" else (args.l2,):
+        for l2 in CACHE_STATES if args.l2 == "both" else (args.l2 or usual,):
             yield case, l2
 
 
@@ -111,5 +112,5 @@ def match_cases(suite: Suite, text: str) -> list[Case]:
         SuiteError: none has; the message lists the labels.
     """
     wanted = [part.strip() for part in text.split(",") if part.strip()]
-    found = [case for case in suite.cases if set(wanted) <= set(case.label.split(","))]
+    found = [case for case in suite.all_cases if set(wanted) <= set(case.label.split(","))]
     return found or [suite.case(text)]

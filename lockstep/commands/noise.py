@@ -81,7 +81,8 @@ class Noise(Command):  # type: ignore[misc]
             worker = Worker(spec, float(conf.default_benchmark_timeout))
             on_cpu = worker.host.get("device") == "cpu"
             taken: dict[tuple[str, str, str, str], Record] = {}
-            plan = list(pick_cases(suites, states, args.series, quick_only=on_cpu))
+            asked = ("warm",) if on_cpu else states
+            plan = list(pick_cases(suites, asked, args.series, quick_only=on_cpu))
             for suite, case, l2 in plan:
                 variants = suite.variants()
                 try:
@@ -117,7 +118,7 @@ def pick_cases(
     width = fmean(len(suite.variants()) for suite in suites)
     share = max(1, round(1.3 * series / width / len(suites) / len(states)))
     for suite in suites:
-        pool = list(suite.quick if quick_only else [case for case in suite.cases if case not in suite.quick])
+        pool = list(suite.quick if quick_only else suite.cases)
         step = max(1, len(pool) // share)
         for case in pool[::step][:share]:
             for l2 in states:
