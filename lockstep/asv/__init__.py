@@ -1,5 +1,9 @@
-"""asv plugin: ``"plugins": [".lockstep.asv"]`` in asv.conf.json brings the environment type "lockstep"."""
+"""asv plugin: ``"plugins": [".lockstep.asv"]`` in asv.conf.json.
+
+It brings the environment type "lockstep" and a publisher that makes the site work without a network.
+"""
 
 from lockstep.asv.environment import LockstepEnvironment
+from lockstep.asv.site import Offline
 
-__all__ = ["LockstepEnvironment"]
+__all__ = ["LockstepEnvironment", "Offline"]

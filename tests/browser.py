@@ -1,0 +1,110 @@
+"""A headless browser for tests of pages, and a server for folders of files.
+
+Fixtures are made available by ``conftest.py``; a test takes ``visit`` and calls ``visit.page.goto(...)``.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+#: Without them Chromium talks to its maker, which a test for silent pages would report.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass
+class Visit:
+    """One browser page, and what was wrong with what it loaded."""
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.route("**/*", self._guard)
+        self.page.on("console", lambda message: self._note(message.type == "error", f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self._note(True, f"script: {error}"))
+        self.page.on(
+            "response", lambda response: self._note(response.status >= 400, f"{response.status}: {response.url}")
+        )
+
+    def _guard(self, route: Route) -> None:
+        url = urlsplit(route.request.url)
+        outside = url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1"
+        self._note(outside, f"left the host: {route.request.url}")
+        if outside:
+            route.abort()
+        else:
+            route.continue_()
+
+    def _note(self, fault: bool, text: str) -> None:
+        if fault:
+            self.faults.append(text)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium, driven by playwright; tests that need it are skipped where it is absent."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pages are not tested in a browser")
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if binary is None:
+        pytest.skip("no chromium: pages are not tested in a browser (make system-deps installs it)")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=binary, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser) -> Iterator[Visit]:
+    """A fresh page. The test fails at its end if the page asked another host, or met or logged an error."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    visit = Visit(context.new_page())
+    yield visit
+    context.close()
+    if visit.faults:
+        pytest.fail("the page was not quiet:\n  " + "\n  ".join(visit.faults))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder on 127.0.0.1; gives the address, without a slash at its end.
+
+    It must outlive the page, which is told of a reset connection otherwise: serve in a fixture of module scope.
+    """
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files without a line on stderr for each."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
