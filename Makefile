@@ -1,0 +1,65 @@
+# The chores of this repository; `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# What `make bench` measures: a range as git log takes it.
+RANGE ?= HEAD^!
+# … and which series, e.g. make bench BENCH=linear: a regular expression. All of them take long on a CPU.
+BENCH ?= .
+# Further options of pytest, e.g. make test ARGS='-k linear -x'
+ARGS ?=
+
+MACHINE := $(if $(shell command -v nvidia-smi 2>/dev/null),cuda,cpu)
+ifdef SYSTEM_TORCH
+  KIND := system
+  VENV_OPTIONS := --system-site-packages
+  REQUIREMENTS := -e '.[dev]' -c constraints/common.txt
+else
+  KIND := $(MACHINE)
+  REQUIREMENTS := -e '.[gpu,dev]' -c constraints/$(MACHINE).txt
+endif
+CREATED := $(VENV)/created-$(KIND)
+INSTALLED := $(VENV)/installed-$(KIND)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test lint bench system-deps
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+venv: $(INSTALLED)  ## install everything into .venv (SYSTEM_TORCH=1: use the torch and Triton that python3 has)
+
+run: bench  ## measure the last commit, then show all results in the dashboard
+	$(BIN)/lockstep dashboard
+
+test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as skipped
+	$(BIN)/pytest -n 2 -rs $(ARGS)
+
+lint: $(INSTALLED)  ## check style, layout and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)  ## measure the last commit (RANGE=main~5..main BENCH=linear: others) and publish asv's site
+	$(BIN)/lockstep run '$(RANGE)' --bench '$(BENCH)'
+	$(BIN)/lockstep publish --no-pull
+
+system-deps:  ## install what pip cannot: compiler, git, Chromium, PostgreSQL (Debian, Ubuntu)
+	@.ci/system-deps
+
+# One file says how .venv was made, another that it is complete: an interrupted install goes on where it was,
+# a .venv of another kind is made anew.
+$(CREATED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Lockstep needs Python 3.11 or newer: make venv PYTHON=python3.12 (or where yours is)"; exit 1; }
+	@! ls $(VENV)/created-* >/dev/null 2>&1 || rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
+	@[ $(KIND) != system ] || $(BIN)/python -c 'import torch, triton' || \
+	  { echo "SYSTEM_TORCH=1 needs torch and triton in $(PYTHON) itself; without it they are installed"; exit 1; }
+	@touch $@
+
+$(INSTALLED): $(CREATED) pyproject.toml $(wildcard constraints/*.txt)
+	$(BIN)/python -m pip install --disable-pip-version-check $(REQUIREMENTS)
+	@touch $@
