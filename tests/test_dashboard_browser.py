@@ -1,6 +1,5 @@
 """The pages in a real browser: what is shown equals the files, nothing leaves the host, the console is clean."""
 
-import shutil
 import threading
 from urllib.parse import urlsplit
 
@@ -14,33 +13,10 @@ from dashboard.app import create_app
 from dashboard.results import Tree
 from dashboard.server import warm
 
-# Without them Chromium talks to its maker, which the test for silence would report.
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 LINK = FamilyAddress(MACHINE, "linear", (CASE,), "cold").link()
 ROW = f".ag-center-cols-container .ag-row:has-text('{CASE}'):has-text('splitk')"
 HOSTILE = '<img src=x onerror="document.title=1">'
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the pages are not tested in a browser")
-    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if binary is None:
-        pytest.skip("no chromium: the pages are not tested in a browser")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
