@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # What `make bench` measures: a range as git log takes it.
-RANGE ?= HEAD^!
+RANGE ?= HEAD~2..HEAD
 # … and which series, e.g. make bench BENCH=linear: a regular expression. All of them take long on a CPU.
 BENCH ?= .
 # Further options of pytest, e.g. make test ARGS='-k linear -x'
@@ -31,7 +31,7 @@ help:  ## list the targets
 
 venv: $(INSTALLED)  ## install everything into .venv (SYSTEM_TORCH=1: use the torch and Triton that python3 has)
 
-run: bench  ## measure the last commit, then show all results in the dashboard
+run: bench  ## measure the last two commits, then show all results in the dashboard
 	$(BIN)/lockstep dashboard
 
 test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as skipped
@@ -42,7 +42,7 @@ lint: $(INSTALLED)  ## check style, layout and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## measure the last commit (RANGE=main~5..main BENCH=linear: others) and publish asv's site
+bench: $(INSTALLED)  ## measure the last two commits (RANGE=main~5..main BENCH=linear: others) and publish asv's site
 	$(BIN)/lockstep run '$(RANGE)' --bench '$(BENCH)'
 	$(BIN)/lockstep publish --no-pull
 
