@@ -1,0 +1,194 @@
+"""The comparison, on a device whose every second a test decides."""
+
+import itertools
+import math
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from fakes import Bench, scripted_controls, steady_controls
+
+from lockstep.device import CaptureError
+from lockstep.pairs import MOST_SAMPLES, Plan, compare
+
+#: One call fills a replay; no waiting.
+PLAN = Plan(replay_s=1e-3, warmup_s=0.0, settle_s=0.0)
+
+
+def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1):
+    controls = controls or steady_controls(bench.device)
+    return compare(bench.draw_arms, names or list(bench.seconds), baseline, bench.device, controls, plan, seed)
+
+
+def noisy(centre, spread, seed=1):
+    chance = random.Random(seed)
+    return lambda: centre * math.exp(chance.gauss(0, spread))
+
+
+def by_epoch(centre, factors):
+    """Seconds that change from epoch to epoch, told by the number of draws so far."""
+    return lambda bench: lambda: centre * factors[len(bench.drawn) - 1]
+
+
+def test_seconds_are_per_call_and_ratios_are_baseline_over_arm():
+    bench = Bench({"base": 4e-5, "half": 2e-5}, sets=3)
+    outcomes = run(bench).outcomes
+    assert outcomes["half"].latency.value == pytest.approx(2e-5)
+    assert outcomes["base"].latency.value == pytest.approx(4e-5)
+    assert outcomes["half"].ratio.value == pytest.approx(2.0)
+    assert outcomes["base"].ratio.value == 1.0
+
+
+def test_a_replay_lasts_long_enough_and_goes_through_all_sets():
+    bench = Bench({"base": 4e-5, "half": 2e-5}, sets=3)
+    run(bench, plan=replace(PLAN, rounds=1))
+    calls = [len(list(group)) for _, group in itertools.groupby(bench.order[6:])]
+    # 1 ms of 40 µs calls in threes is 27 calls, of 20 µs calls 51.
+    assert set(calls) <= {27, 51, 2 * 27, 2 * 51}
+    assert {27, 51} & set(calls)
+
+
+def test_the_order_flips_every_round_and_is_shuffled_every_epoch():
+    bench = Bench(dict.fromkeys(("base", "b", "c", "d"), 1e-3))
+    run(bench, plan=replace(PLAN, rounds=4, min_epochs=6, max_epochs=6))
+    # The first epoch learns each arm's time from one call.
+    order = bench.order[4:]
+    rounds = [tuple(order[i : i + 4]) for i in range(0, len(order), 4)]
+    epochs = [rounds[i : i + 4] for i in range(0, len(rounds), 4)]
+    assert len(epochs) == 6
+    for epoch in epochs:
+        assert set(epoch[0]) == set(bench.seconds)
+        assert epoch == [epoch[0], epoch[0][::-1]] * 2
+    assert len({epoch[0] for epoch in epochs}) > 2
+
+
+def test_measuring_stops_at_the_first_look_that_is_narrow():
+    bench = Bench({"base": 1e-3, "same": 1e-3})
+    outcome = run(bench).outcomes["same"]
+    assert (outcome.epochs, outcome.converged) == (PLAN.min_epochs, True)
+
+
+@pytest.mark.parametrize(("epochs", "taken"), [([1, 1.02, 1, 1] + [1.001] * 30, range(6, 25)), ([1, 1.2] * 15, [30])])
+def test_measuring_goes_on_while_the_ratio_is_wide(epochs, taken):
+    plan = replace(PLAN, max_epochs=30)
+    bench = Bench({"base": 1e-3})
+    bench.seconds["wide"] = by_epoch(1e-3, epochs)(bench)
+    outcome = run(bench, plan=plan).outcomes["wide"]
+    assert outcome.epochs in taken
+    assert outcome.converged == (outcome.epochs < 30)
+    assert outcome.converged == (math.log(outcome.ratio.high / outcome.ratio.low) / 2 <= plan.width)
+
+
+def test_the_budget_ends_it_but_not_before_the_least_number_of_epochs():
+    bench = Bench({"base": 1e-3})
+    bench.seconds["wide"] = by_epoch(1e-3, [1, 1.2] * 15)(bench)
+    outcome = run(bench, plan=replace(PLAN, budget_s=0.0, max_epochs=30)).outcomes["wide"]
+    assert (outcome.epochs, outcome.converged) == (PLAN.min_epochs, False)
+
+
+def test_slow_arms_get_fewer_rounds_but_three():
+    def rounds(seconds):
+        bench = Bench({"base": seconds, "b": seconds})
+        return run(bench).outcomes["b"].rounds / PLAN.min_epochs
+
+    assert rounds(1e-3) == PLAN.rounds
+    # 4 s for 4 epochs: a second for rounds of 0.2 s.
+    assert 4 <= rounds(0.1) <= 5
+    assert rounds(5.0) == 3
+
+
+def test_noise_within_an_epoch_is_taken_out_by_the_median():
+    bench = Bench({"base": noisy(1e-3, 0.01, 1), "b": noisy(1e-3, 0.01, 2)})
+    bench.seconds["b"] = itertools.cycle([1e-3] * 7 + [9e-3]).__next__
+    assert run(bench).outcomes["b"].latency.value == pytest.approx(1e-3)
+
+
+def test_an_epoch_in_which_a_control_moved_is_void():
+    bench = Bench({"base": 1e-3, "b": 1e-3})
+    # Each taking runs three replays; in the second epoch the control is twice as slow afterwards.
+    controls = scripted_controls(bench.device, itertools.chain([1.0] * 9, [2.0] * 3, itertools.repeat(2.0)).__next__)
+    comparison = run(bench, controls=controls)
+    outcome = comparison.outcomes["b"]
+    assert (outcome.epochs, outcome.voided) == (PLAN.min_epochs, PLAN.rounds)
+    assert len(bench.drawn) == PLAN.min_epochs + 1
+    assert "1 epochs voided: control copy moved by 100" in comparison.note
+
+
+def test_a_machine_that_never_settles_is_measured_and_marked():
+    bench = Bench({"base": 1e-3, "b": 1e-3})
+    seconds = itertools.cycle([1.0] * 3 + [2.0] * 3)
+    comparison = run(bench, controls=scripted_controls(bench.device, seconds.__next__), plan=replace(PLAN, rounds=2))
+    assert comparison.outcomes["b"].epochs == PLAN.min_epochs
+    assert f"{PLAN.min_epochs} epochs voided" in comparison.note
+
+
+def test_a_round_in_which_the_clock_changed_between_the_arms_is_void():
+    bench = Bench({"base": 1e-3})
+    slow = itertools.cycle([False] * 7 + [True])
+    state = {"slow": False}
+
+    def seconds():
+        state["slow"] = next(slow)
+        return 1.5e-3 if state["slow"] else 1e-3
+
+    bench.seconds["b"] = seconds
+    bench.clock = lambda name: 1000.0 if name == "b" and state["slow"] else 1500.0
+    outcome = run(bench).outcomes["b"]
+    assert outcome.voided >= PLAN.min_epochs
+    assert outcome.rounds + outcome.voided == PLAN.min_epochs * PLAN.rounds
+    assert max(outcome.latency_samples) == pytest.approx(1e-3)
+    assert (outcome.clocks.sm_mhz, outcome.clocks.sm_mhz_low) == (1500.0, 1500.0)
+
+
+def test_arms_may_run_at_different_clocks():
+    bench = Bench({"base": 1e-3, "b": 1e-3})
+    bench.clock = lambda name: 1000.0 if name == "b" else 1500.0
+    outcome = run(bench).outcomes["b"]
+    assert outcome.voided == 0
+    assert outcome.clocks.sm_mhz == 1000.0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (CaptureError("cannot be captured in a CUDA graph: it synchronises"), "it synchronises"),
+        (NotImplementedError("needs Blackwell"), "needs Blackwell"),
+        (torch.cuda.OutOfMemoryError("tried to allocate"), "out of memory"),
+    ],
+)
+def test_an_arm_that_cannot_be_captured_is_dropped_alone(error, reason):
+    bench = Bench(dict.fromkeys(("base", "b", "c"), 1e-3))
+    bench.fails["b"] = error
+    comparison = run(bench)
+    assert set(comparison.outcomes) == {"base", "c"}
+    assert list(comparison.failures) == ["b"]
+    assert reason in comparison.failures["b"]
+    assert comparison.outcomes["c"].ratio.value == 1.0
+    # It is not drawn again in later epochs, and memory is given back.
+    assert all("b" not in names for _, names in bench.drawn[1:])
+    assert bench.device.released == (1 if isinstance(error, torch.cuda.OutOfMemoryError) else 0)
+
+
+def test_without_the_baseline_there_are_latencies_and_no_ratios():
+    bench = Bench({"base": 1e-3, "b": 2e-3})
+    bench.fails["base"] = CaptureError("no")
+    comparison = run(bench)
+    assert comparison.outcomes["b"].ratio is None
+    assert comparison.outcomes["b"].latency.value == pytest.approx(2e-3)
+    assert comparison.outcomes["b"].epoch_log_ratios == ()
+
+
+def test_nothing_left_to_measure_ends_it():
+    bench = Bench({"base": 1e-3})
+    bench.fails["base"] = CaptureError("no")
+    comparison = run(bench)
+    assert (comparison.outcomes, list(comparison.failures)) == ({}, ["base"])
+
+
+def test_few_samples_are_kept_of_all_epochs():
+    bench = Bench({"base": 1e-3})
+    bench.seconds["b"] = lambda: 1e-3 * len(bench.drawn)
+    samples = run(bench, plan=replace(PLAN, rounds=30)).outcomes["b"].latency_samples
+    assert 10 <= len(samples) <= MOST_SAMPLES
+    assert {round(1e3 * sample) for sample in samples} >= {1, 2, 3, 4}
