@@ -270,7 +270,7 @@ def _steady(mine: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     if len(known) < 3:
         return [True] * len(mine)
-    # An observed ratio, not the mean of the middle two: a clock that alternates must not void every round.
+    # An observed ratio, not the mean of two: if the clock changed half way, one half still counts.
     usual = median_low(known)
     return [math.isnan(ratio) or abs(ratio - usual) <= CLOCK_TOLERANCE for ratio in ratios]
 

@@ -149,6 +149,15 @@ def test_arms_may_run_at_different_clocks():
     assert outcome.clocks.sm_mhz == 1000.0
 
 
+def test_a_clock_that_changes_half_way_leaves_the_other_half():
+    bench = Bench({"base": 1e-3, "b": 1e-3})
+    calls = itertools.count()
+    bench.clock = lambda name: 1500.0 if name == "base" or next(calls) % 2 else 1300.0
+    outcome = run(bench, plan=replace(PLAN, rounds=4)).outcomes["b"]
+    assert outcome.rounds > 0
+    assert outcome.voided > 0
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
