@@ -63,6 +63,17 @@ def test_the_order_flips_every_round_and_is_shuffled_every_epoch():
     assert len({epoch[0] for epoch in epochs}) > 2
 
 
+def test_buffers_are_fresh_each_epoch_and_the_same_in_each_run_whatever_else_is_measured():
+    seeds = []
+    for names in (["base", "b"], ["base", "b"], ["base", "b", "c", "d"]):
+        bench = Bench(dict.fromkeys(names, 1e-3))
+        run(bench)
+        seeds.append([seed for seed, _ in bench.drawn])
+    assert len(set(seeds[0])) == len(seeds[0]) == PLAN.min_epochs
+    # A commit that adds a variant must not move the buffers of all others.
+    assert seeds[0] == seeds[1] == seeds[2]
+
+
 def test_measuring_stops_at_the_first_look_that_is_narrow():
     bench = Bench({"base": 1e-3, "same": 1e-3})
     outcome = run(bench).outcomes["same"]
