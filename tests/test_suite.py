@@ -1,0 +1,279 @@
+"""Suites: labels, cases, the ruler's digest, names read without importing torch."""
+
+import itertools
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from lockstep import Case, cases
+from lockstep.suite import SuiteError, bind
+from lockstep.suites import load_suites, nearest, pick_suites
+
+REPOSITORY = Path(__file__).parents[1]
+
+SUITE = '''
+from functools import partial
+
+from lockstep import Suite, cases
+
+ELEMENT = 4
+FACTORS = (1, 2)
+
+
+def sizes(M):
+    """Rows and columns."""
+    return M, M
+
+
+def scaled(size):
+    return ELEMENT * size
+
+
+def inputs(draw, M):
+    """One matrix."""
+    return {"x": draw.normal(*sizes(M))}
+
+
+def reference(x):
+    return x
+
+
+def moved(M):
+    # Read once.
+    return sum([scaled(factor * M) for factor in FACTORS])
+
+
+S = Suite(
+    family="thing",
+    package="toy",
+    cases=cases(M=[1, 2]),
+    quick=cases(M=[1]),
+    inputs=inputs,
+    reference=reference,
+    flops=lambda M: 2 * M,
+    bytes=moved,
+    baseline="plain",
+)
+latency, speedup = S.series()
+'''
+KERNELS = 'import torch\n\nVARIANTS = {"plain": torch.clone, "op.fast": torch.clone, "op.slow": torch.clone}\n'
+
+numbers = itertools.count()
+
+
+def write_project(root, suite=SUITE, kernels=KERNELS):
+    """Benchmark folder of a tiny project; each of another name, because Python imports a name once."""
+    folder = root / f"ruler{next(numbers)}_{root.name}"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "thing.py").write_text(suite)
+    (root / "toy").mkdir(exist_ok=True)
+    (root / "toy" / "__init__.py").touch()
+    (root / "toy" / "thing.py").write_text(kernels)
+    return folder
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+
+    def load_one(suite=SUITE, kernels=KERNELS):
+        return load_suites(write_project(tmp_path, suite, kernels))["thing"]
+
+    return load_one
+
+
+def changed(old, new):
+    assert SUITE.count(old) == 1
+    return SUITE.replace(old, new)
+
+
+def test_a_label_has_the_axes_in_order_and_a_flag_by_name():
+    assert Case(M=8, K=4096).label == "M=8,K=4096"
+    assert Case(M=8, bias=True).label == "M=8,bias"
+    assert Case(M=8, bias=False).label == "M=8"
+    assert Case(M=1).label == "M=1"
+    assert dict(Case(M=8, bias=False)) == {"M": 8, "bias": False}
+
+
+def test_cases_are_all_combinations_first_axis_slowest():
+    assert [case.label for case in cases(K=[4, 5], N=6, M=(1, 2))] == [
+        "K=4,N=6,M=1",
+        "K=4,N=6,M=2",
+        "K=5,N=6,M=1",
+        "K=5,N=6,M=2",
+    ]
+    assert len({Case(M=1), Case(M=1), Case(M=2)}) == 2
+
+
+def test_a_case_listed_twice_is_refused(load):
+    with pytest.raises(SuiteError, match="suite thing: case M=1 is listed twice"):
+        load(changed("cases(M=[1, 2])", "cases(M=[1, 2, 1])"))
+
+
+def test_an_unknown_case_is_told_the_known_ones(load):
+    suite = load()
+    assert suite.case("M=2") == Case(M=2)
+    with pytest.raises(SuiteError, match=r"no case 'M=3'; it has\n  M=1\n  M=2$"):
+        suite.case("M=3")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"x": draw', '"y": draw'),  # the inputs
+        ("return x", "return 2 * x"),  # the reference
+        ("2 * M,", "3 * M,"),  # a lambda
+        ("return M, M", "return M, 2 * M"),  # a helper
+        ("FACTORS = (1, 2)", "FACTORS = (1, 3)"),
+        ('baseline="plain"', 'baseline="op.fast"'),
+        ("flops=", "tolerance=0.1, flops="),
+        ("flops=", "outputs=lambda draw: draw.empty(1), flops="),
+        ('family="thing"', 'family="thing", op="op"'),
+    ],
+)
+def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
+    [other] = load_suites(write_project(tmp_path, changed(old, new))).values()
+    assert other.digest() != load().digest()
+
+
+def test_another_protocol_starts_a_new_series(load, monkeypatch):
+    suite = load()
+    before = suite.digest()
+    assert re.fullmatch("[0-9a-f]{16}", before)
+    monkeypatch.setattr("lockstep.suite.PROTOCOL_VERSION", 1_000_000)
+    assert suite.digest() != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cases(M=[1, 2])", "cases(M=[1, 2, 4])"),
+        ("quick=cases(M=[1])", "quick=cases(M=[2])"),
+        ("    # Read once.\n", "    # Read once and for all.\n\n"),
+        ('"""One matrix."""', '"""One matrix, [M, M]."""'),
+        ('    """One matrix."""\n', ""),
+        ('"""Rows and columns."""', '"""Columns and rows."""'),
+        ("draw.normal(*sizes(M))", "draw.normal(\n        *sizes(M),\n    )"),
+        ("ELEMENT = 4", "UNUSED = 1\nELEMENT = 4"),
+    ],
+)
+def test_what_changes_no_measurement_goes_on_with_the_series(load, old, new):
+    assert load(changed(old, new)).digest() == load().digest()
+
+
+def test_a_new_variant_goes_on_with_the_series(load):
+    before = load()
+    after = load(kernels=KERNELS.replace("{", '{"new": torch.clone, '))
+    assert "new" in after.variants()
+    assert after.digest() == before.digest()
+
+
+def test_the_digest_is_the_same_in_every_process(load, tmp_path):
+    suite = load()
+    program = (
+        "import sys; from pathlib import Path; from lockstep.suites import load_suites\n"
+        "print(load_suites(Path(sys.argv[1]))['thing'].digest())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, suite.home], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.stdout.strip() == suite.digest(), done.stderr
+
+
+def test_variant_names_are_those_of_the_op(load):
+    assert load().variants() == ("plain", "op.fast", "op.slow")
+    assert load(changed('family="thing"', 'family="thing", op=""')).variants() == ("plain", "op.fast", "op.slow")
+
+
+def test_an_op_owns_the_variants_with_its_prefix(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    text = changed('family="thing"', 'family="thing", op="op"').replace('"plain"', '"fast"')
+    suite = load_suites(write_project(tmp_path, text))["thing.op"]
+    assert suite.variants() == ("fast", "slow")
+
+
+@pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])
+def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
+    with pytest.raises(SuiteError, match=r"toy/thing\.py: needs VARIANTS = \{'name': function, …\} as a literal"):
+        load(kernels=kernels)
+
+
+def test_a_suite_without_kernels_says_what_is_missing(load):
+    with pytest.raises(SuiteError, match=r"no module toy\.missing: a suite and its kernels carry the same name"):
+        load(changed('family="thing"', 'family="missing"'))
+
+
+def test_asv_gets_every_variant_case_and_cache_state(load):
+    suite = load()
+    latency, speedup = suite.series()
+    assert latency.params == [["plain", "op.fast", "op.slow"], ["M=1", "M=2"], ["cold", "warm"]]
+    assert (latency.__name__, speedup.__name__) == ("latency", "speedup")
+    assert latency.version == speedup.version == suite.digest()
+    assert latency.__module__ == __name__
+
+
+def test_two_suites_of_one_name_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path)
+    (folder / "zz.py").write_text(SUITE)
+    with pytest.raises(SuiteError, match=r"two suites are called thing; the second is in .*zz\.py"):
+        load_suites(folder)
+
+
+def test_a_suite_module_that_fails_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path, "import no_such_module")
+    with pytest.raises(SuiteError, match=r"suite module ruler\S*\.thing cannot be imported: ModuleNotFoundError"):
+        load_suites(folder)
+    with pytest.raises(SuiteError, match="is no benchmark folder"):
+        load_suites(tmp_path / "toy" / "missing")
+
+
+def test_an_unknown_family_is_told_the_nearest(load):
+    suites = {"linear": 1, "grouped.mlp": 1}
+    assert nearest("liner", suites) == "; did you mean linear?"
+    assert nearest("xyz", suites) == "; there is linear, grouped.mlp"
+    suite = load()
+    assert pick_suites({"thing": suite}, "thing") == [suite]
+    with pytest.raises(SuiteError, match="no family 'thin'; did you mean thing"):
+        pick_suites({"thing": suite}, "thin")
+
+
+def test_a_function_gets_the_arguments_that_it_names():
+    assert bind(lambda a, c=3: None, {"a": 1, "b": 2}) == {"a": 1}
+    assert bind(lambda **rest: None, {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    assert bind(lambda a, *, out: None, {"a": 1}) == {"a": 1}
+    with pytest.raises(SuiteError, match=r"needs weight; there is a, b"):
+        bind(lambda a, weight: None, {"a": 1, "b": 2})
+
+
+def test_this_repositorys_suites_are_discovered_without_torch():
+    """Every suite loads, its variants are those of the module, and discovery starts fast."""
+    program = """
+        import sys
+        from pathlib import Path
+        from lockstep.suites import load_suites
+
+        suites = load_suites(Path("benchmarks"))
+        read = {name: suite.variants() for name, suite in suites.items()}
+        digests = {suite.digest() for suite in suites.values()}
+        assert "torch" not in sys.modules and "triton" not in sys.modules, "discovery imported torch"
+        assert len(digests) == len(suites)
+        modules = {path.stem for path in Path("benchmarks").glob("*.py")} - {"__init__"}
+        assert modules == {suite.family for suite in suites.values()}, modules
+
+        from lockstep.family import load_family
+
+        for name, suite in suites.items():
+            assert read[name] == tuple(load_family(suite).variants), name
+            assert suite.baseline in read[name], name
+            assert set(suite.limits) <= set(read[name]), name
+            assert suite.quick and suite.cases, name
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
