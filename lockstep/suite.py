@@ -263,15 +263,18 @@ def _code(function: Callable[..., Any], seen: set[str]) -> list[str]:
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     parts = [ast.unparse(node) for node in own]
-    for name in function.__code__.co_names:
-        used = function.__globals__.get(name)
-        if name in seen:
+    # From the source and in its order: bytecode keeps the names of a comprehension apart, or not, as Python's
+    # version has it.
+    names = [name for node in own for name in ast.walk(node) if isinstance(name, ast.Name)]
+    for name in sorted(names, key=lambda name: (name.lineno, name.col_offset)):
+        used = function.__globals__.get(name.id)
+        if name.id in seen:
             continue
-        seen.add(name)
+        seen.add(name.id)
         if inspect.isfunction(used) and used.__module__ == function.__module__:
             parts += _code(used, seen)
         elif isinstance(used, int | float | str | tuple):
-            parts.append(f"{name}={used!r}")
+            parts.append(f"{name.id}={used!r}")
     return parts
 
 

@@ -129,6 +129,8 @@ def test_an_unknown_case_is_told_the_known_ones(load):
         ("return x", "return 2 * x"),  # the reference
         ("2 * M,", "3 * M,"),  # a lambda
         ("return M, M", "return M, 2 * M"),  # a helper
+        ("return ELEMENT * size", "return 2 * size"),  # a helper used within a comprehension only
+        ("ELEMENT = 4", "ELEMENT = 2"),  # a helper's constant
         ("FACTORS = (1, 2)", "FACTORS = (1, 3)"),
         ('baseline="plain"', 'baseline="op.fast"'),
         ("flops=", "tolerance=0.1, flops="),
