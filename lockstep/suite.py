@@ -236,7 +236,8 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str
 
 def _literal_keys(tree: ast.Module, name: str) -> list[str] | None:
     """Keys of the dict literal that is assigned to ``name`` at the top level; None if there is no such literal."""
-    for node in tree.body:
+    # Backwards: as in Python, the last assignment counts.
+    for node in reversed(tree.body):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):

@@ -197,6 +197,10 @@ def test_an_op_owns_the_variants_with_its_prefix(tmp_path, monkeypatch):
     assert suite.variants() == ("fast", "slow")
 
 
+def test_the_last_variants_count_as_in_python(load):
+    assert load(kernels=KERNELS + 'VARIANTS: dict = {"other": torch.clone}\n').variants() == ("other",)
+
+
 @pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])
 def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
     with pytest.raises(SuiteError, match=r"toy/thing\.py: needs VARIANTS = \{'name': function, …\} as a literal"):
