@@ -156,6 +156,9 @@ class Suite:
         """Identity of the ruler: protocol version and what decides how an existing case is measured.
 
         The lists of cases and variants are left out: adding a shape or a kernel starts no new series.
+
+        Raises:
+            SuiteError: one of the suite's functions is no plain function.
         """
         ruler = [
             str(PROTOCOL_VERSION),
@@ -164,8 +167,12 @@ class Suite:
             repr(self.tolerance),
         ]
         seen: set[str] = set()
-        for part in (self.inputs, self.reference, self.outputs, self.flops, self.bytes):
-            ruler += _code(part, seen) if part else ["none"]
+        for name in ("inputs", "reference", "outputs", "flops", "bytes"):
+            part = getattr(self, name)
+            if part is not None and not inspect.isfunction(part):
+                # The text of a partial or an object holds its address: another series in every process.
+                raise SuiteError(f"suite {self.name}: {name} must be a plain function, not {type(part).__name__}")
+            ruler += _code(part, seen) if part is not None else ["none"]
         # 64 bits tell rulers of one benchmark apart, and every stored series carries them.
         return hashlib.sha256("\n".join(ruler).encode()).hexdigest()[:16]
 
@@ -251,8 +258,6 @@ def _code(function: Callable[..., Any], seen: set[str]) -> list[str]:
 
     Helpers and constants of the same module count: editing ``sizes()`` changes what is measured.
     """
-    if not inspect.isfunction(function):
-        return [repr(function)]
     module = inspect.getmodule(function)
     tree = ast.parse(inspect.getsource(module)) if module else ast.Module([], [])
     own = [

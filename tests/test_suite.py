@@ -185,6 +185,12 @@ def test_the_digest_is_the_same_in_every_process(load, tmp_path):
     assert done.stdout.strip() == suite.digest(), done.stderr
 
 
+def test_a_part_that_is_no_plain_function_is_refused(load):
+    # Its text would hold an address: a new series in every process.
+    with pytest.raises(SuiteError, match="suite thing: flops must be a plain function"):
+        load(changed("flops=lambda M: 2 * M", "flops=partial(lambda M, by: by * M, by=2)"))
+
+
 def test_variant_names_are_those_of_the_op(load):
     assert load().variants() == ("plain", "op.fast", "op.slow")
     assert load(changed('family="thing"', 'family="thing", op=""')).variants() == ("plain", "op.fast", "op.slow")
