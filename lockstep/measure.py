@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import torch
+from torch import Tensor
 
-from lockstep.arms import Arm, draw_sets, make_calls, set_count, touched_bytes
+from lockstep.arms import Arm, draw_sets, make_calls, set_count, size_of
 from lockstep.check import Checker
 from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family, load_family
+from lockstep.inputs import tensors_of
 from lockstep.pairs import Outcome, Plan, compare
 from lockstep.record import Record
 from lockstep.suite import Case, Suite, bind
@@ -60,6 +62,8 @@ class Measurer:
         """The device's controls, made at first use."""
         if self._controls is None:
             self._controls = Controls.of(self.device)
+            for _ in range(3):  # the floor is asked for before the first epoch
+                self._controls.take(self.device)
         return self._controls
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
@@ -135,7 +139,8 @@ class Measurer:
         if not ready:
             return list(records.values())
         try:
-            touched = self._touched(suite, case, family, ready)
+            arguments = self._arguments(suite, case, family, ready)
+            touched = {name: size_of(tensors) for name, tensors in arguments.items()}
             if l2 == "warm":
                 for name, size in list(touched.items()):
                     if size > self.device.cache_bytes:
@@ -146,7 +151,10 @@ class Measurer:
             if not touched:
                 return list(records.values())
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
-            sets = set_count(min(touched.values()), self.device, l2)
+            floor = self.controls.floor(*self._costs(suite, case)) if self.device.kind == "cuda" else 0.0
+            whole = size_of({id(tensor): tensor for mine in arguments.values() for tensor in mine}.values())
+            sets = set_count(min(touched.values()), whole, floor, self.device, l2)
+            del arguments  # the check's tensors go before the sets are drawn: both together may not fit
             outcomes, failures, note = self._compare(suite, case, family, arms, sets)
         except NotImplementedError as error:
             return give_up(str(error))
@@ -192,17 +200,16 @@ class Measurer:
             self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
         return self._checker
 
-    def _touched(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> dict[str, int]:
-        """Bytes that one call of each variant reads and writes."""
+    def _arguments(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> dict[str, list[Tensor]]:
+        """Tensors that one call of each variant reads and writes; shared ones are the same objects."""
         checker = self._checker_of(suite, case)
         out = [checker.out] if checker.out is not None else list(checker.reference)
-        return {name: touched_bytes({"in": family.arguments(name, checker.inputs), "out": out}) for name in names}
+        return {name: tensors_of([family.arguments(name, checker.inputs), out]) for name in names}
 
     def _compare(
         self, suite: Suite, case: Case, family: Family, arms: Mapping[str, str], sets: int
     ) -> tuple[dict[str, Outcome], dict[str, str], str]:
         """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
-        # The check's tensors go before the sets are drawn: both together may not fit.
         self._checker = None
         self.device.release()
 
@@ -219,10 +226,14 @@ class Measurer:
         result = compare(draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, seed)
         return result.outcomes, result.failures, result.note
 
-    def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
+    @staticmethod
+    def _costs(suite: Suite, case: Case) -> tuple[float, float]:
+        """Operations and bytes of the task."""
         axes = dict(case)
-        flops = float(suite.flops(**bind(suite.flops, axes)))
-        moved = float(suite.bytes(**bind(suite.bytes, axes)))
+        return float(suite.flops(**bind(suite.flops, axes))), float(suite.bytes(**bind(suite.bytes, axes)))
+
+    def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
+        flops, moved = self._costs(suite, case)
         return replace(
             record,
             latency=outcome.latency,

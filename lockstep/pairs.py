@@ -11,9 +11,9 @@ import gc
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median, median_low
+from statistics import correlation, linear_regression, median, median_low, pstdev
 
 import torch
 
@@ -25,6 +25,9 @@ from lockstep.record import Clocks, Estimate
 
 #: A round whose clock ratio between an arm and the baseline strays this far (log units) is void.
 CLOCK_TOLERANCE = 0.03
+
+#: Spread of an arm's clock within an epoch (log units) from which its time is related to it.
+CLOCK_MOVED = 0.002
 
 #: Samples kept of each series; asv's statistics are slow on more.
 MOST_SAMPLES = 20
@@ -246,6 +249,7 @@ def _add_epoch(
     series: dict[str, Series], captured: Sequence[_Captured], timings: dict[str, list[Timing]], baseline: str
 ) -> None:
     base = timings.get(baseline)
+    common = at_common_clock(timings)
     for one in captured:
         name, mine = one.name, timings[one.name]
         steady = _steady(mine, base) if base else [True] * len(mine)
@@ -257,9 +261,39 @@ def _add_epoch(
         into.latency_samples += [timing.seconds for timing in good]
         into.sm_mhz += [timing.sm_mhz for timing in good if not math.isnan(timing.sm_mhz)]
         if base is not None:
-            ratios = [b.seconds / t.seconds for b, t, ok in zip(base, mine, steady, strict=True) if ok]
-            into.ratio.append(median(math.log(ratio) for ratio in ratios))
-            into.ratio_samples += ratios
+            ratios = [b - t for b, t, ok in zip(common[baseline], common[name], steady, strict=True) if ok]
+            into.ratio.append(median(ratios))
+            into.ratio_samples += [math.exp(ratio) for ratio in ratios]
+
+
+def at_common_clock(timings: Mapping[str, Sequence[Timing]]) -> dict[str, list[float]]:
+    """Log seconds of each replay as it would have been at the epoch's median SM clock.
+
+    Under a power cap an H200's clock wanders by 2 % within the rounds of an epoch, and two arms of one
+    round never meet the same clock. Where an arm's time follows its clock (its own regression of log
+    seconds on log clock says so), the clock's part is taken out; a time that does not depend on it
+    (memory, launches) is left as it is, and so is everything where clocks are unknown.
+    """
+    clocks = [timing.sm_mhz for mine in timings.values() for timing in mine if not math.isnan(timing.sm_mhz)]
+    usual = math.log(median(clocks)) if clocks else 0.0
+    adjusted = {}
+    for name, mine in timings.items():
+        slope = _clock_slope(mine)
+        adjusted[name] = [
+            math.log(timing.seconds) - (slope * (math.log(timing.sm_mhz) - usual) if slope else 0.0) for timing in mine
+        ]
+    return adjusted
+
+
+def _clock_slope(timings: Sequence[Timing]) -> float:
+    """d log seconds / d log clock, between −1 (SM-bound) and 0; 0 unless the clock moved and the time with it."""
+    if len(timings) < 4 or any(math.isnan(timing.sm_mhz) for timing in timings):
+        return 0.0
+    clock = [math.log(timing.sm_mhz) for timing in timings]
+    seconds = [math.log(timing.seconds) for timing in timings]
+    if pstdev(clock) < CLOCK_MOVED or pstdev(seconds) == 0.0 or correlation(clock, seconds) > -0.7:
+        return 0.0
+    return min(0.0, max(-1.0, linear_regression(clock, seconds).slope))
 
 
 def _steady(mine: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
