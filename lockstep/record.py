@@ -164,7 +164,8 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
     Unknown fields of a line are ignored (a newer minor version may add some); absent ones have their default.
 
     Raises:
-        RecordError: not UTF-8, not JSON, half written, wrong types or a newer schema.
+        RecordError: not UTF-8, not JSON, half written, a newer schema, or a line whose structure or identity
+            has the wrong type. Numbers and notes are handed on as they stand.
         FileNotFoundError: no such file.
     """
     try:
@@ -191,6 +192,8 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         )
     try:
         provenance = Provenance(**_known(Provenance, rows[0]))
+        _demand(str, rows[0], "commit", "machine", "recorded_at")
+        _demand(dict, rows[0], "host")
         return provenance, [record_from(row) for row in rows[1:]]
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
@@ -212,6 +215,7 @@ def _line(row: Mapping[str, Any]) -> str:
 def record_from(row: dict[str, Any]) -> Record:
     """A record from its JSON object; unknown fields are ignored."""
     known = _known(Record, row)
+    _demand(str, row, "suite", "variant", "case", "l2", "state", "version")
     for name in ("latency", "speedup"):
         known[name] = Estimate(**_known(Estimate, known[name])) if known.get(name) else None
     clocks = _known(Clocks, known.get("clocks") or {})
@@ -219,6 +223,12 @@ def record_from(row: dict[str, Any]) -> Record:
     for name in ("latency_samples", "speedup_samples"):
         known[name] = tuple(float(sample) for sample in known.get(name, ()))
     return Record(**known)
+
+
+def _demand(kind: type, row: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if not isinstance(row[name], kind):
+            raise TypeError(f"{name} is {row[name]!r}")
 
 
 def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:

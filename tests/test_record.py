@@ -142,6 +142,10 @@ def test_another_schema_is_refused_by_number(path, schema):
         (1, {"latency_samples": [None]}),
         (1, {"latency_samples": 5}),
         (1, {"clocks": [1]}),
+        (1, {"state": 1}),
+        (1, {"variant": ["torch"]}),
+        (0, {"recorded_at": 5}),
+        (0, {"host": "here"}),
     ],
 )
 def test_wrong_types_are_refused(path, line, changes):
