@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from lockstep.asv.worker import CONTEXT_LOST
 from lockstep.record import Record, record_from
+
+#: Exit status of a worker whose CUDA context broke. Here, because a module that is run by its name must
+#: not have been imported by its package before: Python warns, and the warning is taken for last words.
+CONTEXT_LOST = 70
 
 
 class WorkerDied(RuntimeError):

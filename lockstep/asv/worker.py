@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-CONTEXT_LOST = 70
+from lockstep.asv.client import CONTEXT_LOST
 
 
 def main() -> int:
