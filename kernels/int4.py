@@ -275,6 +275,11 @@ def has_hopper_ptx(device: torch.device) -> bool:
     return capability(device) >= (9, 0) and torch.version.hip is None
 
 
+def has_wgmma(device: torch.device) -> bool:
+    """Whether products are asynchronous and take operands from registers: Hopper alone."""
+    return capability(device)[0] == 9 and torch.version.hip is None
+
+
 def _pad(codes: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     """``codes`` with zero weights appended until its sizes are multiples of ``rows`` and ``columns``."""
     K, N = codes.shape

@@ -26,6 +26,7 @@ from kernels.int4 import (
     dequantise_planes,
     expect_quantised,
     has_hopper_ptx,
+    has_wgmma,
     pack_pairs,
     pack_planes,
     pack_rows,
@@ -211,6 +212,7 @@ def multiply_planes(
         SCALE_WEIGHTS=tile.scale_weights,
         EVEN_K=K % PLANE_K == 0,
         PTX=hopper,
+        WGMMA=has_wgmma(x.device),
         num_warps=tile.warps,
         num_stages=tile.stages,
         launch_pdl=hopper,
@@ -261,6 +263,7 @@ def _multiply_planes(
     x, words, scales, out, partials, counters, M, N, K,
     K_TILES: tl.constexpr, STEPS: tl.constexpr, SPLIT: tl.constexpr, GROUP_TILES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
+    WGMMA: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     part = tl.program_id(1)
@@ -290,6 +293,8 @@ def _multiply_planes(
     total = tl.zeros((BN, BM), tl.float32)
     # A constant trip count: a path around the loop makes ptxas serialise the asynchronous products in it.
     for step in range(STEPS):
+        if WGMMA:
+            finish_products()
         weights = unpack_codes(tl.load(word_at + step * 2048), PTX)
         if EVEN_K:
             tokens = tl.load(token_at + step * 128 + token_offset)
@@ -324,6 +329,18 @@ def _multiply_planes(
             total *= tl.load(scale_at, n < N, other=0.0)[:, None]
         kept = (m[None, :] < M - first_m) & (n[:, None] < N)
         tl.store(out + first_m.to(tl.int64) * N + m[None, :] * N + n[:, None], total.to(tl.float16), kept)
+
+
+@triton.jit
+def finish_products():
+    """Wait until this warp group's asynchronous products have read their operands and written their sums.
+
+    They read the weights from registers, and ptxas gives these to whatever comes next in the loop while products of the
+    turn before still wait to read them (triton-lang/triton issue 9433): 4.5 relative error at worst on an H200.
+    """
+    tl.inline_asm_elementwise(
+        "wgmma.wait_group.sync.aligned 0; // no value: $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+    )
 
 
 def _counters(device: torch.device, count: int) -> torch.Tensor:

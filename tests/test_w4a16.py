@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from wgmma_operands import disassemble, overwritten
 
 from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
@@ -35,7 +36,7 @@ def checker(case, seed=1, device=DEVICE):
     return Checker.draw(SUITE, case, device, seed)
 
 
-def compiled(*calls, before=""):
+def compiled(*calls, before="", after=""):
     """Kernels that calls compile for sm_90, each a variant's name and its axes M, K, N, group."""
     return compile_in_subprocess(
         f"{before}\n"
@@ -45,7 +46,8 @@ def compiled(*calls, before=""):
         "family = load_family(SUITE)\n"
         f"for variant, *axes in {calls}:\n"
         "    inputs = SUITE.inputs(Draw('meta', 0), *axes)\n"
-        "    family.variants[variant](**family.arguments(variant, inputs))"
+        "    family.variants[variant](**family.arguments(variant, inputs))\n"
+        f"{after}"
     )
 
 
@@ -181,7 +183,28 @@ def test_compiles_for_hopper_without_spills():
         assert kernel.shared_bytes <= 227 * 1024, kernel
 
 
+@pytest.mark.parametrize("group", [128, "channel"])
+def test_no_product_in_flight_loses_its_operands(group, tmp_path):
+    write = (
+        "from pathlib import Path\n"
+        "for number, kernel in enumerate(kernels):\n"
+        f"    Path({str(tmp_path)!r}, str(number)).write_bytes(kernel.asm['cubin'])"
+    )
+    compiled(*[("planes", M, 8192, 8192, group) for M in (16, 32, 64, 128, 256)], after=write)
+    listings = [disassemble(path.read_bytes()) for path in tmp_path.iterdir()]
+    assert sum("HGMMA" in listing for listing in listings) == 5
+    assert [overwritten(listing) for listing in listings] == [[]] * 5
+
+
+def test_an_operand_overwritten_in_flight_is_found():
+    turn = [".L_x_0:", "LDS R8, [R0]", "WARPGROUP.ARRIVE", "HGMMA.64x8x16.F32 R4, R8, gdesc[UR4], R4, gsb0"]
+    turn += ["WARPGROUP.DEPBAR.LE gsb0, 0x1", "@P0 BRA `(.L_x_0)"]
+    listing = "\n".join(line if line[0] == "." else f"        /*0000*/                   {line} ;" for line in turn)
+    assert overwritten(listing) == ["0000 LDS R8, [R0]"]
+    assert overwritten(listing.replace("gsb0, 0x1", "gsb0, 0x0")) == []
+
+
 def test_planes_compiles_without_inline_ptx():
-    without = "from kernels import w4a16\nw4a16.has_hopper_ptx = lambda device: False"
+    without = "from kernels import w4a16\nw4a16.has_hopper_ptx = w4a16.has_wgmma = lambda device: False"
     [plain] = compiled(("planes", 16, 8192, 8192, 128), before=without)
     assert plain.stack_bytes == 0
