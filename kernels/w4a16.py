@@ -10,69 +10,34 @@ codes are packed is told in ``kernels.int4``; every variant gets its own packing
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.arguments import expect
-from kernels.devices import require_triton, sm_count
+from kernels.devices import require_triton
 from kernels.int4 import (
     CODES_PER_WORD,
     PLANE_K,
     dequantise,
     dequantise_planes,
     expect_quantised,
-    has_hopper_ptx,
-    has_wgmma,
     pack_pairs,
     pack_planes,
     pack_rows,
     plane_shape,
-    unpack_codes,
 )
+from kernels.w4a16_planes import choose_tile, multiply_planes
 
 #: Group sizes of ``torch._weight_int4pack_mm``, and its packing of k-tiles (8: 16-byte loads).
 INT4PACK_GROUPS = (32, 64, 128, 256)
 INT4PACK_K_TILES = 8
 
 
-class Tile(NamedTuple):
-    """How ``planes`` cuts a product.
-
-    ``BM`` tokens × ``BN`` output channels a program; ``fill`` programs are wanted on each SM, by splitting K.
-    ``scale_weights`` multiplies the scale into each weight, which keeps the accumulator free for asynchronous
-    products; otherwise it multiplies each group's sum, which is less work while BM is small.
-    """
-
-    BM: int
-    BN: int
-    warps: int
-    stages: int
-    fill: int
-    scale_weights: bool
-
-
-#: Largest M that a tile is chosen for (the last serves every larger M).
-TILES = (
-    (8, Tile(8, 64, 4, 5, 4, scale_weights=False)),
-    (16, Tile(16, 128, 8, 4, 2, scale_weights=False)),
-    (32, Tile(32, 128, 8, 4, 2, scale_weights=True)),
-    (64, Tile(64, 128, 8, 4, 2, scale_weights=True)),
-    (128, Tile(128, 128, 8, 4, 1, scale_weights=True)),
-    (256, Tile(256, 128, 8, 3, 1, scale_weights=True)),
-)
-
 #: From here on a pass that dequantises is nearly free beside the product, and cuBLAS is faster at that.
 LARGEST_FUSED_M = 2048
-
-#: More parts of K than this cost more in their sum than they gain.
-LARGEST_SPLIT = 16
-
-# Arrivals at each output tile, for the in-kernel sum of a split K; the last program to arrive resets its counter.
-_COUNTERS: dict[torch.device, torch.Tensor] = {}
 
 
 def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -185,40 +150,6 @@ def planes(
     return out
 
 
-def choose_tile(M: int) -> Tile:
-    """The tile for M tokens."""
-    return next((tile for largest, tile in TILES if largest >= M), TILES[-1][1])
-
-
-def multiply_planes(
-    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, tile: Tile
-) -> None:
-    """``planes`` with a tile of the caller's choice; the arguments are not checked."""
-    (M, K), (groups, N), k_tiles = x.shape, scales32.shape, words.shape[1]
-    tiles = triton.cdiv(M, tile.BM) * triton.cdiv(N, tile.BN)
-    split = 1
-    while split < LARGEST_SPLIT and k_tiles % (2 * split) == 0 and 2 * split * tiles <= tile.fill * sm_count(x.device):
-        split *= 2
-    partials = x.new_empty((tiles * split * tile.BM * tile.BN if split > 1 else 0,), dtype=torch.float32)
-    hopper = has_hopper_ptx(x.device)
-    _multiply_planes[(tiles, split)](
-        x, words, scales32, out, partials, _counters(x.device, tiles), M, N, K,
-        K_TILES=k_tiles,
-        STEPS=k_tiles // split,
-        SPLIT=split,
-        GROUP_TILES=k_tiles // groups if groups > 1 else 0,
-        BM=tile.BM,
-        BN=tile.BN,
-        SCALE_WEIGHTS=tile.scale_weights,
-        EVEN_K=K % PLANE_K == 0,
-        PTX=hopper,
-        WGMMA=has_wgmma(x.device),
-        num_warps=tile.warps,
-        num_stages=tile.stages,
-        launch_pdl=hopper,
-    )  # fmt: skip
-
-
 def w4a16(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -256,105 +187,6 @@ def _multiply_rows(x, words, scales, out, M, N, K, group, BM: tl.constexpr, BN: 
         total = tl.dot(values, (codes - 8).to(tl.float16) * scale[None, :], total)
     kept = (m[:, None] < M) & (n[None, :] < N)
     tl.store(out + m.to(tl.int64)[:, None] * N + n[None, :], total.to(tl.float16), kept)
-
-
-@triton.jit
-def _multiply_planes(
-    x, words, scales, out, partials, counters, M, N, K,
-    K_TILES: tl.constexpr, STEPS: tl.constexpr, SPLIT: tl.constexpr, GROUP_TILES: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
-    WGMMA: tl.constexpr,
-):  # fmt: skip
-    tile = tl.program_id(0)
-    part = tl.program_id(1)
-    first = part * STEPS
-    # Bands of eight token tiles, so that programs which run together share weights and tokens in the L2.
-    n_tiles = tl.cdiv(N, BN)
-    band = tile // (8 * n_tiles)
-    height = tl.minimum(tl.cdiv(M, BM) - 8 * band, 8)
-    inside = tile % (8 * n_tiles)
-    n_tile = inside // height
-    first_m = (8 * band + inside % height) * BM
-    m = tl.arange(0, BM)
-    row = tl.arange(0, BN)
-    n = n_tile * BN + row
-    k = tl.arange(0, 128)
-    blocks = (n_tile * (BN // 64) + row // 64) * K_TILES + first
-    word_at = words + (blocks * 2048 + (row % 64) * 32)[:, None] + tl.arange(0, 32)[None, :]
-    # Tokens beyond M repeat the last one: cheaper than a mask, and never stored.
-    token_at = x + first_m.to(tl.int64) * K + first * 128
-    token_offset = tl.minimum(m, M - 1 - first_m)[None, :] * K + k[:, None]
-    scale_at = scales + n
-    if PTX:
-        gdc_launch_dependents()
-        gdc_wait()
-    if GROUP_TILES > 0 and not SCALE_WEIGHTS:
-        following = tl.load(scale_at + (first // GROUP_TILES) * N, n < N, other=0.0)
-    total = tl.zeros((BN, BM), tl.float32)
-    # A constant trip count: a path around the loop makes ptxas serialise the asynchronous products in it.
-    for step in range(STEPS):
-        if WGMMA:
-            finish_products()
-        weights = unpack_codes(tl.load(word_at + step * 2048), PTX)
-        if EVEN_K:
-            tokens = tl.load(token_at + step * 128 + token_offset)
-        else:
-            tokens = tl.load(token_at + step * 128 + token_offset, ((first + step) * 128 + k < K)[:, None], other=0.0)
-        if GROUP_TILES == 0:
-            total = tl.dot(weights, tokens, total)
-        elif SCALE_WEIGHTS:
-            scale = tl.load(scale_at + ((first + step) // GROUP_TILES) * N, n < N, other=0.0)
-            total = tl.dot(weights * scale.to(tl.float16)[:, None], tokens, total)
-        else:
-            # Triton pipelines only loads that feed a product, so the next scale is fetched by hand.
-            scale = following
-            ahead = (n < N) & (step + 1 < STEPS)
-            following = tl.load(scale_at + ((first + step + 1) // GROUP_TILES) * N, ahead, other=0.0)
-            total += tl.dot(weights, tokens) * scale[:, None]
-    last = True
-    if SPLIT > 1:
-        own = partials + tile.to(tl.int64) * (SPLIT * BN * BM) + row[:, None] * BM + tl.arange(0, BM)[None, :]
-        tl.store(own + part * (BN * BM), total)
-        # Every thread's partial sums must be out before one thread says so.
-        tl.debug_barrier()
-        last = tl.atomic_add(counters + tile, 1, sem="acq_rel") == SPLIT - 1
-        if last:
-            # In the order of K, not of arrival: the same bits every time.
-            total = tl.zeros((BN, BM), tl.float32)
-            for other in range(SPLIT):
-                total += tl.load(own + other * (BN * BM), cache_modifier=".cg")
-            tl.store(counters + tile, 0)
-    if last:
-        if GROUP_TILES == 0:
-            total *= tl.load(scale_at, n < N, other=0.0)[:, None]
-        kept = (m[None, :] < M - first_m) & (n[:, None] < N)
-        tl.store(out + first_m.to(tl.int64) * N + m[None, :] * N + n[:, None], total.to(tl.float16), kept)
-
-
-@triton.jit
-def finish_products():
-    """Wait until this warp group's asynchronous products have read their operands and written their sums.
-
-    They read the weights from registers, and ptxas gives these to whatever comes next in the loop while products of the
-    turn before still wait to read them (triton-lang/triton issue 9433): 4.5 relative error at worst on an H200.
-    """
-    tl.inline_asm_elementwise(
-        "wgmma.wait_group.sync.aligned 0; // no value: $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
-    )
-
-
-def _counters(device: torch.device, count: int) -> torch.Tensor:
-    """At least ``count`` zeros that a kernel leaves as zeros: int32, shared by calls that run one after another.
-
-    Two streams that run this kernel at once need counters of their own and do not have them.
-    """
-    counters = _COUNTERS.get(device)
-    if counters is None or len(counters) < count:
-        counters = torch.zeros(max(count, 4096), dtype=torch.int32, device=device)
-        # Memory that a CUDA graph allocates while it is captured belongs to that graph.
-        if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-            _COUNTERS[device] = counters
-    return counters
 
 
 def _expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) -> int:

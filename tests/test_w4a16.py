@@ -8,6 +8,7 @@ from wgmma_operands import disassemble, overwritten
 
 from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
+from kernels.w4a16_planes import Tile, multiply_planes
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -153,10 +154,10 @@ def test_best_dequantises_once_for_many_tokens(monkeypatch):
 def test_planes_is_right_in_every_tile(M, BM, BN, fill, group, scale_weights):
     """``fill`` 0 keeps K whole."""
     check = checker(Case(M=M, K=512, N=300, group=group))
-    tile = module.Tile(BM, BN, 4, 2, fill, scale_weights=scale_weights)
+    tile = Tile(BM, BN, 4, 2, fill, scale_weights=scale_weights)
 
     def tiled(x, words, scales32, *, out):
-        module.multiply_planes(x, words, scales32, out, tile)
+        multiply_planes(x, words, scales32, out, tile)
         return out
 
     assert check.error(Family({"planes": tiled}, FAMILY.prepare), "planes") < 5e-4
@@ -205,6 +206,6 @@ def test_an_operand_overwritten_in_flight_is_found():
 
 
 def test_planes_compiles_without_inline_ptx():
-    without = "from kernels import w4a16\nw4a16.has_hopper_ptx = w4a16.has_wgmma = lambda device: False"
+    without = "from kernels import w4a16_planes as planes\nplanes.has_hopper_ptx = planes.has_wgmma = lambda _: False"
     [plain] = compiled(("planes", 16, 8192, 8192, 128), before=without)
     assert plain.stack_bytes == 0
