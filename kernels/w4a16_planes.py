@@ -24,7 +24,9 @@ class Tile(NamedTuple):
 
     ``BM`` tokens × ``BN`` output channels a program; ``fill`` programs are wanted on each SM, by splitting K.
     ``scale_weights`` multiplies the scale into each weight, which keeps the accumulator free for asynchronous
-    products; otherwise it multiplies each group's sum, which is less work while BM is small.
+    products; otherwise it multiplies each group's sum, which is less work while BM is small. A turn of the loop takes
+    ``depth`` tiles of K, where that divides a program's share. ``ahead`` tiles of weights are asked into the L2 before
+    the kernel in front has finished.
     """
 
     BM: int
@@ -33,6 +35,8 @@ class Tile(NamedTuple):
     stages: int
     fill: int
     scale_weights: bool
+    depth: int = 1
+    ahead: int = 0
 
 
 #: Largest M that a tile is chosen for (the last serves every larger M).
@@ -72,6 +76,8 @@ def multiply_planes(
         x, words, scales32, out, partials, _counters(x.device, tiles), M, N, K,
         K_TILES=k_tiles,
         STEPS=k_tiles // split,
+        DEPTH=tile.depth if k_tiles // split % tile.depth == 0 else 1,
+        AHEAD=min(tile.ahead, k_tiles // split) if hopper else 0,
         SPLIT=split,
         GROUP_TILES=k_tiles // groups if groups > 1 else 0,
         BM=tile.BM,
@@ -89,9 +95,9 @@ def multiply_planes(
 @triton.jit
 def _multiply_planes(
     x, words, scales, out, partials, counters, M, N, K,
-    K_TILES: tl.constexpr, STEPS: tl.constexpr, SPLIT: tl.constexpr, GROUP_TILES: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, SCALE_WEIGHTS: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr,
-    WGMMA: tl.constexpr,
+    K_TILES: tl.constexpr, STEPS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    GROUP_TILES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SCALE_WEIGHTS: tl.constexpr,
+    AHEAD: tl.constexpr, EVEN_K: tl.constexpr, PTX: tl.constexpr, WGMMA: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     part = tl.program_id(1)
@@ -115,30 +121,42 @@ def _multiply_planes(
     scale_at = scales + n
     if PTX:
         gdc_launch_dependents()
+        if AHEAD > 0:
+            # Weights and scales do not depend on the kernel in front: its tail is theirs.
+            for block in tl.static_range(BN // 64):
+                _ask(words + ((n_tile * (BN // 64) + block) * K_TILES + first) * 2048, 4096 * AHEAD)
+            if GROUP_TILES > 0:
+                aligned_and_inside = ((n_tile + 1) * BN <= N) & (N % 4 == 0)
+                if aligned_and_inside:
+                    for row_ahead in range(first // GROUP_TILES, (first + AHEAD - 1) // GROUP_TILES + 1):
+                        _ask(scales + row_ahead * N + n_tile * BN, 4 * BN)
         gdc_wait()
     if GROUP_TILES > 0 and not SCALE_WEIGHTS:
         following = tl.load(scale_at + (first // GROUP_TILES) * N, n < N, other=0.0)
     total = tl.zeros((BN, BM), tl.float32)
     # A constant trip count: a path around the loop makes ptxas serialise the asynchronous products in it.
-    for step in range(STEPS):
-        if WGMMA:
-            finish_products()
-        weights = unpack_codes(tl.load(word_at + step * 2048), PTX)
-        if EVEN_K:
-            tokens = tl.load(token_at + step * 128 + token_offset)
-        else:
-            tokens = tl.load(token_at + step * 128 + token_offset, ((first + step) * 128 + k < K)[:, None], other=0.0)
-        if GROUP_TILES == 0:
-            total = tl.dot(weights, tokens, total)
-        elif SCALE_WEIGHTS:
-            scale = tl.load(scale_at + ((first + step) // GROUP_TILES) * N, n < N, other=0.0)
-            total = tl.dot(weights * scale.to(tl.float16)[:, None], tokens, total)
-        else:
-            # Triton pipelines only loads that feed a product, so the next scale is fetched by hand.
-            scale = following
-            ahead = (n < N) & (step + 1 < STEPS)
-            following = tl.load(scale_at + ((first + step + 1) // GROUP_TILES) * N, ahead, other=0.0)
-            total += tl.dot(weights, tokens) * scale[:, None]
+    for turn in range(STEPS // DEPTH):
+        for inner in tl.static_range(DEPTH):
+            step = turn * DEPTH + inner
+            if WGMMA:
+                finish_products()
+            weights = unpack_codes(tl.load(word_at + step * 2048), PTX)
+            token_tile = token_at + step * 128 + token_offset
+            if EVEN_K:
+                tokens = tl.load(token_tile)
+            else:
+                tokens = tl.load(token_tile, ((first + step) * 128 + k < K)[:, None], other=0.0)
+            if GROUP_TILES == 0:
+                total = tl.dot(weights, tokens, total)
+            elif SCALE_WEIGHTS:
+                scale = tl.load(scale_at + ((first + step) // GROUP_TILES) * N, n < N, other=0.0)
+                total = tl.dot(weights * scale.to(tl.float16)[:, None], tokens, total)
+            else:
+                # Triton pipelines only loads that feed a product, so the next scale is fetched by hand.
+                scale = following
+                ahead = (n < N) & (step + 1 < STEPS)
+                following = tl.load(scale_at + ((first + step + 1) // GROUP_TILES) * N, ahead, other=0.0)
+                total += tl.dot(weights, tokens) * scale[:, None]
     last = True
     if SPLIT > 1:
         own = partials + tile.to(tl.int64) * (SPLIT * BN * BM) + row[:, None] * BM + tl.arange(0, BM)[None, :]
@@ -149,7 +167,7 @@ def _multiply_planes(
         if last:
             # In the order of K, not of arrival: the same bits every time.
             total = tl.zeros((BN, BM), tl.float32)
-            for other in range(SPLIT):
+            for other in tl.range(SPLIT, loop_unroll_factor=SPLIT if BM <= 32 else 1):
                 total += tl.load(own + other * (BN * BM), cache_modifier=".cg")
             tl.store(counters + tile, 0)
     if last:
@@ -157,6 +175,22 @@ def _multiply_planes(
             total *= tl.load(scale_at, n < N, other=0.0)[:, None]
         kept = (m[None, :] < M - first_m) & (n[:, None] < N)
         tl.store(out + first_m.to(tl.int64) * N + m[None, :] * N + n[:, None], total.to(tl.float16), kept)
+
+
+@triton.jit
+def _ask(at, SIZE: tl.constexpr):
+    """One thread asks for SIZE bytes of global memory to be fetched into the L2; sizes and addresses by 16."""
+    tl.inline_asm_elementwise(
+        """{
+.reg .pred first;
+.reg .b32 thread;
+mov.u32 thread, %tid.x;
+setp.eq.u32 first, thread, 0;
+@first cp.async.bulk.prefetch.L2.global [$1], $2;
+mov.b32 $0, 0;
+}""",
+        "=r,l,r", [at, SIZE], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
 
 
 @triton.jit

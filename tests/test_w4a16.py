@@ -147,14 +147,14 @@ def test_best_dequantises_once_for_many_tokens(monkeypatch):
 
 @pytest.mark.parametrize(("group", "scale_weights"), [(256, True), (256, False), ("channel", False)])
 @pytest.mark.parametrize(
-    ("M", "BM", "BN", "fill"),
-    [(70, 8, 64, 0), (33, 16, 128, 0), (5, 64, 128, 16), (70, 64, 256, 0)],
+    ("M", "BM", "BN", "fill", "depth"),
+    [(70, 8, 64, 0, 1), (33, 16, 128, 0, 2), (5, 64, 128, 16, 2), (70, 64, 256, 0, 1)],
     ids=["two bands of tokens", "a ragged last tile", "split K", "wide"],
 )
-def test_planes_is_right_in_every_tile(M, BM, BN, fill, group, scale_weights):
+def test_planes_is_right_in_every_tile(M, BM, BN, fill, depth, group, scale_weights):
     """``fill`` 0 keeps K whole."""
     check = checker(Case(M=M, K=512, N=300, group=group))
-    tile = Tile(BM, BN, 4, 2, fill, scale_weights=scale_weights)
+    tile = Tile(BM, BN, 4, 2, fill, scale_weights, depth)
 
     def tiled(x, words, scales32, *, out):
         multiply_planes(x, words, scales32, out, tile)
