@@ -20,8 +20,8 @@ from typing import NamedTuple
 import torch
 
 from kernels.arguments import expect
-from kernels.devices import require_triton
-from kernels.kda_decode import TILES_LIMIT, decode_rows, decode_tiles
+from kernels.devices import capability, require_triton
+from kernels.kda_decode import decode_rows, decode_tiles
 from kernels.kda_prefill import prefill
 from kernels.kda_product import product
 
@@ -29,6 +29,14 @@ from kernels.kda_product import product
 RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+
+#: What ``kda`` calls, as measured on an H200 at K 2304, 8 heads: "rows" up to this many tokens, "tiles" up to that
+#: many, cuBLAS beyond.
+MOST_ROWS = 2
+MOST_TILES = 32
+#: Where rows of the merged result are no multiple of 16 bytes (4 heads), cuBLAS falls back to a kernel of half the
+#: speed: there "triton" beyond "tiles", and "persistent" from this many tokens on.
+LEAST_PERSISTENT = 2048
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -209,8 +217,13 @@ def _one_launch(
 
 def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
     """The best variant for the shape. Arguments, results and errors as ``two_products``; runs on a CPU too."""
-    if x.device.type != "cpu" and x.shape[0] <= TILES_LIMIT and w_fg.shape[-1] == RANK:
-        return rows(x, w_in, w_fg, out=out) if x.shape[0] == 1 else tiles(x, w_in, w_fg, out=out)
+    tokens = x.shape[0]
+    if x.device.type != "cpu" and w_fg.shape[-1] == RANK:
+        if tokens <= MOST_TILES:
+            return (rows if tokens <= MOST_ROWS else tiles)(x, w_in, w_fg, out=out)
+        if w_in.shape[0] * x.element_size() % 16:
+            large = tokens >= LEAST_PERSISTENT and capability(x.device) >= (9, 0) and x.element_size() == 2
+            return (persistent if large else two_products)(x, w_in, w_fg, out=out)
     sizes = _sizes(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     joint, fg = _joint(_buffer(x, sizes, out), sizes)

@@ -113,13 +113,27 @@ def test_a_wrong_out_is_named():
         family.kda(**arguments("best"), out=torch.empty(3, dtype=torch.half))
 
 
+def test_the_entry_point_picks_by_tokens_and_alignment():
+    kernels = compile_in_subprocess(
+        """
+        from kernels.kda import kda
+        for M, heads in ((2, 8), (3, 8), (33, 8), (4096, 8), (32, 4), (33, 4), (4096, 4)):
+            x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
+            kda(x, x.new_empty(heads * 385 + 256, 2304), x.new_empty(2, heads * 128, 128))
+        """.replace("\n        ", "\n")
+    )
+    names = [kernel.name for kernel in kernels]
+    # 8 heads from 33 tokens on: cuBLAS. 4 heads: two launches of the plain kernel, then the persistent one.
+    assert names == ["_decode_rows", "_decode_tiles", "_decode_tiles", "_product", "_product", "_prefill"]
+
+
 def test_triton_kernels_fit_a_hopper_gpu():
     kernels = compile_in_subprocess(
         """
         from kernels import kda
         for M in (1, 32, 64, 128, 4096):
             x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
-            for variant in (kda.two_products, kda.kda, kda.persistent):
+            for variant in (kda.two_products, kda.kda if M == 1 or M > 128 else kda.tiles, kda.persistent):
                 variant(x, x.new_empty(3336, 2304), x.new_empty(2, 1024, 128))
         """.replace("\n        ", "\n")
     )
