@@ -60,10 +60,12 @@ MAX_SPLIT = 16
 #: "gemv": rows of x → (rows of the weight a program, elements of K a step, num_warps).
 VECTORS = {1: (2, 4096, 8), 2: (2, 2048, 8), 4: (2, 1024, 4)}
 
-#: What ``linear`` calls: "gemv" up to this many rows, "split_k" up to that many, cuBLAS beyond. On an H200 at
-#: K 4096, N 2048 the first was the fastest at 1 row, the second at 8 … 64.
-MOST_VECTORS = 1
+#: What ``linear`` calls, as measured on an H200: "gemv" up to this many rows, "split_k" up to that many, cuBLAS
+#: beyond, and already above ``MOST_SMALL`` rows where the weight is small: cuBLAS splits K there too.
+MOST_VECTORS = 2
 MOST_ROWS = 64
+MOST_SMALL = 16
+SMALL_WEIGHT = 6 << 20
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -159,7 +161,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     """
     out = _checked(x, weight, bias, out)
     rows = len(x)
-    if rows > MOST_ROWS or x.dtype == torch.float32 or x.device.type == "cpu":
+    most = MOST_ROWS if weight.numel() > SMALL_WEIGHT else MOST_SMALL
+    if rows > most or x.dtype == torch.float32 or x.device.type == "cpu":
         return torch_linear(x, weight, bias, out=out)
     variant = _gemv if rows <= MOST_VECTORS else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))

@@ -146,14 +146,14 @@ def test_kernels_compile_for_hopper_without_spills():
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
 
 
-def test_the_entry_point_picks_by_rows():
+def test_the_entry_point_picks_by_rows_and_weight():
     kernels = compile_in_subprocess(
         "from kernels.linear import linear\n"
-        "for M in (1, 64, 65):\n"
-        "    x = torch.empty(M, 256, device='meta', dtype=torch.bfloat16)\n"
-        "    linear(x, x.new_empty(64, 256))"
+        "for M, K, N in ((2, 256, 64), (3, 256, 64), (17, 256, 64), (64, 4096, 2048), (65, 4096, 2048)):\n"
+        "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
+        "    linear(x, x.new_empty(N, K))"
     )
-    assert [kernel.name for kernel in kernels] == ["_gemv_kernel", "_product_kernel"]
+    assert [kernel.name for kernel in kernels] == ["_gemv_kernel", "_product_kernel", "_product_kernel"]
 
 
 def test_without_an_output_the_entry_point_allocates_one():
