@@ -58,6 +58,12 @@ TILES = (
 )
 FULL = 0.75
 
+#: What ``hgemm`` calls, as measured on an H200: "pipelined" up to this many elements of the output, "tma" from that
+#: many on where K is at least ``LEAST_DEPTH``, cuBLAS else.
+MOST_PIPELINED = 512 * 512
+LEAST_TMA = 4096 * 4096
+LEAST_DEPTH = 1024
+
 
 def torch_mm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
@@ -174,9 +180,15 @@ def hgemm(
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = _checked(a, b, c, beta, out)
-    # torch copies C into the output before cuBLAS reads it from there: two passes that a kernel of ours saves.
-    fused = c is not None and a.device.type != "cpu" and capability(a.device) >= (9, 0) and _in_vectors(a, b)
-    return (tma if fused else torch_mm)(a, b, c, alpha=alpha, beta=beta, out=out)
+    variant = torch_mm
+    if a.device.type != "cpu" and _in_vectors(a, b):
+        elements, depth = out.numel(), a.shape[1]
+        if elements <= MOST_PIPELINED:
+            variant = pipelined
+        # torch copies C into the output before cuBLAS reads it from there: two passes that a kernel of ours saves.
+        elif capability(a.device) >= (9, 0) and (c is not None or (elements >= LEAST_TMA and depth >= LEAST_DEPTH)):
+            variant = tma
+    return variant(a, b, c, alpha=alpha, beta=beta, out=out)
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:

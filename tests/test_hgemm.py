@@ -149,11 +149,16 @@ def test_gluon_says_why_it_cannot(c, reason):
         VARIANTS["gluon"](a, a, c, beta=0 if c is None else 1)
 
 
-def test_the_entry_point_fuses_c_on_hopper():
+def test_the_entry_point_picks_by_size_and_fuses_c():
     kernels = compile_in_subprocess(
         "from kernels.hgemm import hgemm\n"
-        "a = torch.empty(64, 64, device='meta', dtype=torch.float16)\n"
-        "hgemm(a, a)\n"
-        "hgemm(a, a, a, beta=2)"
+        "def run(size, depth, **scales):\n"
+        "    a = torch.empty(size, depth, device='meta', dtype=torch.float16)\n"
+        "    hgemm(a, a.new_empty(depth, size), a.new_empty(size, size) if scales else None, **scales)\n"
+        "run(64, 64)\n"
+        "run(1024, 1024)\n"
+        "run(1024, 1024, beta=2)\n"
+        "run(4096, 512)\n"
+        "run(4096, 1024)"
     )
-    assert [kernel.name for kernel in kernels] == ["_tma_kernel"]
+    assert [kernel.name for kernel in kernels] == ["_pointer_kernel", "_tma_kernel", "_tma_kernel"]
