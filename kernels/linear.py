@@ -58,7 +58,7 @@ SPLITS = {
 MAX_SPLIT = 16
 
 #: "gemv": rows of x → (rows of the weight a program, elements of K a step, num_warps).
-VECTORS = {1: (2, 4096, 8), 2: (2, 2048, 8), 4: (2, 1024, 4)}
+VECTORS = {1: (2, 4096, 8), 2: (2, 2048, 8), 4: (2, 2048, 8)}
 
 #: What ``linear`` calls, as measured on an H200: "gemv" up to this many rows, "split_k" up to that many, cuBLAS
 #: beyond, and already above ``MOST_SMALL`` rows where the weight is small: cuBLAS splits K there too.
@@ -139,7 +139,12 @@ def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
 
 
 def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``gemv`` with programmatic dependent launch."""
+    """``gemv`` with programmatic dependent launch, its weights loaded while the kernels before it still run.
+
+    So ``weight`` must not be written by a kernel that may still be running when this one starts: by one that ends
+    in an ordinary way it may, by one that itself launches its dependents early it may not. Weights of inference
+    are constants, which is what this is for. ``x`` and ``bias`` may come from the kernel before.
+    """
     _require_pdl(x)
     return _gemv(x, weight, bias, out, pdl=True)
 
@@ -338,6 +343,12 @@ def _store(acc, bias, out, m, n, M, N, HAS_BIAS: tl.constexpr):
 
 
 @triton.jit
+def _and(tiles, tile):
+    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    return tiles + (tile,)  # noqa: RUF005
+
+
+@triton.jit
 def _gemv_kernel(
     x, weight, bias, out, N, K, PDL: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr,
     M: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STEPS: tl.constexpr,
@@ -349,19 +360,23 @@ def _gemv_kernel(
     k = tl.arange(0, BLOCK_K)
     w_at = weight + tl.where(n < N, n, 0).to(tl.int64)[None, :, None] * K + k[None, None, :]
     x_at = x + tl.where(m < M, m, 0)[:, None, None] * K + k[None, None, :]
+    # All of the program's weights, before the wait: the kernel ahead does not write them (see ``gemv_pdl``).
+    w_tiles = ()
+    for step in tl.static_range(STEPS):
+        if EVEN_K:
+            w_tiles = _and(w_tiles, tl.load(w_at + step * BLOCK_K))
+        else:
+            inside = (k < K - step * BLOCK_K)[None, None, :]
+            w_tiles = _and(w_tiles, tl.load(w_at + step * BLOCK_K, mask=inside, other=0.0))
     if PDL:
-        # No memory is touched before this: the kernel before may still be writing what is read here.
         gdc_wait()
     acc = tl.zeros((ROWS, BLOCK_N, BLOCK_K), dtype=tl.float32)
     for step in tl.static_range(STEPS):
         if EVEN_K:
-            w_tile = tl.load(w_at + step * BLOCK_K)
             x_tile = tl.load(x_at + step * BLOCK_K)
         else:
-            inside = (k < K - step * BLOCK_K)[None, None, :]
-            w_tile = tl.load(w_at + step * BLOCK_K, mask=inside, other=0.0)
-            x_tile = tl.load(x_at + step * BLOCK_K, mask=inside, other=0.0)
-        acc += w_tile.to(tl.float32) * x_tile.to(tl.float32)
+            x_tile = tl.load(x_at + step * BLOCK_K, mask=(k < K - step * BLOCK_K)[None, None, :], other=0.0)
+        acc += w_tiles[step].to(tl.float32) * x_tile.to(tl.float32)
     _store(tl.sum(acc, axis=2), bias, out, m, n, M, N, HAS_BIAS)
 
 
