@@ -6,6 +6,7 @@ the time that the bytes need. The variants here are ways of keeping every multip
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# mypy: check-untyped-defs=False
 from __future__ import annotations
 
 import functools
@@ -19,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels import linear_stream
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton, sm_count
 
@@ -149,6 +151,28 @@ def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tens
     return _gemv(x, weight, bias, out, pdl=True)
 
 
+def stream(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """``split_k`` by TMA and ``wgmma``, its first weights loaded while the kernels before it still run.
+
+    ``weight`` must be there in time: see ``gemv_pdl``.
+
+    Raises:
+        NotImplementedError: more rows than ``linear_stream.STREAMS`` has tiles for, no Hopper GPU, 32-bit elements,
+            or rows of x and weight that do not begin at multiples of 16 bytes.
+    """
+    out = _checked(x, weight, bias, out)
+    if capability(x.device)[0] != 9:
+        raise NotImplementedError("stream uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    if not _in_vectors(x, weight):
+        raise NotImplementedError(f"stream needs 16-bit elements and rows at multiples of 16 bytes, got K={x.shape[1]}")
+    cut = next((cut for rows, cut in linear_stream.STREAMS.items() if rows >= len(x)), None)
+    if cut is None:
+        raise NotImplementedError(f"stream is for up to {max(linear_stream.STREAMS)} rows, got {len(x)}")
+    parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
+    linear_stream.launch(x, weight, bias, out, cut, parts)
+    return out
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias`` by the variant that is fastest at this shape.
 
@@ -183,6 +207,11 @@ def _checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None)
         return x.new_empty(x.shape[0], weight.shape[0])
     expect(out, "out", shape=(x.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device, contiguous=True)
     return out
+
+
+def _in_vectors(x: Tensor, weight: Tensor) -> bool:
+    """Whether the tensor memory accelerator can address both: 16-bit elements, rows at multiples of 16 bytes."""
+    return x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
 
 
 def _compiled(x: Tensor, mode: str) -> Callable[..., Tensor]:
@@ -391,6 +420,7 @@ VARIANTS = {
     "split_k_pdl": split_k_pdl,
     "gemv": gemv,
     "gemv_pdl": gemv_pdl,
+    "stream": stream,
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}

@@ -78,7 +78,7 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
         VARIANTS[variant](**moved)
 
 
-@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl"])
+@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream"])
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
         checker(torch.float16, "cpu", M=1, K=64, N=32).error(FAMILY, variant)
@@ -144,6 +144,29 @@ def test_kernels_compile_for_hopper_without_spills():
     )
     assert len(kernels) == len(shapes)
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
+def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
+    shapes = [(1, 4096, 2048), (16, 1536, 3072), (32, 7168, 576), (64, 4096, 2048), (128, 4096, 2048)]
+    kernels = compile_in_subprocess(
+        "from kernels.linear import VARIANTS\n"
+        f"for M, K, N in {shapes}:\n"
+        "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
+        "    VARIANTS['stream'](x, x.new_empty(N, K), x.new_empty(N))"
+    )
+    assert all(kernel.stack_bytes == 0 for kernel in kernels), kernels
+    # 228 KB a multiprocessor, of which each program costs one more.
+    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:-1]), kernels
+    assert kernels[-1].shared_bytes <= 227 * 1024
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("N", "K"), [(64, 128), (200, 136), (72, 1536), (2048, 4096)])
+@pytest.mark.parametrize("M", [1, 7, 16, 20, 48, 128])
+def test_stream_matches_the_reference(M, N, K, bias):
+    for dtype in (torch.float16, torch.bfloat16):
+        assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "stream") < 4e-3
 
 
 def test_the_entry_point_picks_by_rows_and_weight():

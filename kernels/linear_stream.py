@@ -1,0 +1,112 @@
+"""The variant "stream" of ``kernels.linear``: split K, with the weights loaded ahead of the kernel before."""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.language.extra.cuda import gdc_launch_dependents
+
+from kernels.devices import sm_count
+from kernels.streaming import barrier, stream, tiles_of
+
+
+class Stream(NamedTuple):
+    """Tile of ``m`` tokens by ``n`` weight rows, ``k`` of K a step, rings of so many steps.
+
+    K is cut into as many parts as ``slots`` programs a multiprocessor allow.
+    """
+
+    m: int
+    n: int
+    k: int
+    w_stages: int
+    x_stages: int
+    slots: int
+    num_warps: int
+
+
+#: Up to this many rows → tile. All but the last leave room for two programs on a multiprocessor.
+STREAMS = {
+    8: Stream(8, 64, 128, 6, 5, 1, 4),
+    16: Stream(16, 64, 128, 5, 4, 1, 4),
+    32: Stream(32, 64, 128, 5, 4, 1, 4),
+    64: Stream(64, 64, 128, 4, 3, 1, 4),
+    128: Stream(128, 128, 64, 8, 5, 1, 8),
+}
+MOST_PARTS = 16
+
+
+@functools.cache
+def counters(device: torch.device) -> Tensor:
+    """Counters for every tile that K is split for, zero before and after every launch."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("call stream once before capturing it in a CUDA graph: its counters would be the graph's")
+    return torch.zeros(2 * sm_count(device), dtype=torch.int32, device=device)
+
+
+def parts_of(cut: Stream, K: int, N: int, device: torch.device) -> int:
+    """In how many parts K is split."""
+    steps = triton.cdiv(K, cut.k)
+    most = min(MOST_PARTS, cut.slots * sm_count(device) // triton.cdiv(N, cut.n))
+    return max((parts for parts in range(1, most + 1) if steps % parts == 0), default=1)
+
+
+def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Stream, parts: int) -> None:
+    """``out = x @ weight.T + bias``; every argument has been checked."""
+    (M, K), N = x.shape, weight.shape[0]
+    tiles, steps = triton.cdiv(N, cut.n), triton.cdiv(K, cut.k)
+    partials = x.new_empty(tiles * parts * cut.m * cut.n, dtype=torch.float32) if parts > 1 else None
+    _stream_kernel[(tiles, parts)](
+        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), bias, out, partials,
+        counters(x.device) if parts > 1 else None, M, N,
+        HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),
+        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _stream_kernel(
+    weight, x, bias, out, partials, counters, M, N, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
+    STEPS: gl.constexpr, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+):  # fmt: skip
+    BLOCK_N: gl.constexpr = weight.block_type.shape[0]
+    BLOCK_K: gl.constexpr = weight.block_type.shape[1]
+    BLOCK_M: gl.constexpr = x.block_type.shape[0]
+    gdc_launch_dependents()
+    tile = gl.program_id(0)
+    part = gl.program_id(1)
+    total = stream(weight, x, tile * BLOCK_N, part * STEPS * BLOCK_K, STEPS, W_STAGES, X_STAGES)
+    rows = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, total.type.layout))
+    tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
+    if PARTS == 1:
+        _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)
+    else:
+        within = rows[:, None] * BLOCK_M + tokens[None, :]
+        partials += tile * (PARTS * BLOCK_M * BLOCK_N)
+        gl.store(partials + part * (BLOCK_M * BLOCK_N) + within, total)
+        # One thread counts for all of them: their stores must come before its release.
+        barrier()
+        if gl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
+            # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
+            total = gl.load(partials + within, cache_modifier=".cg")
+            for other in gl.static_range(1, PARTS):
+                total += gl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
+            _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)
+            gl.store(counters + tile, 0)
+
+
+@gluon.jit
+def _store(total, bias, out, rows, tokens, M, N, HAS_BIAS: gl.constexpr):
+    if HAS_BIAS:
+        total += gl.load(bias + rows, mask=rows < N, other=0.0).to(gl.float32)[:, None]
+    inside = (rows < N)[:, None] & (tokens < M)[None, :]
+    gl.store(out + tokens.to(gl.int64)[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), mask=inside)

@@ -1,0 +1,90 @@
+"""A product of few tokens whose weights begin to arrive before the kernel ahead has ended (Gluon, Hopper).
+
+The tensor memory accelerator fills two rings in shared memory, of weight tiles and of token tiles. The first
+``W_STAGES`` weight tiles are asked for before ``gdc_wait``: in inference weights are constants, so nothing that the
+kernel ahead writes is read too early. Tokens come after the wait. If rings take at most half of the shared
+memory, a multiprocessor holds a program of this launch beside one of the launch ahead, and memory never idles
+while the latter adds up its parts.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.language.extra.cuda import gdc_wait
+
+# Renamed in Triton 3.8 and 3.7.
+_tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+barrier = getattr(gl, "barrier", None) or gl.thread_barrier
+
+
+def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
+    """Descriptor of a contiguous 16-bit matrix in tiles of [rows, columns], swizzled as the tensor cores read them."""
+    dtype = gl.float16 if matrix.dtype == torch.float16 else gl.bfloat16
+    return TensorDescriptor.from_tensor(
+        matrix, [rows, columns], gl.NVMMASharedLayout.get_default_for([rows, columns], dtype)
+    )
+
+
+@gluon.jit
+def _fetch(tiles, row, column, ring, full, slot, wanted):
+    mbarrier.expect(full.index(slot), tiles.block_type.nbytes, pred=wanted)
+    _tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
+
+
+@gluon.jit
+def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr):
+    """[BLOCK_N, BLOCK_M] float32: a tile of weight rows times all tokens, over ``steps`` blocks of K from ``first``.
+
+    Tiles beyond the edges of either matrix are zeros.
+    """
+    BLOCK_N: gl.constexpr = weight.block_type.shape[0]
+    BLOCK_K: gl.constexpr = weight.block_type.shape[1]
+    BLOCK_M: gl.constexpr = x.block_type.shape[0]
+    w_ring = gl.allocate_shared_memory(weight.dtype, [W_STAGES, BLOCK_N, BLOCK_K], weight.layout)
+    x_ring = gl.allocate_shared_memory(x.dtype, [X_STAGES, BLOCK_M, BLOCK_K], x.layout)
+    w_full = gl.allocate_shared_memory(gl.int64, [W_STAGES, 1], mbarrier.MBarrierLayout())
+    x_full = gl.allocate_shared_memory(gl.int64, [X_STAGES, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(W_STAGES):
+        mbarrier.init(w_full.index(slot), count=1)
+    for slot in gl.static_range(X_STAGES):
+        mbarrier.init(x_full.index(slot), count=1)
+    fence_async_shared()
+    for slot in gl.static_range(W_STAGES):
+        _fetch(weight, row, first + slot * BLOCK_K, w_ring, w_full, slot, slot < steps)
+    gdc_wait()
+    for slot in gl.static_range(X_STAGES):
+        _fetch(x, 0, first + slot * BLOCK_K, x_ring, x_full, slot, slot < steps)
+    # The weight is the left operand: its rows fill the tensor core's 64-wide M side, tokens the narrow N side.
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_M, 16]
+    )
+    total = gl.zeros((BLOCK_N, BLOCK_M), gl.float32, layout)
+    for step in range(steps):
+        mbarrier.wait(w_full.index(step % W_STAGES), step // W_STAGES & 1)
+        mbarrier.wait(x_full.index(step % X_STAGES), step // X_STAGES & 1)
+        product = warpgroup_mma(
+            w_ring.index(step % W_STAGES), x_ring.index(step % X_STAGES).permute((1, 0)), total, is_async=True
+        )
+        # One product stays in flight: the slots that are free now are those of the one before.
+        total = warpgroup_mma_wait(num_outstanding=1, deps=[product])
+        ahead = step + W_STAGES - 1
+        _fetch(
+            weight, row, first + ahead * BLOCK_K, w_ring, w_full, ahead % W_STAGES, (step > 0) & (ahead < steps)
+        )  # fmt: skip
+        ahead = step + X_STAGES - 1
+        _fetch(x, 0, first + ahead * BLOCK_K, x_ring, x_full, ahead % X_STAGES, (step > 0) & (ahead < steps))
+    return warpgroup_mma_wait(num_outstanding=0, deps=[total])
