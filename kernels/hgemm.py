@@ -25,6 +25,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.arguments import expect
@@ -92,8 +93,12 @@ def vectorized(
 def pipelined(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size."""
-    return _run_pointers("pipelined", _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1)
+    """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size.
+
+    From Hopper on with programmatic dependent launch: programs are placed while the kernel ahead drains.
+    """
+    pdl = a.device.type != "cpu" and capability(a.device) >= (9, 0)
+    return _run_pointers("pipelined", _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
 
 
 def tma(
@@ -101,29 +106,19 @@ def tma(
 ) -> Tensor:
     """Fourth rung: the tensor memory accelerator moves whole tiles; programs stay and take tile after tile.
 
+    With programmatic dependent launch, as ``pipelined``.
+
     Raises:
         NotImplementedError: before Hopper, or rows that are no multiple of 16 bytes.
     """
     require_triton(a, "tma")
     out = _checked(a, b, c, beta, out)
-    (M, K), N = a.shape, b.shape[1]
+    K, N = b.shape
     if a.device.type != "cpu" and capability(a.device) < (9, 0):
         raise NotImplementedError("tma needs a Hopper GPU or newer (compute capability 9.0)")
     if not _in_vectors(a, b):
         raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
-    tile = _tile_for(a, b)
-    programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
-    half = [tile.m, tile.n // 2]
-    _tma_kernel[(programs,)](
-        TensorDescriptor.from_tensor(a, [tile.m, tile.k]),
-        TensorDescriptor.from_tensor(b, [tile.k, tile.n]),
-        TensorDescriptor.from_tensor(out if c is None else c, half),
-        TensorDescriptor.from_tensor(out, half),
-        M, N, K, float(alpha), float(beta), HAS_C=c is not None, PROGRAMS=programs,
-        BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
-        # C's two halves pass through shared memory as well: one stage of loads makes room for them.
-        num_warps=tile.num_warps, num_stages=tile.num_stages - (c is not None),
-    )  # fmt: skip
+    _run_tma(_tile_for(a, b), a, b, c, alpha, beta, out)
     return out
 
 
@@ -229,6 +224,7 @@ def _run_pointers(
     beta: float,
     out: Tensor | None,
     unroll: int = 0,
+    pdl: bool = False,
 ) -> Tensor:
     """Launch the kernel of the rungs that compute addresses themselves; ``unroll`` also drops needless masks."""
     require_triton(a, name)
@@ -239,10 +235,34 @@ def _run_pointers(
     # Floats, or an integer alpha of 1 would be compiled in as a constant.
     _pointer_kernel[grid](
         a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None, EVEN=even, UNROLL=max(unroll, 1),
-        BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
-        num_warps=tile.num_warps, num_stages=tile.num_stages,
+        PDL=pdl, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
+        num_warps=tile.num_warps, num_stages=tile.num_stages, **_launch(pdl),
     )  # fmt: skip
     return out
+
+
+def _run_tma(tile: Tile, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor) -> None:
+    """Launch the kernel of ``tma``, one program a multiprocessor at most; every argument has been checked."""
+    (M, K), N = a.shape, b.shape[1]
+    tiles = triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n)
+    programs = min(sm_count(a.device), tiles)
+    half = [tile.m, tile.n // 2]
+    pdl = a.device.type != "cpu"
+    _tma_kernel[(programs,)](
+        TensorDescriptor.from_tensor(a, [tile.m, tile.k]),
+        TensorDescriptor.from_tensor(b, [tile.k, tile.n]),
+        TensorDescriptor.from_tensor(out if c is None else c, half),
+        TensorDescriptor.from_tensor(out, half),
+        M, N, K, float(alpha), float(beta), HAS_C=c is not None, PDL=pdl, STAY=tiles > programs, PROGRAMS=programs,
+        BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
+        # C's two halves pass through shared memory as well: one stage of loads makes room for them.
+        num_warps=tile.num_warps, num_stages=tile.num_stages - (c is not None), **_launch(pdl),
+    )  # fmt: skip
+
+
+def _launch(pdl: bool) -> dict[str, bool]:
+    # Left out where it is off: targets other than Hopper and Blackwell know no such option.
+    return {"launch_pdl": True} if pdl else {}
 
 
 @triton.jit
@@ -259,8 +279,10 @@ def _tile_of(index, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M:
 @triton.jit
 def _pointer_kernel(
     a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr, EVEN: tl.constexpr, UNROLL: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
     first_m, first_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     m = tl.arange(0, BLOCK_M)
     n = tl.arange(0, BLOCK_N)
@@ -271,6 +293,9 @@ def _pointer_kernel(
     a += first_m.to(tl.int64) * K
     b += first_n
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    if PDL:
+        # No memory is touched before this: the kernel before may still be writing what is read here.
+        gdc_wait()
     for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         if EVEN:
             a_tile = tl.load(a + m[:, None] * K + k[None, :])
@@ -293,25 +318,42 @@ def _pointer_kernel(
 
 @triton.jit
 def _tma_kernel(
-    a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr, PROGRAMS: tl.constexpr,
+    a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr, PDL: tl.constexpr, STAY: tl.constexpr,
+    PROGRAMS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    # Flattened into one loop, so that the loads of the next tile run during the stores of this one.
-    for index in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
-        m, n = _tile_of(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for start in range(0, K, BLOCK_K):
-            acc = tl.dot(a.load([m, start]), b.load([start, n]), acc)
-        # Stored in halves: the buffer that the store goes through leaves room for a fourth stage.
-        halves = tl.permute(tl.reshape(acc * alpha, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
-        left, right = tl.split(halves)
-        middle = n + BLOCK_N // 2
-        if HAS_C:
-            left += beta * c.load([m, n]).to(tl.float32)
-            right += beta * c.load([m, middle]).to(tl.float32)
-        out.store([m, n], left.to(out.dtype))
-        out.store([m, middle], right.to(out.dtype))
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
+    if STAY:
+        tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+        # Flattened into one loop, so that the loads of the next tile run during the stores of this one.
+        for index in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
+            _tma_tile(index, a, b, c, out, M, N, K, alpha, beta, HAS_C, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M)
+    else:
+        _tma_tile(
+            tl.program_id(0), a, b, c, out, M, N, K, alpha, beta, HAS_C, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M
+        )  # fmt: skip
+
+
+@triton.jit
+def _tma_tile(
+    index, a, b, c, out, M, N, K, alpha, beta, HAS_C: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    m, n = _tile_of(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        acc = tl.dot(a.load([m, start]), b.load([start, n]), acc)
+    # Stored in halves: the buffer that the store goes through leaves room for a fourth stage.
+    halves = tl.permute(tl.reshape(acc * alpha, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
+    left, right = tl.split(halves)
+    middle = n + BLOCK_N // 2
+    if HAS_C:
+        left += beta * c.load([m, n]).to(tl.float32)
+        right += beta * c.load([m, middle]).to(tl.float32)
+    out.store([m, n], left.to(out.dtype))
+    out.store([m, middle], right.to(out.dtype))
 
 
 @gluon.jit
