@@ -24,6 +24,7 @@ from kernels.devices import capability, require_triton
 from kernels.kda_decode import decode_rows, decode_tiles
 from kernels.kda_prefill import prefill
 from kernels.kda_product import product
+from kernels.kda_stream import decode_stream
 
 #: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
 RANK = 128
@@ -189,6 +190,11 @@ def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
+def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 64. Else as ``rows``."""
+    return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
+
+
 def persistent(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
     """Everything in one persistent launch: ``kernels.kda_prefill.prefill``, for large M. Else as ``rows``."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
@@ -286,6 +292,7 @@ VARIANTS = {
     "triton": two_products,
     "rows": rows,
     "tiles": tiles,
+    "stream": stream,
     "persistent": persistent,
     "best": kda,
 }
@@ -295,6 +302,7 @@ PREPARE = {
     "triton": pack,
     "rows": pack,
     "tiles": pack,
+    "stream": pack,
     "persistent": pack,
     "best": pack,
 }

@@ -69,7 +69,8 @@ TILES: tuple[tuple[int, Tiles], ...] = (
 
 
 @functools.cache
-def _counters(device: torch.device) -> torch.Tensor:
+def counters_of(device: torch.device) -> torch.Tensor:
+    """The device's counters, zero before and after every launch."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         # Zeroed inside the capture they would hold whatever lay there until the graph first runs, and a spin hang.
         raise RuntimeError("call the kda kernel once before capturing it in a graph, so that its counters are zeroed")
@@ -198,7 +199,7 @@ def decode_rows(
     programs = w_in.shape[0] - H
     grid = (programs // cut.LONG + triton.cdiv(H, cut.LONG) + 2 * D // cut.SHORT,)
     _decode_rows[grid](
-        x, w_in, w_fg, wide, beta, fg, _counters(x.device), H,
+        x, w_in, w_fg, wide, beta, fg, counters_of(x.device), H,
         M=M, K=K, D=D, R=R, HEAD=head, TAIL=max(triton.next_power_of_2(K - head), 16),
         LONG=cut.LONG, SHORT=cut.SHORT, num_warps=cut.num_warps, **_overlap(x),
     )  # fmt: skip
@@ -323,7 +324,7 @@ def decode_tiles(
     long_programs = low * cut.SPLIT_LOW + wide_tiles * cut.SPLIT_WIDE
     partials = torch.empty(long_programs * cut.BLOCK_N * cut.BLOCK_M, dtype=torch.float32, device=x.device)
     _decode_tiles[(long_programs + 2 * D // cut.SHORT,)](
-        x, w_in, w_fg, wide, beta, fg, partials, _counters(x.device), M, H,
+        x, w_in, w_fg, wide, beta, fg, partials, counters_of(x.device), M, H,
         K=K, D=D, R=R, BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K,
         SPLIT_LOW=cut.SPLIT_LOW, SPLIT_WIDE=cut.SPLIT_WIDE, SHORT=cut.SHORT,
         num_warps=cut.num_warps, num_stages=cut.num_stages, **_overlap(x),

@@ -40,7 +40,8 @@ def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
 
 
 @gluon.jit
-def _fetch(tiles, row, column, ring, full, slot, wanted):
+def fetch(tiles, row, column, ring, full, slot, wanted):
+    """Ask for a tile; the slot's barrier turns over once it has arrived."""
     mbarrier.expect(full.index(slot), tiles.block_type.nbytes, pred=wanted)
     _tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
 
@@ -64,10 +65,10 @@ def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.co
         mbarrier.init(x_full.index(slot), count=1)
     fence_async_shared()
     for slot in gl.static_range(W_STAGES):
-        _fetch(weight, row, first + slot * BLOCK_K, w_ring, w_full, slot, slot < steps)
+        fetch(weight, row, first + slot * BLOCK_K, w_ring, w_full, slot, slot < steps)
     gdc_wait()
     for slot in gl.static_range(X_STAGES):
-        _fetch(x, 0, first + slot * BLOCK_K, x_ring, x_full, slot, slot < steps)
+        fetch(x, 0, first + slot * BLOCK_K, x_ring, x_full, slot, slot < steps)
     # The weight is the left operand: its rows fill the tensor core's 64-wide M side, tokens the narrow N side.
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_M, 16]
@@ -82,9 +83,9 @@ def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.co
         # One product stays in flight: the slots that are free now are those of the one before.
         total = warpgroup_mma_wait(num_outstanding=1, deps=[product])
         ahead = step + W_STAGES - 1
-        _fetch(
+        fetch(
             weight, row, first + ahead * BLOCK_K, w_ring, w_full, ahead % W_STAGES, (step > 0) & (ahead < steps)
         )  # fmt: skip
         ahead = step + X_STAGES - 1
-        _fetch(x, 0, first + ahead * BLOCK_K, x_ring, x_full, ahead % X_STAGES, (step > 0) & (ahead < steps))
+        fetch(x, 0, first + ahead * BLOCK_K, x_ring, x_full, ahead % X_STAGES, (step > 0) & (ahead < steps))
     return warpgroup_mma_wait(num_outstanding=0, deps=[total])

@@ -1,6 +1,10 @@
-"""Every variant against the suite's reference; Triton kernels through the interpreter, in fp16."""
+"""Every variant against the suite's reference; Triton kernels through the interpreter, in fp16.
+
+With LOCKSTEP_TEST_GPU set "stream", which Gluon's lack of an interpreter leaves out, is checked on a GPU.
+"""
 
 import dataclasses
+import os
 
 import pytest
 import torch
@@ -15,6 +19,7 @@ from lockstep.inputs import Draw, map_tensors
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
+INTERPRETED = [variant for variant in FAMILY.variants if variant != "stream"]
 MOST_TOKENS = {"rows": kda_decode.ROWS_LIMIT, "tiles": kda_decode.TILES_LIMIT}
 
 
@@ -34,7 +39,7 @@ def arguments(variant, M=2, K=64, heads=2):
     return FAMILY.arguments(variant, half_inputs(Draw("cpu", 0), M, K, heads))
 
 
-@pytest.mark.parametrize("variant", FAMILY.variants)
+@pytest.mark.parametrize("variant", INTERPRETED)
 @pytest.mark.parametrize(("M", "K", "heads"), [(1, 256, 1), (3, 200, 1), (20, 200, 2), (67, 264, 1), (130, 256, 1)])
 def test_variant_matches_the_reference(variant, M, K, heads):
     checker = Checker.draw(HALF, Case(M=M, K=K, heads=heads), "cpu", seed=1)
@@ -57,10 +62,10 @@ def test_persistent_deals_every_tile(M, heads, multiprocessors, monkeypatch):
 def test_the_counters_are_left_as_they_were_found(launch):
     given = arguments(launch)
     FAMILY.variants[launch](**given)
-    assert not kda_decode._counters(given["x"].device).any()
+    assert not kda_decode.counters_of(given["x"].device).any()
 
 
-@pytest.mark.parametrize("variant", FAMILY.variants)
+@pytest.mark.parametrize("variant", INTERPRETED)
 def test_variant_allocates_its_output_when_given_none(variant):
     given = arguments(variant)
     fresh = FAMILY.variants[variant](**given)
@@ -125,6 +130,38 @@ def test_the_entry_point_picks_by_tokens_and_alignment():
     names = [kernel.name for kernel in kernels]
     # 8 heads from 33 tokens on: cuBLAS. 4 heads: two launches of the plain kernel, then the persistent one.
     assert names == ["_decode_rows", "_decode_tiles", "_decode_tiles", "_product", "_product", "_prefill"]
+
+
+@pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_GPU"), reason="Gluon has no interpreter")
+@pytest.mark.parametrize("M", [1, 7, 16, 20, 33, 64])
+@pytest.mark.parametrize(("K", "heads"), [(2304, 8), (2304, 4), (264, 1), (128, 2)])
+def test_stream_matches_the_reference_again_and_again(M, K, heads):
+    for seed in range(3):
+        checker = Checker.draw(SUITE, Case(M=M, K=K, heads=heads), "cuda", seed=seed)
+        assert checker.error(FAMILY, "stream") < SUITE.tolerance
+    assert not kda_decode.counters_of(torch.device("cuda", torch.cuda.current_device())).any()
+
+
+@pytest.mark.parametrize(("M", "reason"), [(2, "Hopper"), (65, "up to 64 tokens, got 65")])
+def test_stream_says_why_it_cannot(M, reason):
+    with pytest.raises(NotImplementedError, match=reason):
+        FAMILY.variants["stream"](**arguments("stream", M=M))
+
+
+def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
+    kernels = compile_in_subprocess(
+        """
+        from kernels import kda
+        for M in (1, 16, 32, 64):
+            x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
+            kda.stream(x, x.new_empty(3336, 2304), x.new_empty(2, 1024, 128))
+        """.replace("\n        ", "\n")
+    )
+    assert len(kernels) == 4
+    for kernel in kernels:
+        assert kernel.stack_bytes == 0, kernel
+        # 228 KB a multiprocessor, of which each program costs one more.
+        assert kernel.shared_bytes <= 113 * 1024, kernel
 
 
 def test_triton_kernels_fit_a_hopper_gpu():

@@ -1,0 +1,218 @@
+"""The eight projections of ``kernels.kda`` in one launch that loads its weights ahead (Gluon, Hopper).
+
+Roles by rising program id as in ``kernels.kda_decode``, with one hop less between f_a, g_a and f, g:
+
+1. parts of the sums of f_a and g_a; each raises a flag when its float32 part is stored;
+2. parts of the sums of q, k, v and beta; the last of a tile adds them up;
+3. rows of f and g: they ask for their weights, spin until all parts of their half are there, and add those up
+   themselves: every program of a half repeats some additions, and none waits for a program that would do them once.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels.devices import capability
+from kernels.kda_decode import COUNTERS, counters_of
+from kernels.streaming import barrier, fetch, stream, tiles_of
+
+#: Most tokens it serves.
+STREAM_LIMIT = 64
+
+#: Rows of the weights a program: the tensor core's M side.
+ROWS = 64
+BLOCK_K = 128
+
+
+class Stream(NamedTuple):
+    """Tokens of a tile, stages of both rings, and in how many parts K is split."""
+
+    m: int
+    w_stages: int
+    x_stages: int
+    split_low: int
+    split_wide: int
+
+
+#: By the largest M served. Two programs share a multiprocessor, so a program may use 113 KB of shared memory.
+STREAMS = {
+    8: Stream(8, 6, 5, 3, 2),
+    16: Stream(16, 5, 4, 3, 2),
+    32: Stream(32, 5, 4, 3, 2),
+    64: Stream(64, 4, 3, 3, 2),
+}
+
+
+def decode_stream(
+    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
+) -> None:
+    """Everything in one launch, for M ≤ 64. Arguments as in ``kernels.kda_decode.decode_rows``.
+
+    ``w_in`` and ``w_fg`` are read while the kernels ahead still run: they must not be written by one that launches
+    its dependents early. f_a and g_a are not stored.
+
+    Raises:
+        NotImplementedError: more than 64 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
+            begin at multiples of 16 bytes, or no Hopper GPU.
+    """
+    cut = next((cut for limit, cut in STREAMS.items() if limit >= x.shape[0]), None)
+    if cut is None:
+        raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
+    launch(x, w_in, w_fg, wide, beta, fg, cut)
+
+
+def launch(
+    x: torch.Tensor,
+    w_in: torch.Tensor,
+    w_fg: torch.Tensor,
+    wide: torch.Tensor,
+    beta: torch.Tensor,
+    fg: torch.Tensor,
+    cut: Stream,
+) -> None:
+    """``decode_stream`` with a given cut."""
+    (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
+    if capability(x.device)[0] != 9:
+        raise NotImplementedError("stream uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    if R != BLOCK_K or D % ROWS or H > ROWS:
+        raise NotImplementedError(f"stream needs rank {BLOCK_K}, D % {ROWS} == 0 and H ≤ {ROWS}, got {R}, {D} and {H}")
+    if x.element_size() != 2 or (2 * K | x.data_ptr() | w_in.data_ptr() | w_fg.data_ptr()) % 16:
+        raise NotImplementedError("stream needs 16-bit elements in rows that begin at multiples of 16 bytes, for TMA")
+    steps = triton.cdiv(K, BLOCK_K)
+    # Each part as many steps as the others: what does not divide evenly is one part.
+    split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (cut.split_low, cut.split_wide))
+    wide_tiles = 3 * D // ROWS + 1
+    low_tiles = 2 * R // ROWS
+    if 3 + low_tiles + wide_tiles > COUNTERS:
+        raise NotImplementedError(f"stream counts up to {COUNTERS - 3} tiles, got {low_tiles + wide_tiles}")
+    programs = low_tiles * split_low + wide_tiles * split_wide
+    partials = torch.empty(programs * ROWS * cut.m, dtype=torch.float32, device=x.device)
+    _decode_stream[(programs + 2 * D // ROWS,)](
+        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K),
+        wide, beta, fg, partials, counters_of(x.device), M, H,
+        STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
+        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _decode_stream(
+    w_in, w_fg, x, wide, beta, fg, partials, counters, M, H,
+    STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+):  # fmt: skip
+    ROWS: gl.constexpr = w_in.block_type.shape[0]
+    LONG: gl.constexpr = 2 * R // ROWS * SPLIT_LOW + (3 * D // ROWS + 1) * SPLIT_WIDE
+    gdc_launch_dependents()
+    pid = gl.program_id(0)
+    if pid < LONG:
+        _long(
+            pid, w_in, x, wide, beta, partials, counters, M, H, STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES
+        )
+    else:
+        _short(pid - LONG, w_fg, x, fg, partials, counters, M, D, R, SPLIT_LOW)
+
+
+@gluon.jit
+def _long(
+    pid, w_in, x, wide, beta, partials, counters, M, H,
+    STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+):  # fmt: skip
+    """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    ROWS: gl.constexpr = w_in.block_type.shape[0]
+    BLOCK_K: gl.constexpr = w_in.block_type.shape[1]
+    BLOCK_M: gl.constexpr = x.block_type.shape[0]
+    SIZE: gl.constexpr = ROWS * BLOCK_M
+    WIDTH: gl.constexpr = 3 * D + 2 * R
+    LOW: gl.constexpr = 2 * R // ROWS * SPLIT_LOW
+    is_low = pid < LOW
+    parts = gl.where(is_low, SPLIT_LOW, SPLIT_WIDE)
+    index = gl.where(is_low, pid, pid - LOW)
+    tile = index // parts
+    part = index % parts
+    row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
+    steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
+    total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
+    rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, total.type.layout))
+    tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
+    at = partials + rows[:, None] * BLOCK_M + tokens[None, :]
+    gl.store(at + pid * SIZE, total)
+    # One thread counts for all of them: their stores must come before its release.
+    barrier()
+    if is_low:
+        gl.atomic_add(counters + tile * ROWS // R, 1, sem="release", scope="gpu")
+    else:
+        ticket = counters + 3 + tile
+        if gl.atomic_add(ticket, 1, sem="acq_rel", scope="gpu") == SPLIT_WIDE - 1:
+            gl.store(ticket, 0)
+            # In the order of the parts, whoever came last: the same sum every time.
+            first = at + (pid - part) * SIZE
+            total = gl.load(first, cache_modifier=".cg")
+            for other in gl.static_range(1, SPLIT_WIDE):
+                total += gl.load(first + other * SIZE, cache_modifier=".cg")
+            result = total.to(wide.dtype.element_ty)
+            token_ok = tokens < M
+            if row >= WIDTH:
+                gl.store(beta + tokens[None, :] * H + rows[:, None], result, token_ok[None, :] & (rows < H)[:, None])
+            else:
+                gl.store(wide + tokens[None, :] * WIDTH + row + rows[:, None], result, token_ok[None, :])
+
+
+@gluon.jit
+def _short(
+    pid, w_fg, x, fg, partials, counters, M, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr
+):  # fmt: skip
+    """A tile of f, then of g."""
+    ROWS: gl.constexpr = w_fg.block_type.shape[0]
+    BLOCK_M: gl.constexpr = x.block_type.shape[0]
+    SIZE: gl.constexpr = ROWS * BLOCK_M
+    weight = gl.allocate_shared_memory(w_fg.dtype, [1, ROWS, R], w_fg.layout)
+    full = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(full.index(0), count=1)
+    fence_async_shared()
+    fetch(w_fg, pid * ROWS, 0, weight, full, 0, True)
+    gdc_wait()
+    half = pid * ROWS // D
+    wanted = R // ROWS * SPLIT_LOW
+    seen = gl.atomic_add(counters + half, 0, sem="acquire", scope="gpu")
+    while seen < wanted:
+        seen = gl.atomic_add(counters + half, 0, sem="acquire", scope="gpu")
+    LANES: gl.constexpr = BLOCK_M // 4 if BLOCK_M < 128 else 32
+    lanes: gl.constexpr = gl.BlockedLayout([1, 4], [32 // LANES, LANES], [gl.num_warps(), 1], [1, 0])
+    rank = gl.arange(0, R, layout=gl.SliceLayout(1, lanes))
+    tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, lanes))
+    tile = half * (R // ROWS) + rank // ROWS
+    at = partials + (tile * (SPLIT_LOW * SIZE) + rank % ROWS * BLOCK_M)[:, None] + tokens[None, :]
+    # In the order of the parts: the same sum in every program. From L2, where the others wrote.
+    low = gl.load(at, cache_modifier=".cg")
+    for other in gl.static_range(1, SPLIT_LOW):
+        low += gl.load(at + other * SIZE, cache_modifier=".cg")
+    operand = gl.allocate_shared_memory(x.dtype, [BLOCK_M, R], x.layout)
+    operand.store(gl.permute(low.to(x.dtype), (1, 0)))
+    fence_async_shared()
+    mbarrier.wait(full.index(0), 0)
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_M, 16]
+    )
+    total = warpgroup_mma(weight.index(0), operand.permute((1, 0)), gl.zeros((ROWS, BLOCK_M), gl.float32, layout))
+    rows = pid * ROWS - half * D + gl.arange(0, ROWS, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, layout))
+    target = fg + half * M * D + columns[None, :] * D + rows[:, None]
+    gl.store(target, total.to(fg.dtype.element_ty), (columns < M)[None, :])
+    # The last program of this role puts the flags back: every other one has passed them.
+    barrier()
+    if gl.atomic_add(counters + 2, 1, sem="acq_rel", scope="gpu") == 2 * D // ROWS - 1:
+        gl.store(counters, 0)
+        gl.store(counters + 1, 0)
+        gl.store(counters + 2, 0)
