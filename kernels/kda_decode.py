@@ -118,6 +118,12 @@ def _decode_rows(
 
 
 @triton.jit
+def _and(tiles, tile):
+    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    return tiles + (tile,)  # noqa: RUF005
+
+
+@triton.jit
 def _long_rows(
     pid, x, w_in, wide, beta, counters, H,
     M: tl.constexpr, K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
@@ -137,11 +143,15 @@ def _long_rows(
     w_tail = tl.load(w_in + rows[:, None] * K + tail[None, :], inside[:, None] & tail_ok[None, :], 0.0)
     if PDL:
         tl.extra.cuda.gdc_wait()
+    # All tokens before any result is stored: a load may not pass a store that might write what it reads.
+    heads = ()
+    tails = ()
     for m in tl.static_range(M):
-        x_head = tl.load(x + m * K + head).to(tl.float32)
-        x_tail = tl.load(x + m * K + tail, tail_ok, 0.0).to(tl.float32)
-        total = tl.sum(w_head.to(tl.float32) * x_head[None, :], 1)
-        total += tl.sum(w_tail.to(tl.float32) * x_tail[None, :], 1)
+        heads = _and(heads, tl.load(x + m * K + head))
+        tails = _and(tails, tl.load(x + m * K + tail, tail_ok, 0.0))
+    for m in tl.static_range(M):
+        total = tl.sum(w_head.to(tl.float32) * heads[m].to(tl.float32)[None, :], 1)
+        total += tl.sum(w_tail.to(tl.float32) * tails[m].to(tl.float32)[None, :], 1)
         if position * LONG >= WIDTH:
             tl.store(beta + m * H + rows - WIDTH, total.to(beta.dtype.element_ty), inside)
         else:
@@ -165,10 +175,12 @@ def _short_rows(
     if PDL:
         tl.extra.cuda.gdc_wait()
     _await_flag(counters + half, R // LONG)
+    lows = ()
     for m in tl.static_range(M):
         # .cg: written by another multiprocessor a moment ago, so never from this one's L1.
-        low = tl.load(wide + m * WIDTH + 3 * D + half * R + depth, cache_modifier=".cg").to(tl.float32)
-        total = tl.sum(weight * low[None, :], 1)
+        lows = _and(lows, tl.load(wide + m * WIDTH + 3 * D + half * R + depth, cache_modifier=".cg"))
+    for m in tl.static_range(M):
+        total = tl.sum(weight * lows[m].to(tl.float32)[None, :], 1)
         tl.store(fg + (half * M + m) * D + rows - half * D, total.to(fg.dtype.element_ty))
     _leave(counters, 2 * D // SHORT)
 
