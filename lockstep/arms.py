@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 
 from lockstep.device import Call, Device, Replay
 from lockstep.family import Family, takes_out
-from lockstep.inputs import Draw, map_tensors, tensors_of
+from lockstep.inputs import Draw, map_tensors
 from lockstep.suite import Case, Suite, bind
 
 #: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
@@ -41,11 +41,23 @@ class ArgumentSet:
 
 
 @dataclass(frozen=True)
+class BoundCall:
+    """A variant's function with the arguments of one set."""
+
+    function: Any
+    arguments: dict[str, Any]
+
+    def __call__(self) -> Any:
+        """Run it once."""
+        return self.function(**self.arguments)
+
+
+@dataclass(frozen=True)
 class Arm:
     """A variant with its arguments for each set."""
 
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[BoundCall, ...]
 
     def capture(self, device: Device, times: int, pool: object) -> Replay:
         """A replay of ``times`` rounds through the sets.
@@ -114,32 +126,32 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
     return sets
 
 
-def make_calls(variant: str, family: Family, sets: Sequence[ArgumentSet], seed: int) -> tuple[Call, ...]:
-    """A variant's call for each set; what it prepares offline is placed at random as well."""
-    function = family.variants[variant]
+def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:
+    """Arms by name, each bound to its variant's arguments for every set.
+
+    Variants that are prepared by the same function share what it made (packed weights), placed at random
+    like the inputs: twins of an A/A comparison then share every buffer, and so do most rivals.
+
+    Args:
+        variants: name of an arm to name of its variant.
+        family: whose variants.
+        sets: the inputs and outputs.
+        seed: of the places.
+    """
     chance = random.Random(seed)
-    calls: list[Call] = []
+    calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
     for one in sets:
-        shared = {id(tensor) for tensor in tensors_of(one.inputs)}
-        arguments = {
-            key: value if all(id(tensor) in shared for tensor in tensors_of(value)) else _place(value, chance)
-            for key, value in family.arguments(variant, one.inputs).items()
-        }
-        if one.out is not None and takes_out(function):
-            arguments["out"] = one.out
-        calls.append(_Bound(function, arguments))
-    return tuple(calls)
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """A call with its arguments (a plain class: a lambda in a loop would bind the last set)."""
-
-    function: Any
-    arguments: dict[str, Any]
-
-    def __call__(self) -> Any:
-        return self.function(**self.arguments)
+        made: dict[Any, dict[str, Any]] = {}
+        for arm, variant in variants.items():
+            prepare = family.prepare.get(variant)
+            if prepare not in made:
+                made[prepare] = _place(family.prepared(variant, one.inputs), chance)
+            function = family.variants[variant]
+            arguments = bind(function, {**one.inputs, **made[prepare]})
+            if one.out is not None and takes_out(function):
+                arguments["out"] = one.out
+            calls[arm].append(BoundCall(function, arguments))
+    return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
 
 
 def _place(value: Any, chance: random.Random) -> Any:

@@ -26,12 +26,14 @@ class Family:
     variants: Mapping[str, Variant]
     prepare: Mapping[str, Callable[..., dict[str, Any]]]
 
+    def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What variant ``name`` prepares offline from the suite's inputs; nothing for most variants."""
+        prepare = self.prepare.get(name)
+        return prepare(**bind(prepare, inputs)) if prepare else {}
+
     def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments of variant ``name``, ``out`` left out."""
-        available = dict(inputs)
-        if name in self.prepare:
-            available |= self.prepare[name](**bind(self.prepare[name], inputs))
-        return bind(self.variants[name], available)
+        return bind(self.variants[name], {**inputs, **self.prepared(name, inputs)})
 
 
 def takes_out(variant: Variant) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import torch
 from torch import Tensor
 
-from lockstep.arms import Arm, draw_sets, make_calls, set_count, size_of
+from lockstep.arms import ArgumentSet, Arm, draw_sets, make_arms, set_count, size_of
 from lockstep.check import Checker
 from lockstep.controls import Controls
 from lockstep.device import Device
@@ -204,7 +204,8 @@ class Measurer:
         """Tensors that one call of each variant reads and writes; shared ones are the same objects."""
         checker = self._checker_of(suite, case)
         out = [checker.out] if checker.out is not None else list(checker.reference)
-        return {name: tensors_of([family.arguments(name, checker.inputs), out]) for name in names}
+        [arms] = [make_arms({n: n for n in names}, family, [ArgumentSet(checker.inputs, None)], 0)]
+        return {arm.name: tensors_of([arm.calls[0].arguments, out]) for arm in arms}
 
     def _compare(
         self, suite: Suite, case: Case, family: Family, arms: Mapping[str, str], sets: int
@@ -216,9 +217,7 @@ class Measurer:
         def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
             self.listener("time", "")  # once an epoch: a sign of life
             drawn = draw_sets(suite, case, self.device, sets, seed)
-            # Twins share what their variant prepared: an A/A comparison shares every buffer.
-            calls = {name: make_calls(name, family, drawn, seed) for name in {arms[name] for name in names}}
-            return [Arm(name, calls[arms[name]]) for name in names]
+            return make_arms({name: arms[name] for name in names}, family, drawn, seed)
 
         # Where buffers lie moves some ratios by percents (kda's eight products: 3.5 % from one epoch
         # to the next), so every run and commit meets the same sequence of placements.
