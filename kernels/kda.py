@@ -31,9 +31,9 @@ RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-#: What ``kda`` calls, as measured on an H200 at K 2304, 8 heads: "rows" up to this many tokens, "tiles" up to that
-#: many, cuBLAS beyond.
-MOST_ROWS = 2
+#: What ``kda`` calls, as measured on an H200 at K 2304, 8 heads: "rows" up to this many tokens, "stream" (on other
+#: GPUs than Hopper "tiles") up to that many, cuBLAS beyond.
+MOST_ROWS = 1
 MOST_TILES = 32
 #: Where rows of the merged result are no multiple of 16 bytes (4 heads), cuBLAS falls back to a kernel of half the
 #: speed: there "triton" beyond "tiles", and "persistent" from this many tokens on.
@@ -226,7 +226,9 @@ def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.T
     tokens = x.shape[0]
     if x.device.type != "cpu" and w_fg.shape[-1] == RANK:
         if tokens <= MOST_TILES:
-            return (rows if tokens <= MOST_ROWS else tiles)(x, w_in, w_fg, out=out)
+            hopper = capability(x.device)[0] == 9 and x.element_size() == 2
+            variant = rows if tokens <= MOST_ROWS else stream if hopper else tiles
+            return variant(x, w_in, w_fg, out=out)
         if w_in.shape[0] * x.element_size() % 16:
             large = tokens >= LEAST_PERSISTENT and capability(x.device) >= (9, 0) and x.element_size() == 2
             return (persistent if large else two_products)(x, w_in, w_fg, out=out)
