@@ -83,7 +83,7 @@ class Limit:
     allows: Callable[..., bool]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Suite:
     """A family of kernels as the ruler sees it.
 
@@ -119,7 +119,7 @@ class Suite:
     op: str = ""
     limits: Mapping[str, Limit] = field(default_factory=dict)
     package: str = "kernels"
-    home: Path = field(init=False, repr=False, compare=False)
+    home: Path = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # The folder of the module that makes the suite (frame 1 is the generated __init__): the

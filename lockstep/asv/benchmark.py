@@ -46,7 +46,7 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]
         # asv sets repeat=1 for --quick, after __init__; read it as late as asv does.
         quick = any(getattr(source, "repeat", None) == 1 for source in self._attr_sources)
         suite = self.func._suite
-        records = _measure_here(suite.name, suite, case, l2, quick)
+        records = _measure_here(suite, case, l2, quick)
         return answer(records[variant], self.quantity)
 
 
@@ -74,7 +74,7 @@ def register() -> None:
 
 
 @functools.cache
-def _measure_here(name: str, suite: Any, case: str, l2: str, quick: bool) -> dict[str, Record]:
+def _measure_here(suite: Any, case: str, l2: str, quick: bool) -> dict[str, Record]:
     """Measure in this process, for environments without a worker."""
     from lockstep.device import open_device
     from lockstep.measure import Measurer
