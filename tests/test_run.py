@@ -1,0 +1,214 @@
+"""The whole chain on a CPU: commits of a tiny project measured through asv, and the verbs beside it."""
+
+import json
+import math
+import re
+import signal
+
+import pytest
+from project import BROKEN, KERNELS, SUITE, make_project
+
+from lockstep.record import read_records
+
+M2, M3, GPU_ONLY = (f"M={rows},K=1024,N=512" for rows in (2, 3, 4096))
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "project"
+
+
+def asv_file(project, commit):
+    """asv's result file of a commit: benchmark to {(variant, case, l2): value}."""
+    [path] = (project.root / "results").glob(f"*-cpu/{commit[:8]}-lockstep.json")
+    stored = json.loads(path.read_text())
+    values = {}
+    for name, row in stored["results"].items():
+        named = dict(zip(stored["result_columns"], row, strict=False))
+        keys = [tuple(value.strip("'") for value in key) for key in combinations(named["params"])]
+        values[name] = dict(zip(keys, named["result"], strict=True)) if named["result"] else {}
+    return values
+
+
+def combinations(params):
+    keys = [()]
+    for axis in params:
+        keys = [(*key, value) for key in keys for value in axis]
+    return keys
+
+
+def provenance(project, commit):
+    """Records of a commit by (suite, variant, case, l2)."""
+    [path] = (project.root / "results").glob(f"*-cpu/{commit[:8]}-lockstep.provenance.jsonl")
+    told, records = read_records(path)
+    assert told.commit == commit
+    assert told.clock_state == "cpu"
+    return {record.key: record for record in records}
+
+
+def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
+    # One case, to keep it short: a death costs the start of a worker, the hang its eight seconds.
+    project = make_project(root, timeout=8.0)
+    project.write("toy/product.py", KERNELS + BROKEN)
+    head = project.commit("Break")
+    done = project.lockstep("run", "HEAD^!", "--bench", rf"(latency|speedup)\(.*'{M2}', 'warm'")
+
+    assert done.returncode == 2, done.stdout
+    reasons = {
+        "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm at M=2,K=1024,N=512, accepted is 1e-05",
+        "unwritten": r"WrongResult: unwritten output 0 is off by nan .*",
+        "raises": r"RuntimeError: no such thing",
+        "hangs": r"hung for 8 s in its check",
+        "killed": r"killed by SIGKILL in its check",
+        "dies_while_timed": r"killed by SIGSEGV while timing",
+        "hungry": r"RuntimeError: .*can't allocate memory.*",
+    }
+    for name, reason in reasons.items():
+        [line] = re.findall(rf"^ *failed: product {name} {M2} warm: (.*)$", done.stdout, re.MULTILINE)
+        assert re.fullmatch(reason, line)
+    assert "Traceback" not in done.stdout
+
+    values, records = asv_file(project, head), provenance(project, head)
+    states = {variant: record.state for (_, variant, _, _), record in records.items()}
+    assert states == dict.fromkeys(("plain", "twice", "limited"), "ok") | dict.fromkeys(reasons, "failed") | {
+        "elsewhere": "na"
+    }
+    assert records["product", "elsewhere", M2, "warm"].reason == "needs Blackwell"
+    for quantity in ("latency", "speedup"):
+        stored = values[f"product.{quantity}"]
+        for variant, state in states.items():
+            value = stored[variant, M2, "warm"]
+            assert {"ok": value and value > 0, "failed": value is None, "na": value != value}[state], (variant, value)
+        # What was not asked for is not told to have failed.
+        assert all(math.isnan(stored[variant, M3, "warm"]) for variant in states)
+    assert 0.2 < values["product.speedup"]["twice", M2, "warm"] < 0.9
+    ok = records["product", "twice", M2, "warm"]
+    assert ok.speedup.low < ok.speedup.value < ok.speedup.high < 1
+    assert ok.latency.value == pytest.approx(values["product.latency"]["twice", M2, "warm"], rel=0.5)
+    assert (ok.epochs >= 4, ok.rounds >= 12, ok.flops, ok.check_error < 1e-5) == (True, True, 2 * 2 * 1024 * 512, True)
+
+
+def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
+    project = make_project(root)
+    project.write("benchmarks/again.py", SUITE.replace('family="product"', 'family="again"'))
+    # The check at M=3 waits, once, so that the interruption falls into it.
+    waiting = (
+        'if x.shape[0] == 3 and os.path.exists(os.environ["HOME"] + "/wait"):\n            time.sleep(3)\n        '
+    )
+    slow = KERNELS.replace(
+        "    return torch.mm(x, weight, out=out)\n\n\n    def twice",
+        f"    {waiting}return torch.mm(x, weight, out=out)\n\n\n    def twice",
+    )
+    assert slow != KERNELS
+    project.write("toy/product.py", slow)
+    project.write("toy/again.py", KERNELS)
+    head = project.commit("Add another family")
+    wait = root.parent / "home" / "wait"
+    wait.parent.mkdir(exist_ok=True)
+    wait.touch()
+
+    process = project.popen("run", "HEAD^!")
+    shown = ""
+    for line in process.stdout:
+        shown += line
+        if f"product {M2} warm: 2 series" in line:
+            process.send_signal(signal.SIGINT)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert f"Interrupted at {head[:8]}: 2 of 6 benchmarks are complete and saved" in shown
+    before, first = provenance(project, head), asv_file(project, head)
+    assert before["product", "plain", M2, "warm"].state == "ok"
+    assert ("product", "plain", M3, "warm") not in before
+    assert not any(name.startswith("product.") and "latency" in name for name in first)
+    assert first["again.latency"]["plain", M3, "warm"] > 0
+    assert "Traceback" not in shown, shown
+
+    wait.unlink()
+    done = project.lockstep("run", "HEAD^!", "--skip-existing")
+    assert done.returncode == 0, done.stdout
+    after, last = provenance(project, head), asv_file(project, head)
+    # What was done is as it was: not measured again.
+    assert {key: after[key] for key in before} == before
+    assert after["product", "plain", M3, "warm"].state == "ok"
+    # NaN is not equal to itself, its text is.
+    assert repr({name: last[name] for name in first}) == repr(first)
+    assert set(last) == {
+        f"{family}.{one}" for family in ("again", "product") for one in ("latency", "speedup", "track_answer")
+    }
+    assert last["product.latency"]["plain", M3, "warm"] > 0
+    # An ordinary asv benchmark ran in the worker.
+    assert last["product.track_answer"] == {(): 42}
+    assert "again.latency" not in done.stdout
+
+
+def test_quick_looks_at_every_commit_and_saves_nothing(root):
+    project = make_project(root)
+    done = project.lockstep("run", "ALL", "--quick", "--bench", "latency")
+    assert done.returncode == 0, done.stdout
+    # The first commit lacks the family: no series of it, and no failure.
+    assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2"]
+    assert "failed" not in done.stdout
+    assert list((root / "results").glob("*/*-lockstep*")) == []
+
+
+def test_unknown_names_are_answered_with_the_known_ones(root):
+    project = make_project(root)
+    for arguments, code, answer in [
+        (["run", "HEAD^!", "--bench", "produkt"], 1, "--bench 'produkt' matches no series; did you mean product?"),
+        (["measure", "produkt"], 4, "no family 'produkt'; did you mean product?"),
+        (["measure", "product", "--variants", "twcie"], 4, "product has no variant 'twcie'; did you mean twice?"),
+        (["measure", "product", "--case", "M=7"], 4, f"suite product has no case 'M=7'; it has\n  {M2}\n  {M3}"),
+        (["noise", "produkt"], 4, "no family 'produkt'; did you mean product?"),
+    ]:
+        done = project.lockstep(*arguments)
+        assert done.returncode == code, done.stdout
+        assert answer in done.stdout
+        assert "Traceback" not in done.stdout
+
+
+def test_measure_tells_of_the_working_tree(root):
+    project = make_project(root)
+    # Not committed: measure looks at the files as they are.
+    project.write(
+        "toy/product.py", KERNELS.replace('"twice": twice', '"twice": twice, "bad": lambda x, weight: x @ weight + 1')
+    )
+    done = project.lockstep("measure", "product", "--case", "M=2", "--quick", "--json", "--again")
+    assert done.returncode == 2, done.stdout
+    rows = {row["variant"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "plain": "ok",
+        "plain~again": "ok",
+        "twice": "ok",
+        "twice~again": "ok",
+        "bad": "failed",
+    }
+    assert {row["case"] for row in rows.values()} == {M2}
+    assert rows["twice"]["speedup"]["value"] < 0.9 < rows["plain"]["speedup"]["value"]
+    table = project.lockstep("measure", "product", "--case", "M=2", "--quick", "--variants", "bad").stdout
+    assert re.search(r"plain +│ M=2,K=1024,N=512 │ warm │ +[\d.]+ │", table)
+    assert re.search(r"failed: WrongResult: bad output 0 is off by .* \(bad; M=2,K=1024,N=512 warm\)", table)
+    assert "twice" not in table
+
+
+def test_noise_tells_how_fresh_runs_agree(root):
+    project = make_project(root)
+    done = project.lockstep("noise", "product", "--runs", "2", "--quick", "--series", "1", "--json", "noise.json")
+    assert done.returncode == 0, done.stdout
+    rows = {row["variant"]: row for row in json.loads((root / "noise.json").read_text())}
+    assert set(rows) == {"plain", "twice"}
+    assert rows["plain"]["speedup_range"] == 0.0
+    assert rows["twice"]["latency_range"] > 0
+    assert rows["twice"]["again_sd"] > 0
+    assert "A/A: " in done.stdout
+
+
+def test_another_environment_type_measures_too(root, monkeypatch):
+    """asv's own environments know no worker: each process measures for itself."""
+    project = make_project(root)
+    repository = project._environment()["PYTHONPATH"]
+    monkeypatch.setenv("ASV_PYTHONPATH", f"{repository}:{root}")
+    bench = rf"latency\('twice', '{M2}', 'warm'"
+    project.lockstep("machine", "--yes", "--machine", "here")
+    done = project.lockstep("run", "-E", "existing:same", "--quick", "--machine", "here", "--bench", bench)
+    assert done.returncode == 0, done.stdout
+    assert re.search(rf"twice +{M2} +n/a +[\d.]+(±\S+)?[mμ]s", done.stdout), done.stdout
