@@ -136,19 +136,23 @@ def test_a_machine_that_never_settles_is_measured_and_marked():
 
 def test_a_round_in_which_the_clock_changed_between_the_arms_is_void():
     bench = Bench({"base": 1e-3})
-    slow = itertools.cycle([False] * 7 + [True])
-    state = {"slow": False}
+    # In ms; at 1.5 the clock is low as well. All eight are a round of each epoch.
+    rounds = itertools.cycle([1.5, 1.00, 1.01, 1.5, 1.02, 1.03, 1.5, 1.04])
+    now = {"b": 1.0}
 
     def seconds():
-        state["slow"] = next(slow)
-        return 1.5e-3 if state["slow"] else 1e-3
+        timed = bench.device.timing and bench.device.timed[-1] > 1
+        now["b"] = next(rounds) if timed else 1.0
+        return now["b"] * 1e-3
 
     bench.seconds["b"] = seconds
-    bench.clock = lambda name: 1000.0 if name == "b" and state["slow"] else 1500.0
-    outcome = run(bench).outcomes["b"]
-    assert outcome.voided >= PLAN.min_epochs
-    assert outcome.rounds + outcome.voided == PLAN.min_epochs * PLAN.rounds
-    assert max(outcome.latency_samples) == pytest.approx(1e-3)
+    bench.clock = lambda name: 1000.0 if name == "b" and now["b"] == 1.5 else 1500.0
+    outcome = run(bench, plan=replace(PLAN, max_epochs=4)).outcomes["b"]
+    assert (outcome.rounds, outcome.voided) == (4 * 5, 4 * 3)
+    assert outcome.latency.value == pytest.approx(1.02e-3)
+    assert outcome.ratio.value == pytest.approx(1 / 1.02)
+    assert {round(1e5 * sample) for sample in outcome.latency_samples} == {100, 101, 102, 103, 104}
+    assert {round(1 / sample, 4) for sample in outcome.ratio_samples} == {1.0, 1.01, 1.02, 1.03, 1.04}
     assert (outcome.clocks.sm_mhz, outcome.clocks.sm_mhz_low) == (1500.0, 1500.0)
 
 
