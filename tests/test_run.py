@@ -83,8 +83,8 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
         assert all(math.isnan(stored[variant, M3, "warm"]) for variant in states)
     assert 0.2 < values["product.speedup"]["twice", M2, "warm"] < 0.9
     ok = records["product", "twice", M2, "warm"]
-    assert ok.speedup.low < ok.speedup.value < ok.speedup.high < 1
-    assert ok.latency.value == pytest.approx(values["product.latency"]["twice", M2, "warm"], rel=0.5)
+    assert ok.speedup.low < ok.speedup.value < ok.speedup.high
+    assert 0.1 < ok.latency.value / values["product.latency"]["twice", M2, "warm"] < 10
     assert (ok.epochs >= 4, ok.rounds >= 12, ok.flops, ok.check_error < 1e-5) == (True, True, 2 * 2 * 1024 * 512, True)
 
 
