@@ -7,7 +7,17 @@ import torch
 from fakes import FakeDevice, steady_controls
 
 from lockstep import Suite, cases
-from lockstep.arms import CACHE_FACTOR, MOST_SETS, draw_sets, make_calls, set_count, touched_bytes
+from lockstep.arms import (
+    CACHE_FACTOR,
+    MOST_SETS,
+    PLACEMENT_BYTES,
+    PLACEMENTS,
+    ROTATION_S,
+    draw_sets,
+    make_calls,
+    set_count,
+    size_of,
+)
 from lockstep.family import Family
 from lockstep.inputs import tensors_of
 from lockstep.measure import TWIN, Measurer
@@ -59,7 +69,7 @@ def replayed(notes, l2, cache_bytes, times=2):
     """Calls of one replay of each variant, and the number of sets."""
     device = FakeDevice(cache_bytes)
     smallest = 2 * 4 * CASE["M"] * CASE["N"]
-    count = set_count(smallest, device, l2)
+    count = set_count(smallest, smallest, 0.0, device, l2)
     family = notes.family()
     sets = draw_sets(SUITE, CASE, device, count, seed=1)
     for name in family.variants:
@@ -73,10 +83,8 @@ def test_a_cold_rotation_touches_twice_the_cache_and_two_sets_at_least(cache_byt
     count = replayed(notes, "cold", cache_bytes)
     first = notes.calls[:count]
     tensors = {address(tensor): tensor for _, x, _, out in first for tensor in (x, out)}
-    assert touched_bytes(tensors) >= CACHE_FACTOR * cache_bytes
-    assert touched_bytes(tensors) <= CACHE_FACTOR * cache_bytes + 2 * touched_bytes(
-        {"x": first[0][1], "o": first[0][3]}
-    )
+    assert size_of(tensors.values()) >= CACHE_FACTOR * cache_bytes
+    assert size_of(tensors.values()) <= CACHE_FACTOR * cache_bytes + 2 * size_of([first[0][1], first[0][3]])
     assert count >= 2
 
 
@@ -99,16 +107,28 @@ def test_a_warm_replay_calls_one_set():
 
 def test_a_case_too_small_to_be_cold_is_refused():
     device = FakeDevice(cache_bytes=1000 * MOST_SETS)
-    assert set_count(CACHE_FACTOR * 1000, device, "cold") == MOST_SETS
+    assert set_count(CACHE_FACTOR * 1000, 2000, 0.0, device, "cold") == MOST_SETS
     with pytest.raises(NotImplementedError, match=r"too small for a cold series: 1990 bytes a call would need \d+ arg"):
-        set_count(1990, device, "cold")
-    assert set_count(1, device, "warm") == 1
+        set_count(1990, 2000, 0.0, device, "cold")
+    assert set_count(1, 1, 1e-6, device, "warm") == 1
+
+
+def test_a_cold_replay_averages_over_many_placements_within_limits():
+    device = FakeDevice(cache_bytes=1000)
+
+    def count(whole, floor_s):
+        return set_count(1000, whole, floor_s, device, "cold")
+
+    assert count(1000, 0.0) == 2
+    assert count(1000, 1e-9) == PLACEMENTS
+    assert count(PLACEMENT_BYTES // 7, 1e-9) == 7
+    assert count(1000, ROTATION_S / 5.5) == 5
+    # The cache asks for two whatever the limits say.
+    assert count(PLACEMENT_BYTES, ROTATION_S) == 2
 
 
 def test_bytes_are_those_of_every_tensor():
-    assert (
-        touched_bytes({"a": torch.empty(3, dtype=torch.int8), "b": [torch.empty(2), (torch.empty(1),)], "c": 5}) == 15
-    )
+    assert size_of([torch.empty(3, dtype=torch.int8), torch.empty(2), torch.empty(1)]) == 15
 
 
 def test_arms_share_inputs_and_outputs_but_not_what_is_prepared():

@@ -9,8 +9,8 @@ import pytest
 import torch
 from fakes import Bench, scripted_controls, steady_controls
 
-from lockstep.device import CaptureError
-from lockstep.pairs import MOST_SAMPLES, Plan, compare
+from lockstep.device import CaptureError, Timing
+from lockstep.pairs import MOST_SAMPLES, Plan, at_common_clock, compare
 
 #: One call fills a replay; no waiting.
 PLAN = Plan(replay_s=1e-3, warmup_s=0.0, settle_s=0.0)
@@ -162,6 +162,47 @@ def test_arms_may_run_at_different_clocks():
     outcome = run(bench).outcomes["b"]
     assert outcome.voided == 0
     assert outcome.clocks.sm_mhz == 1000.0
+
+
+def drifting(seconds_at):
+    """Timings while the clock falls by 2 %, as under a power cap."""
+    return [Timing(seconds_at(mhz), mhz) for mhz in (1500.0, 1495.0, 1490.0, 1485.0, 1480.0, 1475.0, 1470.0)]
+
+
+def test_a_time_that_follows_the_clock_is_told_at_the_common_clock():
+    bound = drifting(lambda mhz: 1.5 / mhz)
+    [adjusted] = at_common_clock({"bound": bound}).values()
+    assert adjusted == pytest.approx([math.log(1.5 / 1485)] * 7)
+    # The common clock is that of all arms: one that ran at another clock is told at the median of both.
+    other = [Timing(1.0, 1400.0)] * 7
+    assert at_common_clock({"bound": bound, "other": other})["bound"] == pytest.approx([math.log(1.5 / 1435)] * 7)
+
+
+@pytest.mark.parametrize(
+    "seconds_at",
+    [
+        lambda mhz: 1e-3,  # bound by memory
+        lambda mhz: 1e-3 * (1.01 if mhz % 2 else 1.0),  # noise that follows something else
+        lambda mhz: 1e-6 * mhz,  # slower at a faster clock: no cause of ours
+    ],
+)
+def test_a_time_that_does_not_follow_the_clock_is_left_as_it_is(seconds_at):
+    timings = drifting(seconds_at)
+    [adjusted] = at_common_clock({"arm": timings}).values()
+    assert adjusted == [math.log(timing.seconds) for timing in timings]
+
+
+def test_a_steady_or_unknown_clock_changes_nothing():
+    for mhz in (1500.0, math.nan):
+        timings = [Timing(1e-3 * (1 + i / 100), mhz) for i in range(8)]
+        [adjusted] = at_common_clock({"arm": timings}).values()
+        assert adjusted == [math.log(timing.seconds) for timing in timings]
+
+
+def test_a_time_is_never_taken_to_follow_the_clock_more_than_in_proportion():
+    steep = drifting(lambda mhz: (1500 / mhz) ** 3)
+    [adjusted] = at_common_clock({"arm": steep}).values()
+    assert adjusted[-1] == pytest.approx(math.log((1500 / 1470) ** 3) + math.log(1470 / 1485))
 
 
 def test_a_clock_that_changes_half_way_leaves_the_other_half():
