@@ -14,6 +14,7 @@ memory and none pays for a layout that suits another.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -226,9 +227,11 @@ def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.T
     tokens = x.shape[0]
     if x.device.type != "cpu" and w_fg.shape[-1] == RANK:
         if tokens <= MOST_TILES:
-            hopper = capability(x.device)[0] == 9 and x.element_size() == 2
-            variant = rows if tokens <= MOST_ROWS else stream if hopper else tiles
-            return variant(x, w_in, w_fg, out=out)
+            if tokens > MOST_ROWS:
+                # Other GPUs, and sizes that TMA cannot address: "tiles" serves them all.
+                with contextlib.suppress(NotImplementedError):
+                    return stream(x, w_in, w_fg, out=out)
+            return (rows if tokens <= MOST_ROWS else tiles)(x, w_in, w_fg, out=out)
         if w_in.shape[0] * x.element_size() % 16:
             large = tokens >= LEAST_PERSISTENT and capability(x.device) >= (9, 0) and x.element_size() == 2
             return (persistent if large else two_products)(x, w_in, w_fg, out=out)

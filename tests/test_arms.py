@@ -14,7 +14,7 @@ from lockstep.arms import (
     PLACEMENTS,
     ROTATION_S,
     draw_sets,
-    make_calls,
+    make_arms,
     set_count,
     size_of,
 )
@@ -72,8 +72,8 @@ def replayed(notes, l2, cache_bytes, times=2):
     count = set_count(smallest, smallest, 0.0, device, l2)
     family = notes.family()
     sets = draw_sets(SUITE, CASE, device, count, seed=1)
-    for name in family.variants:
-        device.capture(make_calls(name, family, sets, 1) * times, device.new_pool())()
+    for arm in make_arms({name: name for name in family.variants}, family, sets, 1):
+        device.capture(arm.calls * times, device.new_pool())()
     return count
 
 

@@ -161,4 +161,4 @@ def test_the_entry_point_picks_by_size_and_fuses_c():
         "run(4096, 512)\n"
         "run(4096, 1024)"
     )
-    assert [kernel.name for kernel in kernels] == ["_pointer_kernel", "_tma_kernel", "_tma_kernel"]
+    assert [kernel.name for kernel in kernels] == ["_tma_kernel", "_tma_kernel"]
