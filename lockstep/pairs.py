@@ -29,7 +29,7 @@ CLOCK_TOLERANCE = 0.03
 
 #: Spread of an arm's clock within an epoch (log units) from which its time is related to it. Under the
 #: power cap it is 1–2 %, otherwise under 0.2 %: too little to learn a slope from.
-CLOCK_MOVED = 0.007
+CLOCK_MOVED = 0.005
 
 #: Samples kept of each series; asv's statistics are slow on more.
 MOST_SAMPLES = 20
@@ -51,9 +51,9 @@ class Plan:
     """
 
     replay_s: float = 3e-3
-    rounds: int = 10
+    rounds: int = 8
     min_epochs: int = 4
-    max_epochs: int = 8
+    max_epochs: int = 5
     width: float = 0.01
     budget_s: float = 4.0
     warmup_s: float = 0.1

@@ -49,18 +49,17 @@ def test_a_replay_lasts_long_enough_and_goes_through_all_sets():
     assert {27, 51} & set(calls)
 
 
-def test_the_order_flips_every_round_and_is_shuffled_every_epoch():
+def test_every_second_round_is_the_one_before_flipped_and_neighbours_change():
     bench = Bench(dict.fromkeys(("base", "b", "c", "d"), 1e-3))
     run(bench, plan=replace(PLAN, rounds=4, min_epochs=6, max_epochs=6))
     # The first epoch learns each arm's time from one call.
     order = bench.order[4:]
     rounds = [tuple(order[i : i + 4]) for i in range(0, len(order), 4)]
-    epochs = [rounds[i : i + 4] for i in range(0, len(rounds), 4)]
-    assert len(epochs) == 6
-    for epoch in epochs:
-        assert set(epoch[0]) == set(bench.seconds)
-        assert epoch == [epoch[0], epoch[0][::-1]] * 2
-    assert len({epoch[0] for epoch in epochs}) > 2
+    assert len(rounds) == 6 * 4
+    for there, back in zip(rounds[::2], rounds[1::2], strict=True):
+        assert set(there) == set(bench.seconds)
+        assert back == there[::-1]
+    assert len(set(rounds[::2])) > 4
 
 
 def test_buffers_are_fresh_each_epoch_and_the_same_in_each_run_whatever_else_is_measured():
