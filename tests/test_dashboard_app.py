@@ -81,6 +81,16 @@ def call(client, output, *values, state=()):
     return answer.json["response"]
 
 
+def test_shapes_of_which_nothing_runs_here_come_last(tmp_path):
+    small = {"case": "B=1", "state": "na", "reason": "a shape for machines without a GPU", "latency": None}
+    failed = {"case": "C=1", "state": "failed", "reason": "wrong", "latency": None}
+    rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
+    write_measurement(tmp_path / "results", rows)
+    cells = overview.table(Tree(tmp_path / "results", patience=0.0).current(), MACHINE, "cold")
+    shown = list(dict.fromkeys(cell["case"] for cell in cells))
+    assert shown == ["C=1", "M=8", "B=1"]
+
+
 def test_the_overview_says_what_is_loaded(client):
     answer = call(client, "page.children", "/", state=("",))
     text = json.dumps(answer["page"])

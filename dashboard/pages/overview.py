@@ -112,7 +112,9 @@ def table(results: Results, machine: str, l2: str) -> list[dict[str, Any]]:
         return []
     rows = [row for row in newest[1] if l2 in ("all", row.l2, "")]
     past = _past(results, machine)
-    rows.sort(key=_order)
+    # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not.
+    there = {(row.suite, row.case, row.l2) for row in rows if row.state != "na"}
+    rows.sort(key=lambda row: ((row.suite, row.case, row.l2) not in there, _order(row)))
     return [_cells(row, past[row.series]) for row in rows]
 
 
