@@ -19,11 +19,8 @@ from lockstep.device import Device
 from lockstep.family import Family, load_family
 from lockstep.inputs import tensors_of
 from lockstep.pairs import Outcome, Plan, compare
-from lockstep.record import Record
+from lockstep.record import TWIN, Record
 from lockstep.suite import Case, Suite, bind
-
-#: Appended to a variant's name for the second arm of an A/A comparison.
-TWIN = "~again"
 
 #: Told before anything that may hang or crash: stage ("check", "time") and the variant ("" for all).
 Listener = Callable[[str, str], None]

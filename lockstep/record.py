@@ -23,6 +23,9 @@ SCHEMA_VERSION = 1
 
 SUFFIX = ".provenance.jsonl"
 
+#: Appended to a variant's name for the second arm of an A/A comparison.
+TWIN = "~again"
+
 
 class RecordError(ValueError):
     """A provenance file cannot be read; the message names the file, the line and what to do."""

@@ -8,6 +8,7 @@ Every function of a suite is called with keyword arguments and gets only those t
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -160,21 +161,22 @@ class Suite:
         Raises:
             SuiteError: one of the suite's functions is no plain function.
         """
-        ruler = [
-            str(PROTOCOL_VERSION),
-            self.name,
-            self.baseline,
-            repr(self.tolerance),
-        ]
+        ruler = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(self.tolerance), *self._sources]
+        # 64 bits tell rulers of one benchmark apart, and every stored series carries them.
+        return hashlib.sha256("\n".join(ruler).encode()).hexdigest()[:16]
+
+    @functools.cached_property
+    def _sources(self) -> list[str]:
+        """What ``digest`` reads of the suite's module. Kept: every case asks, and parsing takes up to 60 ms."""
         seen: set[str] = set()
+        sources: list[str] = []
         for name in ("inputs", "reference", "outputs", "flops", "bytes"):
             part = getattr(self, name)
             if part is not None and not inspect.isfunction(part):
                 # The text of a partial or an object holds its address: another series in every process.
                 raise SuiteError(f"suite {self.name}: {name} must be a plain function, not {type(part).__name__}")
-            ruler += _code(part, seen) if part is not None else ["none"]
-        # 64 bits tell rulers of one benchmark apart, and every stored series carries them.
-        return hashlib.sha256("\n".join(ruler).encode()).hexdigest()[:16]
+            sources += _code(part, seen) if part is not None else ["none"]
+        return sources
 
     def variants(self) -> tuple[str, ...]:
         """Names of the variants, read from the source of today's family module without importing it.

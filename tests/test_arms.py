@@ -20,8 +20,9 @@ from lockstep.arms import (
 )
 from lockstep.family import Family
 from lockstep.inputs import tensors_of
-from lockstep.measure import TWIN, Measurer
+from lockstep.measure import Measurer
 from lockstep.pairs import Plan
+from lockstep.record import TWIN
 
 [CASE] = cases(M=64, N=256)
 

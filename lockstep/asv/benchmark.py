@@ -27,7 +27,7 @@ class MeasurementFailed(RuntimeError):
     """A series that was measured and failed; asv shows it as failed, with this reason."""
 
 
-class LockstepBenchmark(Benchmark):  # type: ignore[misc]
+class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
     """A series made by ``Suite.series``."""
 
     name_regex = re.compile("^(.+_)?(latency|speedup)$")

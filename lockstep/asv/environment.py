@@ -63,7 +63,7 @@ class RunOptions:
     environments: list[LockstepEnvironment] = field(default_factory=list)
 
 
-class LockstepEnvironment(Environment):  # type: ignore[misc]
+class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no types
     """The running interpreter, a checkout of the commit, and a worker."""
 
     tool_name = "lockstep"
@@ -72,7 +72,6 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]
         # asv's constructor reads these two before it sets them.
         self._python, self._requirements = python, requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
-        self._conf = conf
         self._benchmarks: dict[str, dict[str, Any]] = {}
         self._recorder: Recorder | None = None
         self._progress: Progress | None = None

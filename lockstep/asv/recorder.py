@@ -96,11 +96,11 @@ class Recorder:
         try:
             return self._up().run(arguments, cwd)
         except WorkerDied as died:
-            self._drop()
+            self.close()
             return 1, str(died)
 
     def close(self) -> None:
-        """End the worker."""
+        """End the worker; another one is started when it is needed."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -117,7 +117,7 @@ class Recorder:
             try:
                 records, controls = self._up().measure(suite, case, l2, group, failed)
             except WorkerDied as died:
-                self._drop()
+                self.close()
                 if died.at_start:
                     self._stillborn = died.how
                     self._say(f"the worker of {self.target.commit[:8]} does not start: {died.how}")
@@ -167,11 +167,6 @@ class Recorder:
         arch = int(host["capability"].replace(".", ""))
         if precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, arch):
             self._say(f"compiled the kernels of {self.target.commit[:8]} in {time.monotonic() - started:.0f} s")
-
-    def _drop(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
 
     def _load(self, resume: bool) -> None:
         """Records of earlier runs stay in the file; when resuming they are served as well."""

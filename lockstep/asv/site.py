@@ -47,7 +47,7 @@ _FETCH_ATTRIBUTE = re.compile(
 
 
 # asv carries no types, so its base class is Any to mypy.
-class Offline(OutputPublisher):  # type: ignore[misc]
+class Offline(OutputPublisher):  # type: ignore[misc]  # asv has no types
     """Makes the published site load nothing from another host."""
 
     name = "offline"

@@ -17,7 +17,7 @@ from lockstep.suite import CACHE_STATES, Case, Suite, SuiteError
 from lockstep.suites import load_suites, nearest, pick_suites
 
 
-class Measure(Command):  # type: ignore[misc]
+class Measure(Command):  # type: ignore[misc]  # asv has no types
     """Measure one family of the working tree."""
 
     @classmethod

@@ -15,12 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.record import Record
+from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Suite
 from lockstep.suites import load_suites, pick_suites
-
-#: As in lockstep.measure, which imports torch: the second arm of an A/A comparison.
-TWIN = "~again"
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Agreement:
     again_mean: float | None
 
 
-class Noise(Command):  # type: ignore[misc]
+class Noise(Command):  # type: ignore[misc]  # asv has no types
     """Measure the measuring."""
 
     @classmethod

@@ -24,7 +24,7 @@ from lockstep.provenance import ask_host
 from lockstep.suites import load_suites, nearest
 
 
-class Run(AsvRun):  # type: ignore[misc]
+class Run(AsvRun):  # type: ignore[misc]  # asv has no types
     """asv's ``run``; replaces it because it has its name."""
 
     @classmethod
