@@ -50,10 +50,14 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
-        except util.UserError as error:
-            if str(error) == "Interrupted." and options.save:
+        except (util.UserError, KeyboardInterrupt) as error:
+            # asv turns Ctrl-C into its own error only while it waits for a benchmark, not between two.
+            interrupted = isinstance(error, KeyboardInterrupt) or str(error) == "Interrupted."
+            if interrupted and options.save:
                 for environment in options.environments:
                     _save_complete(conf, environment, options, args.record_samples)
+            if isinstance(error, KeyboardInterrupt):
+                raise util.UserError("Interrupted.") from error
             raise
         finally:
             for environment in options.environments:
