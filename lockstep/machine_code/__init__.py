@@ -12,7 +12,24 @@
 ``docs/machine-code.md`` says what is compared and what a trace can miss.
 """
 
+from lockstep.machine_code.compare import Comparison, codes_of, compare
 from lockstep.machine_code.differences import CodeChange, differences
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
+from lockstep.machine_code.session import TracingFailed, Tree
+from lockstep.machine_code.targets import Target, TargetError
 
-__all__ = ["CaseCode", "CaseKey", "CodeChange", "KernelCode", "MachineCode", "differences"]
+__all__ = [
+    "CaseCode",
+    "CaseKey",
+    "CodeChange",
+    "Comparison",
+    "KernelCode",
+    "MachineCode",
+    "Target",
+    "TargetError",
+    "TracingFailed",
+    "Tree",
+    "codes_of",
+    "compare",
+    "differences",
+]

@@ -59,6 +59,18 @@ def differences(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCod
     return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
 
 
+def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:
+    """Identities of the kernels, in base and in head, that only compiling can tell to be the same or not."""
+    mine: set[str] = set()
+    its: set[str] = set()
+    for key in base.keys() & head.keys():
+        for before, after in _matched(base[key].kernels, head[key].kernels):
+            if before is None or after is None or not before.same_as(after):
+                mine |= {before.identity} if before else set()
+                its |= {after.identity} if after else set()
+    return mine, its
+
+
 def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:
     """Changes of one case, which they do not name yet."""
     if base is None or head is None:
