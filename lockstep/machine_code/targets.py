@@ -89,7 +89,7 @@ class Target:
 def occupancy(
     target: Target, num_warps: int, registers: int, shared_bytes: int, tensor_columns: int = 0
 ) -> tuple[int, str]:
-    """How many blocks fit on a multiprocessor at once, and what keeps another from fitting.
+    """How many blocks fit on a multiprocessor at once, and what keeps another from fitting ("registers and shared memory").
 
     The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``.
 
@@ -110,8 +110,8 @@ def occupancy(
     by["shared memory"] = limits.shared // a_block if shared_bytes <= limits.shared_block else 0
     if tensor_columns:
         by["tensor memory"] = TENSOR_COLUMNS // tensor_columns
-    limit = min(by, key=lambda name: by[name])
-    return by[limit], limit
+    blocks = min(by.values())
+    return blocks, " and ".join(name for name, most in by.items() if most == blocks)
 
 
 def _up(value: int, unit: int) -> int:
