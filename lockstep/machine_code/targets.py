@@ -8,6 +8,7 @@ H100, RTX Blackwell) and the B200's data sheet.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 #: Registers of a multiprocessor, all architectures since 3.5; handed to a warp in units of ``REGISTER_UNIT``.
@@ -70,6 +71,11 @@ class Target:
         return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
 
     @classmethod
+    def of_host(cls, facts: Mapping[str, str]) -> Target:
+        """The GPU of ``lockstep.provenance.host_facts``."""
+        return cls(int(facts["capability"].replace(".", "")), int(facts["sm_count"]))
+
+    @classmethod
     def parse(cls, text: str) -> Target:
         """A target from "sm_90", or "sm_90:114" with its number of multiprocessors.
 
@@ -89,7 +95,7 @@ class Target:
 def occupancy(
     target: Target, num_warps: int, registers: int, shared_bytes: int, tensor_columns: int = 0
 ) -> tuple[int, str]:
-    """How many blocks fit on a multiprocessor at once, and what keeps another from fitting ("registers and shared memory").
+    """How many blocks fit on a multiprocessor at once, and what keeps another from fitting.
 
     The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``.
 
