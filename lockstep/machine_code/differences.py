@@ -82,13 +82,15 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
         both = base.unknown == head.unknown
         sides = [f"{side}: {code.unknown}" for side, code in (("base", base), ("head", head)) if code.unknown]
         yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
+        if not base.kernels or not head.kernels:
+            return  # a trace may have ended early: what it has not got need not be gone
     for before, after in _matched(base.kernels, head.kernels):
         if before is None or after is None:
             (there,) = (kernel for kernel in (before, after) if kernel)
             yield _of_kernel("launched no more" if after is None else "launched now", before, after, there)
         elif not before.same_as(after):
             yield _of_kernel(kernel_sentence(before, after), before, after, after)
-    if base.host != head.host:
+    if base.host != head.host and not base.unknown and not head.unknown:
         yield CodeChange("", "host", _host_sentence(base.host, head.host))
 
 

@@ -80,7 +80,8 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     counts = Counter(comparison.status(key) for key in dict.fromkeys([*comparison.base, *comparison.head]))
     told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     same = len(comparison.same_sources)
-    parts = ([f"cases: {told}"] if told else []) + ([f"{same} suites have the same sources"] if same else [])
+    alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
+    parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])
     yield f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
 
 
