@@ -65,7 +65,7 @@ class Kernel:
 
     Attributes:
         name: of the function.
-        code: fingerprint of its machine code; see ``lockstep.machine_code.MachineCode``.
+        code: fingerprint of its machine code, see ``lockstep.machine_code.MachineCode``; "" where none could be had.
         registers: a thread.
         spills: bytes of local memory a thread.
         shared: bytes of shared memory a block.

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lockstep.machine_code.assembler import VARIES_FROM, assemble
 from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.stand_in import Request
@@ -107,10 +108,16 @@ def _compile(request: Request) -> Any:
 
 def _describe(kernel: Any, request: Request, mix: dict[str, int]) -> MachineCode:
     cubin, metadata = kernel.asm["cubin"], kernel.metadata
+    loaded = fingerprint(cubin, metadata)
+    if request.target.arch >= VARIES_FROM:
+        _, backend = _backend(request)
+        cubin = assemble(
+            kernel.asm["ptx"], backend, backend.parse_options(request.options.__dict__), request.target.arch
+        )
     registers, stack = registers_and_stack(cubin)
     columns = getattr(metadata, "tmem_size", None) or 0
     blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
-    return MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, mix, blocks, limit)
+    return MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, mix, blocks, limit, loaded)
 
 
 def _backend(request: Request) -> tuple[Any, Any]:

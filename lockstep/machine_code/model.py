@@ -33,6 +33,8 @@ class MachineCode:
         blocks: blocks that fit on a multiprocessor at once; 0: one does not fit.
         limit: what keeps more from fitting: "registers", "shared memory", "warps", "blocks", "tensor memory", or
             several of them, as in "registers and shared memory".
+        loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may be another one each time that the
+            same kernel is assembled (``lockstep.machine_code.assembler``), so it compares with nothing.
     """
 
     fingerprint: str
@@ -42,6 +44,7 @@ class MachineCode:
     mix: Mapping[str, int] = field(default_factory=dict, hash=False)
     blocks: int = 0
     limit: str = ""
+    loaded: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

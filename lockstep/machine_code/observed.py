@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lockstep.machine_code.assembler import VARIES_FROM
 from lockstep.machine_code.cubin import fingerprint
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.record import Code, Kernel
@@ -24,12 +25,8 @@ class Observer:
 
     def __init__(self, known: Mapping[CaseKey, CaseCode] | None = None) -> None:
         self._known = known or {}
-        self._mixes = {
-            kernel.fingerprint: kernel.machine.mix
-            for code in self._known.values()
-            for kernel in code.kernels
-            if kernel.machine
-        }
+        kernels = (kernel for code in self._known.values() for kernel in code.kernels)
+        self._machines = {kernel.machine.loaded: kernel.machine for kernel in kernels if kernel.machine}
         self._launched: dict[CaseKey, list[Any]] = {}
         self._kernels: dict[str, Kernel | None] = {}
 
@@ -77,11 +74,15 @@ class Observer:
     def _read(self, compiled: Any) -> Kernel | None:
         """One of Triton's compiled kernels; None if it is none that can be read (an interpreted one, another GPU's)."""
         try:
-            code = fingerprint(compiled.asm["cubin"], compiled.metadata)
+            loaded = fingerprint(compiled.asm["cubin"], compiled.metadata)
             name, shared = str(compiled.metadata.name), int(compiled.metadata.shared)
+            stable = compiled.metadata.target.arch < VARIES_FROM
         except (AttributeError, KeyError, TypeError, ValueError, IndexError):
             return None
         registers, spills = getattr(compiled, "n_regs", None), getattr(compiled, "n_spills", None)
         # Triton's n_spills is the driver's bytes of local memory in registers of 4 bytes.
         spilled = None if spills is None else 4 * spills
-        return Kernel(name, code, registers, spilled, shared, self._mixes.get(code, {}))
+        machine = self._machines.get(loaded)
+        if machine is None:
+            return Kernel(name, loaded if stable else "", registers, spilled, shared)
+        return Kernel(name, machine.fingerprint, registers, spilled, shared, machine.mix)

@@ -43,8 +43,10 @@ def main() -> int:
         reply.write(json.dumps({"event": event, **content}) + "\n")
 
     from lockstep.checkout import import_from
+    from lockstep.machine_code.assembler import fix_addresses
     from lockstep.suites import load_suites
 
+    fix_addresses()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)
     tracer = Tracer(suites, options.tree, options.trusted, options.processes, emit)
