@@ -28,7 +28,8 @@ _ARROW: Mapping[Kind, pa.DataType] = {
     "samples": pa.list_(pa.float64()),
 }
 
-#: Every column of a part; numbers that are unknown are NaN, counts and times 0, texts "".
+#: Every column of a part. Unknown numbers are NaN, counts and times 0, texts ""; a column that no file of a part
+#: has is null.
 COLUMNS: Mapping[str, Kind] = {
     "series": "key",
     "run": "count",
@@ -96,7 +97,7 @@ def as_table(files: Sequence[FilePoints]) -> pa.Table:
         if any(name in one.columns for one in files):
             arrays.append(pa.array(_joined(name, kind, files), type=_ARROW[kind]).take(pa.array(order)))
         else:
-            arrays.append(_nothing(kind, len(order)))
+            arrays.append(pa.nulls(len(order), _ARROW[kind]))
     return pa.table(dict(zip(COLUMNS, arrays, strict=True)))
 
 
@@ -106,7 +107,3 @@ def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> Any:
     if kind in ("text", "samples"):
         return [value for part in whole for value in part]
     return np.concatenate(whole) if whole else blank(kind, 0)
-
-
-def _nothing(kind: Kind, length: int) -> pa.Array:
-    return pa.repeat(pa.scalar(list(BLANKS[kind]) if kind == "samples" else BLANKS[kind], _ARROW[kind]), length)

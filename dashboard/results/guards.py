@@ -66,6 +66,15 @@ def name(text: Any) -> str:
     return text
 
 
+def shown(text: str) -> str:
+    """A file's name as one printable line."""
+    return (
+        text
+        if text.isprintable()
+        else text.encode("utf-8", "backslashreplace").decode().encode("unicode_escape").decode()
+    )
+
+
 def words(text: Any) -> str:
     """Free text from a file, cut at 2000 characters; "" for anything that is not text."""
     if not isinstance(text, str):

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -18,15 +19,19 @@ import numpy as np
 from dashboard.results.asv_file import AsvFile, read_asv
 from dashboard.results.catalog import Intake, Part, RunRow
 from dashboard.results.columns import FilePoints, as_table
-from dashboard.results.guards import Unreadable, words
+from dashboard.results.guards import Unreadable
 from dashboard.results.model import Problem
-from dashboard.results.parts import write_part
+from dashboard.results.parts import MOST_PARTS, write_part
 from dashboard.results.record_file import join_provenance, provenance_path
 from dashboard.results.scan import Stamp
 from dashboard.results.series_ids import SeriesIds
 
-#: Bytes of files that become one part: they take about ten times as much memory while they are read.
+#: Bytes of files that become one part: more where a folder would get many parts, fewer than what fits in memory.
 _BATCH = 16 * 2**20
+_LARGEST_BATCH = 64 * 2**20
+
+#: Parts that a folder read at once should get; there is room for some more before they are merged.
+_PARTS = MOST_PARTS // 2
 
 #: Below as many bytes, other processes would start more slowly than this one reads.
 _ALONE = 8 * 2**20
@@ -50,6 +55,9 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
     found: list[Batch] = []
     files: dict[str, Stamp] = {}
     weight, folder = 0, ""
+    weights = Counter[str]()
+    for path, stamp in changed.items():
+        weights[path.partition("/")[0]] += stamp[1] + stamp[3]
 
     def close() -> None:
         if files:
@@ -61,7 +69,7 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
         stamp = changed[path]
         size = stamp[1] + stamp[3]
         of = path.partition("/")[0]
-        if of != folder or weight + size > _BATCH:
+        if of != folder or weight + size > min(max(_BATCH, weights[of] / _PARTS), _LARGEST_BATCH):
             close()
             folder, weight = of, 0
         files[path] = stamp
@@ -96,7 +104,7 @@ def read_batch(batch: Batch) -> Intake:
         try:
             asv, facts, complaints = _read(batch.root / path, stamp)
         except (Unreadable, OSError) as error:
-            problems.append((path, Problem(words(path), getattr(error, "strerror", None) or str(error))))
+            problems.append((path, Problem(path, getattr(error, "strerror", None) or str(error))))
             continue
         problems += [(path, complaint) for complaint in complaints]
         versions |= asv.versions

@@ -22,7 +22,7 @@ from dashboard.results.columns import COLUMNS
 _GROUP = 32_768
 
 #: More parts of a folder than this are merged: every one costs a query about a millisecond.
-MOST_PARTS = 6
+MOST_PARTS = 12
 
 #: Rows that a merge holds in memory.
 _MERGED_AT_ONCE = 500_000
@@ -134,7 +134,7 @@ class _Writer:
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self._temporary, table.schema, compression="lz4", use_dictionary=_DICTIONARY, write_page_index=True
+                self._temporary, table.schema, compression="lz4", use_dictionary=_DICTIONARY
             )
         self._rows += len(table)
         self._writer.write_table(table, row_group_size=_GROUP)

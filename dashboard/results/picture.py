@@ -84,10 +84,11 @@ class Results:
             if one.benchmark in of and all(pair in one.axes for pair in wanted)
         )
 
-    def trends(self, series: Iterable[Series] | None = None) -> Iterator[Trend]:
+    def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
         """Each of the series (``None``: all) over its commits; read in few passes, so ask for many at once.
 
-        They come machine by machine, within one in no particular order; those without a point are left out.
+        With ``last``, only over the last so many of its machine's commits. They come machine by machine, within one
+        in no particular order; those without a point are left out.
         """
         wanted: dict[str, set[int]] = defaultdict(set)
         if series is None:
@@ -99,17 +100,22 @@ class Results:
                     wanted[one.machine].add(shelf.numbers[one])
         for name, numbers in wanted.items():
             shelf = self._shelves[name]
-            for found in self._reader.numbers(shelf.source, sorted(numbers)):
+            source = shelf.source if last is None else shelf.source.last(last)
+            for found in self._reader.numbers(source, sorted(numbers)):
                 yield from self._trends(found, shelf)
 
-    def points(self, series: Series) -> list[Point]:
-        """Every point of one series with all that is known of it, oldest first; [] for an unknown series."""
-        shelf = self._shelves.get(series.machine)
-        number = shelf.numbers.get(series) if shelf else None
-        if shelf is None or number is None:
-            return []
-        found = [self._point(row, shelf) for row in self._reader.rows(shelf.source, series=[number])]
-        return sorted(found, key=lambda point: point.commit)
+    def points(self, *series: Series) -> list[Point]:
+        """Every point of some series with all that is known of it; by machine, by series, then oldest first.
+
+        A point takes about 20 µs: for numbers over many series there are ``trends``.
+        """
+        found: list[Point] = []
+        for name, shelf in self._shelves.items():
+            numbers = [shelf.numbers[one] for one in series if one.machine == name and one in shelf.numbers]
+            if numbers:
+                points = [self._point(row, shelf) for row in self._reader.rows(shelf.source, series=numbers)]
+                found += sorted(points, key=lambda point: (shelf.rank[shelf.numbers[point.series]], point.commit))
+        return found
 
     def latest(self, machine: str) -> list[Point]:
         """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.results.columns import COLUMNS
+from dashboard.results.columns import BLANKS, COLUMNS
 from dashboard.results.model import STATES, Floats, Ints
 from lockstep.intervals import standard_error
 
@@ -51,6 +51,11 @@ class Source:
     ids: NDArray[np.int64]
     runs: Ints
     commits: Ints
+
+    def last(self, commits: int) -> Source:
+        """The same, at the last commits only."""
+        kept = self.commits >= self.commits.max(initial=0) + 1 - commits
+        return Source(self.parts, self.ids[kept], self.runs[kept], self.commits[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +101,8 @@ class Reader:
         sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
         found = self._connection.cursor().execute(sql, [_paths(source)]).fetchall()
         own = set(source.ids.tolist())
-        return [row for values in found if (row := dict(zip(COLUMNS, values, strict=True)))["run"] in own]
+        rows = (dict(zip(COLUMNS, map(_known, values, _DEFAULTS), strict=True)) for values in found)
+        return [row for row in rows if row["run"] in own]
 
     def latest(self, source: Source) -> list[dict[str, Any]]:
         """The point of every series at the last of the machine's commits that has one."""
@@ -116,9 +122,11 @@ class Reader:
 
     def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
         where = f"IN ({_listed(series)})" if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
+        if len(source.ids) <= _FEW:
+            where += f" AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {where}"
-        found: dict[str, Any] = self._connection.cursor().execute(sql, [_paths(source)]).fetchnumpy()
-        return found
+        found = self._connection.cursor().execute(sql, [_paths(source)]).fetchnumpy()
+        return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in found.items()}
 
 
 def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> Numbers:
@@ -154,6 +162,13 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> N
         number=column["number"],
         repeat=column["repeat"],
     )
+
+
+_DEFAULTS = tuple(BLANKS[kind] for kind in COLUMNS.values())
+
+
+def _known(value: Any, default: Any) -> Any:
+    return default if value is None else value
 
 
 def _lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
