@@ -85,9 +85,14 @@ class Numbers:
 
 
 class Reader:
-    """Queries; each has a cursor of its own, so that threads need not wait for one another."""
+    """Queries; each has a cursor of its own, so that threads need not wait for one another.
 
-    def __init__(self) -> None:
+    Args:
+        spill: folder for what does not fit in memory.
+    """
+
+    def __init__(self, spill: Path) -> None:
+        self._settings = _SETTINGS | {"temp_directory": str(spill)}
         self._lock = threading.Lock()
         self._process = 0
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -97,7 +102,7 @@ class Reader:
             # A server may fork after this was made, and DuckDB's threads stay behind.
             if self._connection is None or self._process != os.getpid():
                 self._process = os.getpid()
-                self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+                self._connection = duckdb.connect(":memory:", config=self._settings)
                 self._connection.execute("SET parquet_metadata_cache = true")
             return self._connection.cursor()
 

@@ -48,7 +48,7 @@ class Store:
         self._repo = repo
         self._patience = patience
         self._parts = cache / "parts"
-        self._reader = Reader()
+        self._reader = Reader(cache / "spill")
         self._lock = threading.Lock()
         self._looked = 0.0
         self._strays: tuple[Problem, ...] = ()
@@ -66,10 +66,12 @@ class Store:
             patience: seconds for which ``current`` believes what it saw.
 
         Raises:
-            StoreError: the cache would lie among the results.
+            StoreError: the cache would lie among the results, or DuckDB could not read it.
         """
         root = results.absolute()
         chosen = (cache or default_cache(root)).absolute() / f"layout-{LAYOUT}"
+        if set(str(chosen)) & set("*?["):
+            raise StoreError(f"DuckDB takes {chosen.parent} for a pattern: choose a folder without *, ? and [")
         if chosen.resolve().is_relative_to(root.resolve()):
             raise StoreError(f"the cache {chosen.parent} would lie among the results: choose another folder")
         return cls(root, repo or root, chosen, patience)
@@ -177,8 +179,9 @@ class Store:
 
     def _merge(self, catalog: Catalog) -> None:
         with catalog.reading() as reading:
-            parts, live, runs = reading.parts(), reading.live_rows(), reading.runs()
-        for several in mergeable(parts, live):
+            chosen = mergeable(reading.parts(), reading.live_rows())
+            runs = reading.runs() if chosen else []
+        for several in chosen:
             names = {part.name for part in several}
             catalog.merge(several, merge_parts(self._parts, several, (run.id for run in runs if run.part in names)))
 
