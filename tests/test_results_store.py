@@ -181,6 +181,16 @@ def test_a_damaged_cache_is_made_anew(tmp_path, damage):
     assert numbers(open_store(root)) == before
 
 
+def test_a_damaged_part_is_told_with_what_to_do(tmp_path):
+    write_measurement(tmp_path / "results", [record()])
+    store = open_store(tmp_path / "results")
+    results = store.current()
+    [part] = (store.cache / "parts").iterdir()
+    part.write_bytes(b"\0" * part.stat().st_size)
+    with pytest.raises(StoreError, match="delete that folder"):
+        results.at(COMMIT)
+
+
 def test_threads_share_a_store(tmp_path):
     root = tmp_path / "results"
     write_commits(root, 20)

@@ -24,15 +24,13 @@ from dashboard.results.ingest import batches, read_all
 from dashboard.results.model import Problem, Refreshed
 from dashboard.results.parts import merge_parts, mergeable, sweep
 from dashboard.results.picture import Results
-from dashboard.results.reader import Reader
+from dashboard.results.reader import Reader, StoreError
 from dashboard.results.scan import Scan, scan
+
+__all__ = ["Store", "StoreError", "default_cache"]
 
 #: Seconds after which a picture is not served any more while a new one is made.
 _OLD = 60.0
-
-
-class StoreError(Exception):
-    """The cache cannot be used; the message says where it is and what to do."""
 
 
 class Store:
