@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.machine_code.sources import closure, digest
+from lockstep.machine_code.sources import closure, digest, same_code
 
 FILES = {
     "toy/__init__.py": "",
@@ -59,3 +59,23 @@ def test_a_digest_tells_names_and_contents_apart():
         digest("abc"),
     }
     assert len(digests) == 5
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("X = 1\n", "# words\nX = (1)\n", True),
+        ("def f():\n    return 1\n", 'def f():\n    """Words."""\n\n    return 1\n', True),
+        ("X = 1\n", "X = 2\n", False),
+        ("def f(a, b): pass\n", "def f(b, a): pass\n", False),
+        ("f('words')\n", "f('other words')\n", False),
+        ("def (\n", "class (\n", False),
+    ],
+)
+def test_comments_and_layout_are_no_code(before, after, same):
+    assert same_code({"a.py": before.encode()}, {"a.py": after.encode()}) is same
+
+
+def test_other_files_count_byte_by_byte():
+    assert not same_code({"a.txt": b"# x"}, {"a.txt": b"# y"})
+    assert not same_code({"a.py": b""}, {"a.py": b"", "b.py": b""})

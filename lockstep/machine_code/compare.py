@@ -1,7 +1,7 @@
 """The code of two trees side by side, with as little tracing and compiling as it takes.
 
-A family whose sources are the same bytes in both trees is the same. The others are traced, and of their kernels only
-those are compiled that the compiler is given differently.
+A family whose sources are the same in both trees, but for comments, is the same. The others are traced, and of their
+kernels only those are compiled that the compiler is given differently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.differences import CodeChange, differences, differing
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.session import Session, Tree
-from lockstep.machine_code.sources import closure, digest
+from lockstep.machine_code.sources import closure, digest, same_code
 from lockstep.machine_code.targets import Target
 from lockstep.suite import Suite
 
@@ -38,7 +38,8 @@ class Comparison:
     Attributes:
         target: what kernels are compiled for.
         base, head: code of the cases that were traced; kernels that are the same in both are not compiled.
-        same_sources: suites whose family has the same sources in both trees; none of their cases is traced.
+        same_sources: suites whose family has the same sources in both trees, but for comments; none of their cases is
+            traced.
     """
 
     target: Target
@@ -65,7 +66,7 @@ class Comparison:
     def reason(self, key: CaseKey) -> str:
         """Why: a sentence for each change that touches the case; for a same one what proves it."""
         if key.suite in self.same_sources:
-            return "its sources are the same bytes"
+            return "its sources are the same but for comments"
         touching = [str(change) for change in self.changes if key in change.cases]
         if touching:
             return "; ".join(touching)
@@ -95,7 +96,7 @@ def compare(
         TracingFailed: a tree's process does not start.
     """
     chosen = list(suites)
-    same = {suite.name for suite in chosen if _family_sources(base, suite) == _family_sources(head, suite)}
+    same = {suite.name for suite in chosen if same_code(_family_sources(base, suite), _family_sources(head, suite))}
     rest = [suite for suite in chosen if suite.name not in same]
     if not rest:
         return Comparison(target, {}, {}, frozenset(same))

@@ -21,8 +21,9 @@ HEADINGS = {
     "removed": "removed",
 }
 
-#: Longest line of the host side that is shown; the JSON has all of it.
+#: Longest line of the host side, and ways in which one kernel changed, that are shown; the JSON has all.
 WIDTH = 200
+SHOWN = 3
 
 
 def console() -> Console:
@@ -95,22 +96,35 @@ def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
 
 
 def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
-    """Changes of the host side by variant: a grid differs in every case in numbers of its own. Others each alone."""
+    """Changes by kernel, and those of the host side by variant: they differ in every case in numbers of their own."""
     groups: dict[object, list[CodeChange]] = {}
     for change in changes:
-        mine = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
-        groups.setdefault(mine if change.kind == "host" else change, []).append(change)
+        users = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
+        about = {"kernel": (change.kernel, change.source), "host": users}.get(change.kind, change)
+        groups.setdefault(about, []).append(change)
     yield from groups.values()
 
 
 def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
-    first = alike[0]
-    sentence = first.sentence if len(first.sentence) <= WIDTH else f"{first.sentence[:WIDTH]}…"
-    if first.kernel:
-        yield f"    {first.kernel} ({first.source}): {first.sentence}"
-    else:
-        yield f"    {sentence}{f', and the like {len(alike) - 1} times' if len(alike) > 1 else ''}"
-    yield f"      {used_by([key for change in alike for key in change.cases])}"
+    """One thing that changed: the worst of its ways, and how many more there are."""
+    shown = sorted(alike, key=_severity, reverse=True)[: SHOWN if alike[0].kernel else 1]
+    for change in shown:
+        if change.kernel:
+            yield f"    {change.kernel} ({change.source}): {change.sentence}"
+        else:
+            yield f"    {change.sentence if len(change.sentence) <= WIDTH else f'{change.sentence[:WIDTH]}…'}"
+        yield f"      {used_by(change.cases)}"
+    rest = [key for change in alike if change not in shown for key in change.cases]
+    if rest:
+        yield f"      and in {len(alike) - len(shown)} more ways: {used_by(rest)}"
+
+
+def _severity(change: CodeChange) -> tuple[int, int]:
+    """Bytes spilled more, then registers taken more; whichever way the change goes."""
+    before, after = (side.machine if side else None for side in (change.before, change.after))
+    if before is None or after is None:
+        return (0, 0)
+    return abs(after.spill_bytes - before.spill_bytes), abs(after.registers - before.registers)
 
 
 def _cells(kernel: KernelCode) -> list[str]:

@@ -52,6 +52,27 @@ def closure(root: Path, packages: Sequence[str], module: str) -> dict[str, bytes
     return found
 
 
+def same_code(base: dict[str, bytes], head: dict[str, bytes]) -> bool:
+    """Whether two closures are the same but for comments, layout and docstrings."""
+    return base.keys() == head.keys() and all(
+        content == head[name] or (name.endswith(".py") and _code(content) == _code(head[name]) != "")
+        for name, content in base.items()
+    )
+
+
+def _code(text: bytes) -> str:
+    """The syntax tree of a module without docstrings, spelled out; "" if it is none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False) is not None
+            node.body = node.body[1:] if documented else node.body
+    return ast.dump(tree)
+
+
 def digest(*parts: bytes | str | dict[str, bytes]) -> str:
     """Of texts and of files with their names."""
     total = hashlib.sha256()
