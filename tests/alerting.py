@@ -1,4 +1,4 @@
-"""Steps and alerts as an analysis would give them, for the tests of what is made of them; and PostgreSQL to keep them."""
+"""Steps and alerts as an analysis would give them, for tests of what is made of them; and a PostgreSQL to keep them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts are kept: one each, however often and by however many processes the data are analysed; nothing is forgotten."""
+"""Alerts are kept: one each, however often and by however many processes data are analysed; nothing is forgotten."""
 
 import datetime
 import random
