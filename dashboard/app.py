@@ -11,8 +11,8 @@ from flask import Response
 from dashboard.address import parse_family
 from dashboard.pages import family, overview
 from dashboard.pages.parts import back_link, notice
-from dashboard.results import Tree
 from dashboard.theme import MANTINE
+from dashboard.tree import Tree
 
 _INDEX = """<!DOCTYPE html>
 <html lang="en">

@@ -55,8 +55,8 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
         from dashboard.app import create_app
-        from dashboard.results import Tree
         from dashboard.server import serve
+        from dashboard.tree import Tree
 
         app = create_app(Tree(results, args.repo))
         host, port = listener.getsockname()[:2]

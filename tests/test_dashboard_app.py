@@ -23,8 +23,8 @@ from dashboard.app import create_app, page
 from dashboard.commands import Dashboard, listen
 from dashboard.figures import sweep, sweep_axis, trend
 from dashboard.pages import family, overview
-from dashboard.results import Tree
 from dashboard.theme import chart_layout, styles
+from dashboard.tree import Tree
 from lockstep.record import Estimate
 
 CASE = "M=8,K=4096,N=2048"

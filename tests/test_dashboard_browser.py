@@ -10,8 +10,8 @@ from werkzeug.serving import make_server
 
 from dashboard.address import FamilyAddress
 from dashboard.app import create_app
-from dashboard.results import Tree
 from dashboard.server import warm
+from dashboard.tree import Tree
 
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 LINK = FamilyAddress(MACHINE, "linear", (CASE,), "cold").link()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.results import Tree
+from dashboard.tree import Tree
 from lockstep.record import Clocks, Estimate, Provenance, Record, write_records
 
 COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25"]

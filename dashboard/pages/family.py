@@ -11,9 +11,9 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from dashboard.address import FamilyAddress
 from dashboard.figures import sweep, sweep_axis, trend
 from dashboard.pages.parts import back_link, commit_line, count, mono, notice
-from dashboard.results import Results, Tree
 from dashboard.rows import QUANTITIES, STATE_LABELS, Row, natural
 from dashboard.theme import GRAPH_CONFIG, Scheme, Style, styles
+from dashboard.tree import Results, Tree
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
 MOST_CASES = 12

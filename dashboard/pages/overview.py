@@ -12,8 +12,8 @@ from dash import ClientsideFunction, Dash, Input, Output, State, html, no_update
 
 from dashboard.address import FamilyAddress
 from dashboard.pages.parts import commit_line, count, day, mono, notice, problem_list
-from dashboard.results import Results, Tree
 from dashboard.rows import STATE_LABELS, Row, natural
+from dashboard.tree import Results, Tree
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
