@@ -64,9 +64,10 @@ def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _fingerprints(code: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
     """Of the host side and of each kernel; ``None`` if one is not known."""
-    kernels = _kernels(code)
-    prints = {name: facts.get("fingerprint") for name, facts in kernels.items()}
-    host = code.get("host")
+    kernels, host = code.get("kernels"), code.get("host")
+    if not isinstance(kernels, Mapping) or not all(isinstance(facts, Mapping) for facts in kernels.values()):
+        return None
+    prints = {str(name): facts.get("fingerprint") for name, facts in kernels.items()}
     if not isinstance(host, str) or not host or not all(isinstance(one, str) and one for one in prints.values()):
         return None
     return host, {name: str(one) for name, one in prints.items()}
