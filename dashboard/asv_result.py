@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dashboard.guards import LATEST_TIME, Unreadable, finite, name, read_json, time_ms
+from dashboard.results.guards import LATEST_TIME, Unreadable, finite, name, read_json, time_ms
 from dashboard.rows import Measured, Row, State, positive
 
 #: A parameterised benchmark with more combinations than this is a mistake or an attack.

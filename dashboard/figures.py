@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from dashboard.rows import QUANTITIES, STATE_LABELS, Commit, Measured, Quantity, Row, axes_of
+from dashboard.results.model import Commit
+from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]

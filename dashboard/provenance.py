@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboard.asv_result import Head
-from dashboard.guards import Unreadable, finite, name, plain_file, words
+from dashboard.results.guards import Unreadable, finite, name, plain_file, words
 from dashboard.rows import Measured, Row, State, positive
 from lockstep.record import SUFFIX, Clocks, Estimate, Provenance, Record, read_records
 

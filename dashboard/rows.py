@@ -130,28 +130,6 @@ class Row:
         return latency.inverse(numerators[quantity]) if numerators[quantity] > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit that has results. ``subject`` is "" where no repository tells it; ``date`` in ms since 1970."""
-
-    hash: str
-    date: int
-    subject: str = ""
-
-    @property
-    def short(self) -> str:
-        """The first eight digits, as asv names its files."""
-        return self.hash[:8]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that could not be read: where (relative to the results folder) and what is wrong."""
-
-    path: str
-    what: str
-
-
 def positive(value: float | None, low: float | None = None, high: float | None = None) -> Measured | None:
     """``Measured`` of a positive value; an interval that does not hold the value is dropped."""
     if value is None or value <= 0:

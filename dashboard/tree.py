@@ -15,10 +15,11 @@ from functools import cached_property
 from pathlib import Path
 
 from dashboard.asv_result import Benchmark, read_asv, read_benchmarks
-from dashboard.guards import Unreadable, words
-from dashboard.history import order_commits
 from dashboard.provenance import join_provenance, provenance_path
-from dashboard.rows import Commit, Problem, Row
+from dashboard.results.guards import Unreadable, words
+from dashboard.results.history import order_commits
+from dashboard.results.model import Commit, Problem
+from dashboard.rows import Row
 from lockstep.record import SUFFIX
 
 #: When a file was modified (ns since 1970) and its size (bytes).
