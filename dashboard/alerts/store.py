@@ -10,8 +10,8 @@ from sqlalchemy import select
 from dashboard.alerts.database import Database
 from dashboard.alerts.life import Act, LifeError, State
 from dashboard.alerts.schema import ALERT, EVENT
-from dashboard.alerts.sync import Seen, Sync, Synced
-from dashboard.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked
+from dashboard.alerts.sync import DATA, Seen, Sync, Synced
+from dashboard.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 
 
 class AlertStore:
@@ -69,6 +69,12 @@ class AlertStore:
             except LifeError as error:
                 raise LifeError(f"alert {number}: {error}") from error
             return read_alert(connection, number)
+
+    def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
+        """Add a line to an alert's log that changes nothing else."""
+        with self.database.write() as connection:
+            one = read_alert(connection, number)
+            write_log(connection, number, who, what, one.state, note)
 
     def sync(self, seen: Seen, today: datetime.date | None = None) -> Synced:
         """Bring the alerts in step with the data: open, update, resolve, reopen, end mutes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dashboard.alerts.grouping import Alert, Member, Topic
+from dashboard.alerts.grouping import Alert, Topic
 from dashboard.alerts.tracked import Tracked
 
 _TOPICS: dict[Topic, str] = {
@@ -24,10 +24,9 @@ def change(log: float) -> str:
     return f"{100 * math.expm1(log):+.1f} %"
 
 
-def interval(member: Member) -> str:
-    """``+4.7 … +5.5 %``, the ends of a change's interval."""
-    low, high = (100 * math.expm1(end) for end in (member.low, member.high))
-    return f"{low:+.1f} … {high:+.1f} %"
+def span(low: float, high: float) -> str:
+    """``+4.7 … +5.5 %``, the ends of a change's interval, from log factors."""
+    return f"{100 * math.expm1(low):+.1f} … {100 * math.expm1(high):+.1f} %"
 
 
 def where(alert: Alert) -> str:
@@ -74,6 +73,6 @@ def lines(alert: Alert, most: int = 10) -> Iterator[str]:
         yield f"owner: {alert.owner}"
     for member in alert.members[:most]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
-        yield f"{change(member.size):>9} ({interval(member)})  {member.series.label}{note}"
+        yield f"{change(member.size):>9} ({span(member.low, member.high)})  {member.series.label}{note}"
     if len(alert.members) > most:
         yield f"and {len(alert.members) - most} more series"
