@@ -3,9 +3,20 @@
 Pure functions on arrays: no files, no clock, no randomness. ``docs/detection.md`` has the method and its figures.
 """
 
-from dashboard.changes.analysis import analyse, analyse_many
+from dashboard.changes.analysis import Monitor, analyse, analyse_many
 from dashboard.changes.findings import Analysis, Change, Level, Noise, Revision
 from dashboard.changes.settings import Settings
 from dashboard.changes.trend import Trend
 
-__all__ = ["Analysis", "Change", "Level", "Noise", "Revision", "Settings", "Trend", "analyse", "analyse_many"]
+__all__ = [
+    "Analysis",
+    "Change",
+    "Level",
+    "Monitor",
+    "Noise",
+    "Revision",
+    "Settings",
+    "Trend",
+    "analyse",
+    "analyse_many",
+]

@@ -119,7 +119,8 @@ class Analysis:
 
     Attributes:
         changes: what is believed now, oldest first.
-        revisions: what was believed and is not, in the order of ``revised_at``. A withdrawn change is in no other place.
+        revisions: what was believed and is not, in the order of ``revised_at``. A withdrawn change is
+            in no other place.
         levels: the stretches between changes, oldest first; they cover the whole series.
         noise: of the series.
         outliers: points that lie far off their level and stand alone.
