@@ -244,13 +244,14 @@ def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
 
 
 def _across_machines(alerts: Sequence[Alert], order: Sequence[str]) -> list[Alert]:
-    """Each alert with its range narrowed by the other machines that saw the same family change in it."""
+    """Each alert with its range narrowed by the other machines on which a commit in it changed the same family."""
     narrowed = []
     for alert in alerts:
         others = [
             other
             for other in alerts
-            if other.family == alert.family
+            if alert.cause.kind == other.cause.kind == "own commit"
+            and other.family == alert.family
             and other.machine != alert.machine
             and other.topic == alert.topic
             and set(other.commits) & set(alert.commits)

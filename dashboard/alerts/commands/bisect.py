@@ -36,6 +36,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             "Exit status: 0 found, 1 the change does not show here, 3 nothing can be measured, 4 wrong usage.",
         )
         parser.add_argument("alert", type=int, help="number of the alert, as `lockstep alerts list` shows it")
+        parser.add_argument("--quick", action="store_true", help="one short look at each, for a large change")
         parser.add_argument("--json", action="store_true", help="one JSON object")
         add_sources(parser)
         add_state(parser)
@@ -62,7 +63,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     if member is None:
         return USAGE
     try:
-        with closing(_Measure(conf, member)) as measure:
+        with closing(_Measure(conf, member, args)) as measure:
             found = bisect(alert.alert.before, alert.alert.suspects, measure, member.size)
     except NotReproduced as error:
         log.error(str(error))
@@ -100,12 +101,13 @@ def _member(conf: Any, alert: Tracked) -> Member | None:
 class _Measure:
     """Measures the series of a member at one commit after the other, each in a worker of its own."""
 
-    def __init__(self, conf: Any, member: Member) -> None:
+    def __init__(self, conf: Any, member: Member, args: argparse.Namespace) -> None:
         from asv.repo import get_repo
 
         from lockstep.suites import load_suites, pick_suites
 
         self._conf = conf
+        self._args = args
         self._series = member.series
         self._repo = get_repo(conf)
         [self._suite] = pick_suites(load_suites(Path(conf.benchmark_dir)), member.series.suite)
@@ -120,7 +122,7 @@ class _Measure:
         self._checkout.parent.mkdir(parents=True, exist_ok=True)
         self._repo.checkout(str(self._checkout), commit)
         packages = tuple(getattr(self._conf, "lockstep", {}).get("packages", PACKAGES))
-        spec = WorkerSpec(self._checkout, packages, Path(self._conf.benchmark_dir).resolve())
+        spec = WorkerSpec(self._checkout, packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
                 records, _ = worker.measure(series.suite, series.case, series.l2, [series.variant], {})
@@ -130,7 +132,8 @@ class _Measure:
             return Measurement(commit, None, reason=str(died))
         [record] = [one for one in records if one.variant == series.variant]
         taken = _measurement(commit, record, series.quantity)
-        log.info(f"{commit[:8]}: {_told(taken, series.quantity)}")
+        if not self._args.json:
+            log.info(f"{commit[:8]}: {_told(taken, series.quantity)}")
         return taken
 
     def close(self) -> None:

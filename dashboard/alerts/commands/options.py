@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,9 @@ def told(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> 
     from dashboard.notify.receivers import ReceiverError
     from dashboard.results.store import StoreError
 
+    # What they log for their developers would stand between our lines, and among the JSON.
+    for library in ("alembic", "apprise"):
+        logging.getLogger(library).propagate = False
     try:
         return run(args)
     except (StateError, StoreError) as error:
