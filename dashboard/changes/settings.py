@@ -24,7 +24,7 @@ class Settings:
         width: hypotheses kept for each series.
     """
 
-    burn_in: int = 8
+    burn_in: int = 10
     evidence: float = 7.0
     patience: float = 2.0
     withdraw: float = 1.0
@@ -34,7 +34,7 @@ class Settings:
     wander: float = 0.3
     memory: float = 0.9
     prompt: int = 3
-    width: int = 40
+    width: int = 28
 
 
 DEFAULT = Settings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +88,18 @@ class Reader:
     """Queries; each has a cursor of its own, so that threads need not wait for one another."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect(":memory:", config=_SETTINGS)
-        self._connection.execute("SET parquet_metadata_cache = true")
+        self._lock = threading.Lock()
+        self._process = 0
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            # A server may fork after this was made, and DuckDB's threads stay behind.
+            if self._connection is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+                self._connection.execute("SET parquet_metadata_cache = true")
+            return self._connection.cursor()
 
     def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:
         """Numbers of these series (rising), a portion at a time; series without a point are left out."""
@@ -99,7 +111,7 @@ class Reader:
         """Points of these series, or of these runs (by their stored numbers), with every column."""
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
-        found = self._connection.cursor().execute(sql, [_paths(source)]).fetchall()
+        found = self._cursor().execute(sql, [_paths(source)]).fetchall()
         own = set(source.ids.tolist())
         rows = (dict(zip(COLUMNS, map(_known, values, _DEFAULTS), strict=True)) for values in found)
         return [row for row in rows if row["run"] in own]
@@ -112,7 +124,7 @@ class Reader:
             GROUP BY series
         """
         parameters = [_paths(source), source.ids.tolist(), source.commits.tolist()]
-        last = self._connection.cursor().execute(sql, parameters).fetchnumpy()
+        last = self._cursor().execute(sql, parameters).fetchnumpy()
         series, runs = last.values()
         found = []
         for run in np.unique(runs).tolist():
@@ -125,7 +137,7 @@ class Reader:
         if len(source.ids) <= _FEW:
             where += f" AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {where}"
-        found = self._connection.cursor().execute(sql, [_paths(source)]).fetchnumpy()
+        found = self._cursor().execute(sql, [_paths(source)]).fetchnumpy()
         return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in found.items()}
 
 
