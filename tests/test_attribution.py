@@ -11,11 +11,11 @@ from dashboard.alerts.content import from_json, to_json
 from dashboard.alerts.steps import Facts, Move
 
 PAIRED = series(quantity="speedup")
-KERNEL = {"registers": 168, "spills": 0, "shared": 49152, "fingerprint": "aa", "mix": {"HGMMA": 32, "STL": 0}}
+KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"HGMMA": 32}}
 
 
 def code(host="h1", **kernel):
-    return {"host": host, "kernels": {"matmul": {**KERNEL, **kernel}}}
+    return {"host": host, "kernels": [{**KERNEL, **kernel}]}
 
 
 def sides(name, before, after, **changes):
@@ -46,25 +46,27 @@ def test_only_commits_that_touch_the_packages_are_suspects():
 
 
 def test_the_machine_code_is_shown_where_it_changed():
-    cause = attribute(
-        sides("code", code(), code(registers=255, spills=512, fingerprint="bb", mix={"HGMMA": 32, "STL": 224}))
-    )
+    spilling = code(registers=255, spills=512, code="bb", mix={"HGMMA": 32, "STL": 224, "all": 900})
+    cause = attribute(sides("code", code(), spilling))
     assert cause.kind == "own commit"
     assert cause.sentence == "a commit changed it: " + ", ".join(
-        ["matmul STL 0 → 224", "matmul registers 168 → 255", "matmul spills 0 B → 512 B"]
+        ["matmul registers 168 → 255", "matmul spills 0 B → 512 B", "matmul STL 0 → 224"]
     )
-    cause = attribute(sides("code", code(), code(fingerprint="bb")))
-    assert cause.sentence == "a commit changed it: matmul instructions aa → bb"
+    cause = attribute(sides("code", code(), code(code="bb")))
+    assert cause.sentence == "a commit changed it: matmul machine code aa → bb"
     assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
+    two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
+    assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
 
 
 def test_unchanged_machine_code_is_noise():
     assert attribute(sides("code", code(), code())).kind == "noise"
 
 
-@pytest.mark.parametrize(
-    "unknown", [None, {}, {"kernels": {"matmul": {}}}, {"kernels": 3, "host": "h1"}, code(host=None)]
-)
+UNKNOWN = [None, {}, {"kernels": [{}], "host": "h1"}, {"kernels": 3, "host": "h1"}, code(host=""), code(code=None)]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
 def test_unknown_machine_code_is_never_unchanged(unknown):
     assert attribute(sides("code", unknown, unknown)).kind == "own commit"
 

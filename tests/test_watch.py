@@ -28,6 +28,8 @@ PLANTED = {
     "machine": lambda n: Here(everything=1.08, host={"gpu_uuid": "GPU-2"}) if n >= AT else Here(),
     "protocol": lambda n: Here(slower=1.1, protocol=2) if n >= AT else Here(),
     "version": lambda n: Here(slower=1.3, version="ruler2") if n >= AT else Here(),
+    "unchanged code": lambda n: Here(slower=1.02 if n >= AT else 1.0, code="aa"),
+    "changed code": lambda n: Here(slower=1.02, code="bb") if n >= AT else Here(code="aa"),
     "bimodal": lambda n: Here(slower=_MODES[n]),
 }
 
@@ -99,11 +101,27 @@ def test_another_way_of_measuring(planted):
     assert (alert.topic, alert.cause.kind, alert.after) == ("version", "protocol", commits[AT])
 
 
+def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(planted):
+    _, _, picture = planted
+    assert alerts_on(picture, "unchanged code") == []
+    found = [one for one in picture.found if one.step.series.machine == "unchanged code"]
+    assert [(one.cause.kind, one.quiet) for one in found] == [("noise", "noise")] * 3
+    count, rms = picture.meter["unchanged code"]
+    assert count == 3
+    assert 0.018 < rms < 0.022
+
+
+def test_changed_machine_code_is_shown_with_the_alert(planted):
+    _, _, picture = planted
+    [alert] = alerts_on(picture, "changed code")
+    assert alert.cause.sentence == "a commit changed it: matmul machine code aa → bb"
+
+
 def test_the_range_is_narrowed_by_a_machine_that_measured_more(planted):
     _, commits, picture = planted
     [alert] = alerts_on(picture, "seldom")
     assert alert.commits == (commits[AT],)
-    assert (alert.before, alert.also_on) == (commits[AT - 1], ("fixed", "slowdown"))
+    assert (alert.before, alert.also_on) == (commits[AT - 1], ("changed code", "fixed", "slowdown"))
     alone = look(planted[0], Thresholds(), Ranges(planted[0].root.parent, ("kernels",)), NOW, ["seldom"])
     [alert] = alone.alerts
     assert alert.commits == (commits[AT], commits[AT + 1])

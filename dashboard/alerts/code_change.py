@@ -1,11 +1,12 @@
 """What changed in the machine code between two points, where both records hold it.
 
-A record's ``code`` comes from a file, so nothing of its form is taken for granted: what is missing or of
-another type is unknown, and unknown is never "the same".
+``Facts.code`` is a record's ``code`` (``lockstep.record.Code``) as it lies in the file, so nothing of its form is
+taken for granted: what is missing or of another type is unknown, and unknown is never "the same".
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ _FIGURES = {"registers": "", "spills": " B", "shared": " B"}
 
 
 def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether both launch the same kernels, of the same machine code, in the same way; unknown is no."""
+    """Whether both launch kernels of the same machine code, in the same order and the same way; unknown is no."""
     ours, theirs = _fingerprints(before), _fingerprints(after)
     return ours is not None and ours == theirs
 
@@ -26,48 +27,55 @@ def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | N
     if not before or not after:
         return ()
     old, new = _kernels(before), _kernels(after)
-    found = [Evidence(f"kernel {name}", "", "is new") for name in new.keys() - old.keys()]
-    found += [Evidence(f"kernel {name}", "", "is gone") for name in old.keys() - new.keys()]
+    found = [Evidence(f"kernel {name}", "", "is new") for name in sorted(new.keys() - old.keys())]
+    found += [Evidence(f"kernel {name}", "", "is gone") for name in sorted(old.keys() - new.keys())]
     for name in sorted(old.keys() & new.keys()):
         found += _kernel(name, old[name], new[name])
     if before.get("host") and after.get("host") and before["host"] != after["host"]:
         found.append(Evidence("how the kernels are launched", "", "changed"))
-    return tuple(sorted(found, key=lambda one: one.what))
+    return tuple(found)
 
 
 def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
+    if old.get("code") == new.get("code"):
+        return
     figures = []
     for figure, unit in _FIGURES.items():
-        if figure in old and figure in new and old[figure] != new[figure]:
-            figures.append(Evidence(f"{name} {figure}", f"{old[figure]}{unit}", f"{new[figure]}{unit}"))
-    mixes = [one.get("mix") for one in (old, new)]
-    if all(isinstance(mix, Mapping) for mix in mixes):
-        figures += _mix(name, *mixes)  # type: ignore[arg-type]
-    if not figures and old.get("fingerprint") != new.get("fingerprint"):
-        figures.append(Evidence(f"{name} instructions", str(old.get("fingerprint")), str(new.get("fingerprint"))))
-    yield from figures
+        ours, theirs = old.get(figure), new.get(figure)
+        if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
+            figures.append(Evidence(f"{name} {figure}", f"{ours}{unit}", f"{theirs}{unit}"))
+    ours, theirs = old.get("mix"), new.get("mix")
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours and theirs:
+        figures += _mix(name, ours, theirs)
+    yield from figures or [Evidence(f"{name} machine code", str(old.get("code"))[:8], str(new.get("code"))[:8])]
 
 
 def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
     for instruction in sorted(old.keys() | new.keys()):
         counts = old.get(instruction, 0), new.get(instruction, 0)
-        if counts[0] != counts[1]:
+        # "all" counts every instruction, and differs with any.
+        if counts[0] != counts[1] and instruction != "all":
             yield Evidence(f"{name} {instruction}", str(counts[0]), str(counts[1]))
 
 
 def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Kernels by name; the second of a name is ``name (2)``."""
+    listed = code.get("kernels")
+    seen: Counter[str] = Counter()
+    found = {}
+    for kernel in listed if isinstance(listed, list | tuple) else ():
+        if isinstance(kernel, Mapping):
+            name = str(kernel.get("name"))
+            seen[name] += 1
+            found[name if seen[name] == 1 else f"{name} ({seen[name]})"] = kernel
+    return found
+
+
+def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Of the host side and of each kernel in order; ``None`` if one is not known."""
     kernels = code.get("kernels")
-    if not isinstance(kernels, Mapping):
-        return {}
-    return {str(name): facts for name, facts in kernels.items() if isinstance(facts, Mapping)}
-
-
-def _fingerprints(code: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
-    """Of the host side and of each kernel; ``None`` if one is not known."""
-    kernels, host = code.get("kernels"), code.get("host")
-    if not isinstance(kernels, Mapping) or not all(isinstance(facts, Mapping) for facts in kernels.values()):
+    if not isinstance(kernels, list | tuple):
         return None
-    prints = {str(name): facts.get("fingerprint") for name, facts in kernels.items()}
-    if not isinstance(host, str) or not host or not all(isinstance(one, str) and one for one in prints.values()):
-        return None
-    return host, {name: str(one) for name, one in prints.items()}
+    prints = [code.get("host"), *(one.get("code") if isinstance(one, Mapping) else None for one in kernels)]
+    known = [one for one in prints if isinstance(one, str) and one]
+    return tuple(known) if len(known) == len(prints) else None

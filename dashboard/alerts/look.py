@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -93,14 +94,16 @@ class Look:
         )
 
     def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
+        """The code of the series' record; of a ratio the baseline's as well, since both decide."""
         point = self._at(commit).get(series)
-        if point is None or not point.code:
-            return None
-        try:
-            code = json.loads(point.code)
-        except ValueError:
-            return None
-        return code if isinstance(code, dict) else None
+        code = _read(point)
+        if code is None or point is None or not point.baseline or "speedup" not in series.benchmark:
+            return code
+        axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
+        base = _read(self._at(commit).get(replace(series, axes=axes))) or {}
+        hosts = code.get("host"), base.get("host")
+        kernels = [one for part in (code, base) for one in part.get("kernels") or ()]
+        return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
 
     def _points(self, commit: str) -> dict[Series, Point]:
         return {point.series: point for point in self._results.at(commit, self._machine)}
@@ -117,6 +120,16 @@ class Look:
             if move is not None:
                 moves[name] = move
         return moves
+
+
+def _read(point: Point | None) -> Mapping[str, Any] | None:
+    if point is None or not point.code:
+        return None
+    try:
+        code = json.loads(point.code)
+    except ValueError:
+        return None
+    return code if isinstance(code, dict) else None
 
 
 def _protocol(run: Run) -> dict[str, str]:
