@@ -18,7 +18,7 @@ from lockstep.record import SUFFIX, Code, Estimate, Kernel, Provenance, Record, 
 
 BASELINE, VARIANT = "torch", "triton"
 CASES = ("M=1,K=64", "M=8,K=64", "M=64,K=64")
-START_MS = 1_790_000_000_000
+START_MS = 1_600_000_000_000
 DAY_MS = 86_400_000
 HOST = {
     "gpu": "NVIDIA H200",
@@ -181,3 +181,39 @@ def _write_asv(
 
 def _time(number: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp((START_MS + number * DAY_MS) / 1000, datetime.UTC)
+
+
+def write_foreign(
+    results: Path,
+    machine: str,
+    commits: Sequence[str],
+    seconds: Callable[[int], float],
+    number: Callable[[int], int] = lambda n: 10,
+    requirements: Callable[[int], Mapping[str, str]] = lambda n: {},
+) -> None:
+    """Results of another project's ``sorting.TimeSort.time_sort`` with one parameter, sampled as asv does."""
+    dice = random.Random(machine)
+    benchmark = {
+        "name": "sorting.TimeSort.time_sort",
+        "code": "",
+        "type": "time",
+        "unit": "seconds",
+        "version": "1",
+        "timeout": 60,
+        "param_names": ["size"],
+        "params": [["100", "1000"]],
+    }
+    folder = results / machine
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "machine.json").write_text(json.dumps({"machine": machine, "arch": "x86_64", "version": 1}))
+    (results / "benchmarks.json").write_text(json.dumps({"version": 2, benchmark["name"]: benchmark}))
+    for n, commit in enumerate(commits):
+        params = {"machine": machine, "arch": "x86_64", "python": "3.12"}
+        file = Results(
+            params, dict(requirements(n)), commit, START_MS + n * DAY_MS, "3.12", f"env{requirements(n)}", {}
+        )
+        levels = [seconds(n) * dice.gauss(1, 0.004) for _ in range(2)]
+        samples = [[level * dice.gauss(1, 0.002) for _ in range(8)] for level in levels]
+        outcome = BenchmarkResult([True, True], samples, [number(n)] * 2, 0, "", None)
+        file.add_result(benchmark, outcome, _time(n))
+        file.save(str(results))

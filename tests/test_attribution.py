@@ -128,10 +128,17 @@ def test_another_version_of_the_benchmark_is_another_way():
     assert attribute(sides("version", "aa", "bb")).sentence == "it is measured another way: benchmark version aa → bb"
 
 
-def test_sampling_alone_is_a_protocol_change_and_beside_a_commit_is_none():
-    numbers = {"number": "1", "repeat": "10"}, {"number": "100", "repeat": "10"}
-    assert attribute(sides("sampling", *numbers, touched=())).sentence == "only the sampling changed: number 1 → 100"
-    assert attribute(sides("sampling", *numbers)).kind == "own commit"
+def test_sampling_alone_is_another_way_of_measuring():
+    changed = sides("sampling", {"number": 1, "repeat": 10}, {"number": 100, "repeat": 10})
+    assert attribute(changed).sentence == "only the sampling changed: calls a sample 1 → 100"
+    assert attribute(sides("sampling", {"repeat": 10}, {"repeat": 2})).kind == "protocol"
+    upgraded = replace(changed.before, toolchain=TORCH[0]), replace(changed.after, toolchain=TORCH[1])
+    assert attribute(replace(changed, before=upgraded[0], after=upgraded[1])).kind == "toolchain"
+
+
+def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():
+    assert attribute(sides("sampling", {"number": 1000}, {"number": 140}, by=6.0)).kind == "own commit"
+    assert attribute(sides("sampling", {"number": 1000}, {"number": 700})).kind == "own commit"
 
 
 def test_measured_twice_with_nothing_different_is_unexplained():

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from history import CASES, DAY_MS, START_MS, Here, commits_of, write_history
+from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from dashboard.alerts.database import Database
 from dashboard.alerts.ranges import Ranges
@@ -178,6 +178,30 @@ def test_thresholds_decide_what_is_told(planted, tmp_path):
     assert {member.series.case for member in alert.members} == {"M=8,K=64", "M=64,K=64"}
     assert (alert.owner, alert.excuse) == ("small-batch", None)
     assert {one.quiet for one in picture.found} == {"", "small"}
+
+
+def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
+    commits = commits_of(tmp_path / "repo", LENGTH)
+    results = tmp_path / "repo" / "results"
+
+    def step(before, after):
+        return lambda n: after if n >= AT else before
+
+    write_foreign(results, "commit", commits, step(1e-3, 1.1e-3))
+    write_foreign(results, "settings", commits, step(1e-3, 1.3e-3), number=step(10, 1))
+    write_foreign(results, "toolchain", commits, step(1e-3, 1.2e-3), requirements=step({"numpy": "1"}, {"numpy": "2"}))
+    write_foreign(results, "quiet", commits, lambda n: 1e-3)
+    found = Store.open(results, cache=tmp_path / "cache").current()
+    alerts = {one.machine: one for one in look(found, Thresholds(), Ranges(results), NOW).alerts}
+    assert {machine: one.cause.kind for machine, one in alerts.items()} == {
+        "commit": "own commit",
+        "settings": "protocol",
+        "toolchain": "toolchain",
+    }
+    assert (alerts["commit"].family, alerts["commit"].commits) == ("sorting.TimeSort", (commits[AT],))
+    assert alerts["commit"].members[0].series.label.startswith("sorting.TimeSort.time_sort size=")
+    assert alerts["settings"].cause.sentence == "only the sampling changed: calls a sample 10 → 1"
+    assert "numpy 1 → 2" in alerts["toolchain"].cause.sentence
 
 
 def test_the_recorded_history_rings_for_nothing(tmp_path):

@@ -15,7 +15,7 @@ from typing import Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code
 from dashboard.alerts.evidence import Evidence
-from dashboard.alerts.steps import Facts, Move, Step
+from dashboard.alerts.steps import Move, Step
 
 #: "noise" is a change of code that did not change; it is no alert and widens the series' noise.
 Kind = Literal["own commit", "toolchain", "machine", "protocol", "noise", "unexplained"]
@@ -25,6 +25,9 @@ _PART = 0.5
 
 #: … and is itself this many standard deviations from nothing.
 _SURE = 3.0
+
+#: asv settles on its number of calls and samples within about a factor of two; in logs.
+_CHOSEN = math.log(2.5)
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,25 @@ def _protocol(step: Step) -> Cause | None:
     changed = list(_changed(before.protocol, after.protocol))
     if before.version != after.version:
         changed.append(Evidence("benchmark version", before.version, after.version))
-    # Other counts of samples are what asv settles on itself when a benchmark's time changes; alone
-    # they say nothing, and beside a change of the toolchain or of the code they are no cause.
-    sampling = list(_changed(before.sampling, after.sampling))
+    sampling = list(_sampling(step))
     if changed:
         return Cause("protocol", f"it is measured another way: {_listed(changed)}", (*changed, *sampling))
-    if sampling and not _code_may_differ(step) and not list(_differences(before, after)):
+    others = [*_changed(before.toolchain, after.toolchain), *_changed(before.machine, after.machine)]
+    if sampling and not others:
         return Cause("protocol", f"only the sampling changed: {_listed(sampling)}", tuple(sampling))
     return None
+
+
+def _sampling(step: Step) -> Iterator[Evidence]:
+    """Settings of the sampling that changed by more than asv changes them itself.
+
+    asv chooses the calls of a sample so that it lasts a given time, hence a slower benchmark has fewer.
+    """
+    for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
+        before, after = step.before.sampling[name], step.after.sampling[name]
+        follows = -step.size if name == "number" else 0.0
+        if abs(math.log(after / before) - follows) > _CHOSEN:
+            yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
 
 
 def _machine(step: Step) -> Cause | None:
@@ -138,11 +152,6 @@ def _moved_alike(step: Step) -> Iterator[Evidence]:
 
 def _explains(log: float, step: Step) -> bool:
     return math.copysign(1, log) == math.copysign(1, step.size) and abs(log) >= _PART * abs(step.size)
-
-
-def _differences(before: Facts, after: Facts) -> Iterator[Evidence]:
-    yield from _changed(before.toolchain, after.toolchain)
-    yield from _changed(before.machine, after.machine)
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:

@@ -86,7 +86,7 @@ class Look:
             commit=commit,
             version=self._results.versions[int(trend.version[index])],
             protocol=_protocol(run),
-            sampling={name: str(int(value)) for name, value in chosen.items() if value},
+            sampling={name: int(value) for name, value in chosen.items() if value > 0},
             toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
             machine=_hardware(run),
             code=self._code(trend.series, commit),

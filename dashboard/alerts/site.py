@@ -13,10 +13,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from asv.console import log
 from asv.publishing import OutputPublisher
 from asv.util import UserError
+
+if TYPE_CHECKING:
+    from dashboard.alerts.tracked import Tracked
 
 #: Before these parts of asv 0.6.6's index.html the link of the page and that of the feed are put.
 _BEFORE_TITLE = '<li id="nav-li-graphdisplay">'
@@ -46,32 +50,42 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
         Raises:
             UserError: the store of results, the alerts' state or the thresholds cannot be used.
         """
-        from dashboard.alerts.database import Database, StateError, default_state
-        from dashboard.alerts.ranges import Ranges
-        from dashboard.alerts.store import AlertStore
-        from dashboard.alerts.watch import look
-        from dashboard.results.store import Store, StoreError
-        from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
-
-        results = Path(conf.results_dir)
-        packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
         try:
-            thresholds = read_thresholds(Path(FILE))
-            store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))
-            now = datetime.datetime.now(datetime.UTC)
-            store.sync(look(Store.open(results).current(), thresholds, Ranges(results, packages), now).seen)
-            alerts = store.alerts()
-        except (StateError, StoreError, ThresholdsError) as error:
-            raise UserError(str(error)) from error
+            alerts = _current(conf)
+        except ModuleNotFoundError as error:
+            # A host that only measures need not have what the dashboard stands on.
+            log.warning(f"the site gets no alerts: {error.name} is not installed here")
+            return
         write_pages(Path(conf.html_dir), alerts, conf.project, os.environ.get("LOCKSTEP_URL", ""))
 
 
-def write_pages(html_dir: Path, alerts: Sequence[Any], project: str, site: str) -> None:
+def _current(conf: Any) -> list[Tracked]:
+    """All alerts, in step with the results."""
+    from dashboard.alerts.database import Database, StateError, default_state
+    from dashboard.alerts.ranges import Ranges
+    from dashboard.alerts.store import AlertStore
+    from dashboard.alerts.watch import look
+    from dashboard.results.store import Store, StoreError
+    from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
+
+    results = Path(conf.results_dir)
+    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        thresholds = read_thresholds(Path(FILE))
+        store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))
+        store.sync(look(Store.open(results).current(), thresholds, Ranges(results, packages), now).seen)
+        return store.alerts()
+    except (StateError, StoreError, ThresholdsError) as error:
+        raise UserError(str(error)) from error
+
+
+def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: str) -> None:
     """Write the page, the feed and the JSON, and link them from asv's ``index.html``.
 
     Args:
         html_dir: asv's pages.
-        alerts: ``dashboard.alerts.tracked.Tracked``, newest first.
+        alerts: newest first.
         project: name of the project.
         site: address of the dashboard, "" none.
     """
@@ -89,7 +103,7 @@ def write_pages(html_dir: Path, alerts: Sequence[Any], project: str, site: str) 
     index.write_text(text, encoding="utf-8")
 
 
-def _page(alerts: Sequence[Any], title: str) -> Iterator[str]:
+def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
     from dashboard.alerts.words import headline, lines, status
 
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'

@@ -35,7 +35,7 @@ class Facts:
         commit: full hash.
         version: the ruler's digest, asv's benchmark version.
         protocol: way of measuring: protocol version, clock state, math flags.
-        sampling: how the samples were taken, where asv says so: number, repeat.
+        sampling: how asv took the samples, where it says so: "number" of calls a sample, "repeat" of samples.
         toolchain: torch, triton, cuda, driver, python, requirements, environment.
         machine: GPU, its UUID, CPU, operating system.
         code: machine code as ``lockstep.record.Record.code`` has it; ``None`` unknown.
@@ -45,7 +45,7 @@ class Facts:
     commit: str
     version: str = ""
     protocol: Mapping[str, str] = field(default_factory=dict)
-    sampling: Mapping[str, str] = field(default_factory=dict)
+    sampling: Mapping[str, int] = field(default_factory=dict)
     toolchain: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
