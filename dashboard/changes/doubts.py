@@ -13,8 +13,8 @@ _APART = 5.0
 #: … and the series has gone from one to the other at least this often.
 _SWITCHES = 4
 _FEWEST = 3
-#: How much cheaper a slope must be than a step: slopes are the rarer by a factor of ten.
-_LEAD = 4.6
+#: How much cheaper a slope must be than a step: slopes are the rarer.
+_LEAD = 2.0
 #: Commits after which a slope ends, or never.
 _RAMPS = (np.inf, 64.0, 32.0, 16.0)
 

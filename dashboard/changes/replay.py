@@ -23,7 +23,7 @@ FLOOR = 1e-6
 #: Points that the noise is estimated from.
 _REMEMBERED = 128
 #: Points' worth of doubt about that estimate: from few points it is often too small, and too small rings.
-CAUTION = 4.0
+CAUTION = 8.0
 _ODDS_OF_MANY = 2 * np.log(15.0)
 #: Harmonic size of two stretches from which on the bar falls no further.
 LARGEST = 60.0
