@@ -26,7 +26,7 @@ _REMEMBERED = 128
 CAUTION = 8.0
 _ODDS_OF_MANY = 2 * np.log(15.0)
 #: Harmonic size of two stretches from which on the bar falls no further.
-LARGEST = 60.0
+LARGEST = 20.0
 #: Points that the search for two modes looks back over.
 LOOK_BACK = 60
 
