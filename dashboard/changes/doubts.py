@@ -13,8 +13,10 @@ _APART = 5.0
 #: … and the series has gone from one to the other at least this often.
 _SWITCHES = 4
 _FEWEST = 3
-#: How much cheaper a slope must be than a step: slopes are the rarer by a factor of ten.
-_LEAD = 4.6
+#: How much cheaper a slope must be than a step: slopes are the rarer.
+_LEAD = 2.0
+#: Commits after which a slope ends, or never.
+_RAMPS = (np.inf, 64.0, 32.0, 16.0)
 
 
 def robust_mean(y: Floats, noise: float, gate: float) -> float:
@@ -25,9 +27,9 @@ def robust_mean(y: Floats, noise: float, gate: float) -> float:
 
 
 def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
-    """Whether a bend into a slope explains the points at least as well as a step at ``split``.
+    """Whether a slope, without an end or between two levels, explains the points better than a step at ``split``.
 
-    Both have three free numbers, so their costs compare as they are. An outlier costs ``gate²`` at most.
+    Where it bends is chosen as freely as where the step lies. An outlier costs ``gate²`` at most.
 
     Args:
         y: log values of the stretch before the step and the one after, none missing.
@@ -44,15 +46,15 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
     near = np.abs(step) < gate * noise
     cap = (gate * noise) ** 2
     where = np.arange(y.size, dtype=np.float64)
-    bends = np.unique(np.linspace(max(0, split - 2 * after), split + after // 2, 16).astype(int))
-    ramp = np.maximum(0.0, where - bends[:, None])
+    latest = split + after // 2
+    bends = np.unique(latest - np.geomspace(1, latest, 16).astype(int))
+    ramps = np.clip(where - bends[:, None, None], 0.0, np.array(_RAMPS)[:, None]).reshape(-1, y.size)
     weights = near.astype(np.float64)
     total = weights.sum()
-    ramp_mean = (ramp * weights).sum(axis=1, keepdims=True) / total
-    y_mean = (y * weights).sum() / total
-    centred = (ramp - ramp_mean) * weights
-    slope = (centred * (y - y_mean)).sum(axis=1) / np.maximum((centred * (ramp - ramp_mean)).sum(axis=1), 1e-300)
-    rest = y - y_mean - slope[:, None] * (ramp - ramp_mean)
+    ramps -= (ramps @ weights / total)[:, None]
+    off = y - (y @ weights) / total
+    slope = (ramps @ (off * weights)) / np.maximum(ramps**2 @ weights, 1e-300)
+    rest = off - slope[:, None] * ramps
     lead = _LEAD * noise * noise
     return bool(np.minimum(rest * rest, cap).sum(axis=1).min() + lead < np.minimum(step * step, cap).sum())
 
@@ -84,6 +86,21 @@ def two_modes(y: Floats) -> tuple[float, float] | None:
     low, high = (float(np.median(part)) for part in parts)
     spread = np.sqrt(np.mean([_spread(part) ** 2 for part in parts]))
     return (low, high) if high - low > _APART * spread else None
+
+
+def spread(squares: Floats, gate: float) -> Floats:
+    """Variance [rows] from squared deviations [rows, points], what lies beyond the gate left out.
+
+    NaN where there is no point; at least one in each row.
+    """
+    ordered = np.sort(squares, axis=1)  # NaN last
+    count = np.isfinite(squares).sum(axis=1)
+    middle = ordered[np.arange(count.size), (count - 1) // 2]
+    variance: Floats = middle / 0.4549  # the median of a squared standard normal
+    for _ in range(4):
+        inside = squares < gate**2 * variance[:, None]
+        variance = np.where(inside, squares, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
+    return variance
 
 
 def autocorrelation(rest: Floats) -> float:

@@ -23,6 +23,9 @@ from dashboard.changes.settings import Settings
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: A change is placed at the commit with the most probability within this many commits of it.
+NEARBY = 2
+
 
 @dataclass(slots=True)
 class Hypotheses:
@@ -83,7 +86,7 @@ class Hypotheses:
             settings: gate, wander and memory are used.
 
         Returns:
-            how far off each hypothesis' forecast the point was, squared, in units of its variance [rows, width].
+            how far off each hypothesis' forecast the point was, in units of its standard deviation [rows, width].
         """
         decay = settings.memory ** commits[:, None]
         fresh = settings.wander**2 * (1 - decay * decay)
@@ -96,7 +99,8 @@ class Hypotheses:
         to_wandering = covariance + var_wandering
         variance = to_level + to_wandering + weight[:, None]
         error = y[:, None] - level - wandering
-        distance = error * error / (scale[:, None] * variance)
+        off = error / np.sqrt(scale[:, None] * variance)
+        distance = off * off
         inside = distance < settings.gate**2
 
         self.cost[rows] += np.where(inside, distance + np.log(variance), settings.gate**2)
@@ -109,7 +113,7 @@ class Hypotheses:
         self.wandering[rows] = wandering + gain * error
         self.var_wandering[rows] = var_wandering - gain * to_wandering
         self.count[rows] += inside
-        return distance
+        return off
 
     def begin(
         self,
@@ -121,10 +125,16 @@ class Hypotheses:
         cost: Floats,
         before: Ints,
         depth: Ints,
+        keep: Ints,
         settings: Settings,
     ) -> None:
-        """Add to each of the series ``rows`` the hypothesis that a level begins at its present point."""
-        place = self.cost[rows].argmax(axis=1)
+        """Add to each of the series ``rows`` the hypothesis that a level begins at its present point.
+
+        It takes the place of the costliest one, but for that at ``keep`` [rows].
+        """
+        costs = self.cost[rows]
+        costs[np.arange(rows.size), keep] = -np.inf
+        place = costs.argmax(axis=1)
         wander = settings.wander**2
         for array, value in (
             (self.level, y),
@@ -144,3 +154,50 @@ class Hypotheses:
         """Forget hypotheses of one series. ``places``: mask [width]."""
         self.cost[row, places] = np.inf
         self.depth[row, places] = -9
+
+    def locate(self, rows: Ints, among: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+        """Where the levels of the hypotheses ``among`` began, taken together, [rows] each.
+
+        Args:
+            rows: the series.
+            among: mask [rows, width] of the hypotheses, at least one in each row.
+
+        Returns:
+            the commit with the most probability within ``NEARBY`` of it, and the ends of the middle 95 %.
+        """
+        cost = np.where(among, self.cost[rows], np.inf)
+        order = np.argsort(self.start[rows], axis=1)
+        start = np.take_along_axis(self.start[rows], order, axis=1)
+        cost = np.take_along_axis(cost, order, axis=1)
+        share = np.exp((cost.min(axis=1, keepdims=True) - cost) / 2)
+        share /= share.sum(axis=1, keepdims=True)
+        near = np.einsum("rij,rj->ri", np.abs(start[:, :, None] - start[:, None, :]) <= NEARBY, share)
+        # Where the step is clear, all its neighbours have it nearby: of those take the likeliest itself.
+        index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), share, -1.0).argmax(axis=1)
+        grown = np.cumsum(share, axis=1)
+        which = np.arange(rows.size)
+        earliest, latest = (grown >= 0.025).argmax(axis=1), (grown >= 0.975).argmax(axis=1)
+        return start[which, index], start[which, earliest], start[which, latest]
+
+    def likelier(
+        self, rows: Ints, near: NDArray[np.bool_], these: Floats, same: NDArray[np.bool_], bar: float
+    ) -> list[int]:
+        """Where some hypotheses, summed, outweigh others by the log odds ``bar``.
+
+        Args:
+            rows: the series.
+            near: mask [rows] of those worth a look.
+            these: costs of the hypotheses [rows, width], infinite for those that are not meant.
+            same: mask [rows, width] of the others.
+
+        Returns:
+            positions in ``rows``.
+        """
+        places = np.flatnonzero(near)
+        if not places.size:
+            return []
+        those, others = these[places], np.where(same[places], self.cost[rows[places]], np.inf)
+        low = np.minimum(those.min(axis=1), others.min(axis=1))[:, None]
+        ratio = np.exp((low - those) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)
+        found: list[int] = places[np.log(np.maximum(ratio, 1e-300)) > bar].tolist()
+        return found

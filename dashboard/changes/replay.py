@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dashboard.changes.doubts import autocorrelation, robust_mean, slopes, two_modes
+from dashboard.changes.doubts import autocorrelation, slopes, spread, two_modes
 from dashboard.changes.findings import Revision
 from dashboard.changes.hypotheses import Floats, Hypotheses, Ints
 from dashboard.changes.settings import Settings
@@ -23,25 +23,26 @@ FLOOR = 1e-6
 #: Points that the noise is estimated from.
 _REMEMBERED = 128
 #: Points' worth of doubt about that estimate: from few points it is often too small, and too small rings.
-CAUTION = 4.0
-#: Where a change lies is told by the commit with the most probability within this many commits of it.
-NEARBY = 2
+CAUTION = 8.0
 _ODDS_OF_MANY = 2 * np.log(15.0)
 #: Harmonic size of two stretches from which on the bar falls no further.
-LARGEST = 60.0
+LARGEST = 20.0
 #: Points that the search for two modes looks back over.
 LOOK_BACK = 60
 
 
+Silence = Literal["", "modes", "slope"]
+
+
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A level that gave way to another. Silent ones are followed and not reported."""
+    """A level that gave way to another. Silent ones are followed and not reported, for the reason that they name."""
 
     index: int
     earliest: int
     latest: int
     reported_at: int
-    silent: bool = False
+    silent: Silence = ""
 
 
 class Replay:
@@ -62,7 +63,7 @@ class Replay:
         self.scale: Floats = np.full(series, np.nan)
         self._seen: Ints = np.zeros(series, dtype=np.int64)
         self._last: Ints = np.zeros(series, dtype=np.int64)
-        self._innovations: Floats = np.full((series, 64), np.nan)  # squared, over the forecast's variance
+        self._innovations: Floats = np.full((series, 64), np.nan)  # log units, were the forecast sure
         self._measured: Ints = np.zeros(series, dtype=np.int64)  # points that the noise was estimated from
         self._estimate: Ints = np.zeros(series, dtype=np.int64)  # at which count of points to do it again
         self._typical: Floats = np.full(series, np.nan)
@@ -81,7 +82,12 @@ class Replay:
             errors: their standard errors [rows], NaN where unknown.
             rows: the series that the commit belongs to (each once); all of them if not given.
         """
-        rows = np.arange(self.length.size) if rows is None else rows
+        if rows is None:
+            rows = np.arange(self.length.size)
+        else:
+            order = np.argsort(rows)
+            rows, values = rows[order], values[order]
+            errors = None if errors is None else errors[order]
         index = self.length[rows]
         self._make_room(int(index.max(initial=0)))
         self.length[rows] += 1
@@ -125,7 +131,7 @@ class Replay:
         points = self.values[rows[:, None], index]
         weights = self.weights[rows[:, None], index]
         off = points - np.median(points, axis=1, keepdims=True)
-        guess = self._spread(off * off * burn_in / (burn_in - 1))
+        guess = spread(off * off * burn_in / (burn_in - 1), self.settings.gate)
         known = np.exp(2 * self._typical[rows])
         self.scale[rows] = np.maximum(np.where(np.isfinite(known), (guess + known) / 2, guess), FLOOR**2)
         self._measured[rows] = burn_in
@@ -139,6 +145,7 @@ class Replay:
             cost=np.zeros(rows.size),
             before=nothing - 1,
             depth=nothing,
+            keep=nothing + 1,
             settings=self.settings,
         )
         self._last[rows] = index[:, 0]
@@ -154,8 +161,8 @@ class Replay:
         cost, start = found.cost[rows, best], found.start[rows, best]
         scale = self.scale[rows] * (1 + CAUTION / self._measured[rows])
         where = slice(None) if rows.size == self.length.size else rows
-        distance = found.advance(where, y, weights, index - self._last[rows], scale, settings)
-        self._innovations[rows, index] = distance[np.arange(rows.size), best] * scale
+        off = found.advance(where, y, weights, index - self._last[rows], scale, settings)
+        self._innovations[rows, index] = off[np.arange(rows.size), best] * np.sqrt(scale)
         birth = cost + 2 * settings.novelty
         found.begin(
             rows,
@@ -166,6 +173,7 @@ class Replay:
             cost=birth if reporting else np.minimum(birth, skipped * settings.gate**2),
             before=start if reporting else start * 0 - 1,
             depth=self._depth[rows] + reporting,
+            keep=best,
             settings=settings,
         )
         self._settle(rows)
@@ -178,22 +186,13 @@ class Replay:
     def _measure_noise(self, rows: Ints) -> None:
         """Estimate the noise anew; the next time when there is a tenth more to know."""
         end = int(self.length[rows].max())
-        squares = self._innovations[rows, max(0, end - _REMEMBERED) : end]
-        self.scale[rows] = np.maximum(self._spread(squares), FLOOR**2)
-        self._measured[rows] = np.maximum(np.isfinite(squares).sum(axis=1), 1)
-        self._estimate[rows] = self._seen[rows] + np.maximum(self._seen[rows] // 10, 2)
-
-    def _spread(self, squares: Floats) -> Floats:
-        """Variance [rows] from squared deviations [rows, points], what lies beyond the gate left out; NaN for none."""
-        ordered = np.sort(squares, axis=1)  # NaN last
+        squares = self._innovations[rows, max(0, end - _REMEMBERED) : end] ** 2
         count = np.isfinite(squares).sum(axis=1)
-        middle = ordered[np.arange(len(ordered)), np.maximum(count - 1, 0) // 2]
-        variance = middle / 0.4549  # the median of a squared standard normal
-        for _ in range(4):
-            inside = squares < self.settings.gate**2 * variance[:, None]
-            variance = np.where(inside, squares, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
-        estimate: Floats = variance
-        return estimate
+        enough = count >= self.settings.burn_in
+        variance = spread(squares[enough], self.settings.gate)
+        self.scale[rows[enough]] = np.maximum(variance, FLOOR**2)
+        self._measured[rows[enough]] = count[enough]
+        self._estimate[rows] = self._seen[rows] + np.maximum(self._seen[rows] // 10, 2)
 
     def _settle(self, rows: Ints) -> None:
         """Find the best hypothesis that holds just what has been reported."""
@@ -209,11 +208,11 @@ class Replay:
         more = np.where((relative == 1) & (found.count[rows] >= settings.run), cost - 2 * self._bonus(rows), np.inf)
         near = held - more.min(axis=1) > 2 * settings.evidence - _ODDS_OF_MANY
         same = relative == 0
-        for place in _beyond(near & (index >= self._retry[rows]), more, cost, same, settings.evidence):
+        for place in found.likelier(rows, near & (index >= self._retry[rows]), more, same, settings.evidence):
             self._consider(int(rows[place]), int(index[place]), held[place] - more[place].min())
         less = np.where(relative == -1, cost, np.inf)
         near = held - less.min(axis=1) > 2 * settings.withdraw - _ODDS_OF_MANY
-        for place in _beyond(near, less, cost, same, settings.withdraw):
+        for place in found.likelier(rows, near, less, same, settings.withdraw):
             if self.shifts[rows[place]][-1].reported_at < index[place]:
                 self._withdraw(int(rows[place]), int(index[place]))
         due = np.flatnonzero(index >= self._look[rows])
@@ -233,12 +232,13 @@ class Replay:
         """Report a change, unless there is another explanation for it."""
         found = self._hypotheses
         challengers = (found.depth[row] == self._depth[row] + 1) & (found.count[row] >= self.settings.run)
-        placed = _place(found, np.array([row]), challengers[None])
-        index, earliest, latest = (int(each[0]) for each in placed)
-        begin = max(int(found.start[row, self._best[row]]), 0)
-        noise = float(np.sqrt(self.scale[row]))
-        silent = self._back_and_forth(row, now, index)
-        if not silent and self._doubtful(row, begin, index, now, noise, strength):
+        index, earliest, latest = (int(each[0]) for each in found.locate(np.array([row]), challengers[None]))
+        silent: Silence = ""
+        if self._goes_back_and_forth(row, index, now):
+            silent = "modes"
+        elif self._slopes(row, index, now):
+            silent = "slope"
+        elif strength < (2 * self.settings.evidence - _ODDS_OF_MANY) * self._linked(row, index):
             self._retry[row] = now + 1 + (now - index) // 4
             return
         self._depth[row] += 1
@@ -249,35 +249,39 @@ class Replay:
         # Told from the old level, these points say nothing about the noise.
         self._innovations[row, index : now + 1] = np.nan
         self._estimate[row] = self._seen[row]
-        if silent:
-            for place, shift in enumerate(self.shifts[row]):
-                if not shift.silent and shift.index > now - LOOK_BACK:
-                    why = "the series went back and forth between two levels"
-                    self._revise(row, shift, now, None, why)
-                    self.shifts[row][place] = replace(shift, silent=True)
+        if silent == "modes":
+            self._take_back(row, now)
 
-    def _back_and_forth(self, row: int, now: int, index: int) -> bool:
+    def _goes_back_and_forth(self, row: int, index: int, now: int) -> bool:
         """Whether the series has two modes, and the new level is one of them."""
         recent = self.values[row, max(0, now + 1 - LOOK_BACK) : now + 1]
         modes = two_modes(recent[np.isfinite(recent)])
         if modes is None:
             return False
-        after = self.values[row, index : now + 1]
-        level = float(np.nanmedian(after))
+        level = float(np.nanmedian(self.values[row, index : now + 1]))
         return bool(min(abs(level - mode) for mode in modes) < 0.25 * (modes[1] - modes[0]))
 
-    def _doubtful(self, row: int, begin: int, index: int, now: int, noise: float, strength: float) -> bool:
-        """Whether a slope explains the points as well, or the series wanders so much that a step is not sure."""
-        stretch = self.values[row, begin : now + 1]
-        finite = np.isfinite(stretch)
-        split = int(np.count_nonzero(finite[: index - begin]))
-        points = stretch[finite]
-        gate = self.settings.gate
-        if split < 1 or split >= points.size or slopes(points, split, noise, gate):
-            return True
-        rest = np.concatenate([part - robust_mean(part, noise, gate) for part in (points[:split], points[split:])])
-        linked = autocorrelation(np.clip(rest, -gate * noise, gate * noise))
-        return bool(strength * (1 - linked) / (1 + linked) < 2 * self.settings.evidence - _ODDS_OF_MANY)
+    def _slopes(self, row: int, index: int, now: int) -> bool:
+        """Whether a slope explains the points since the last reported change better than a step at ``index``."""
+        begin = max([shift.index for shift in self.reported(row) if shift.index < index] + [now - 2 * LOOK_BACK, 0])
+        before, after = self.values[row, begin:index], self.values[row, index : now + 1]
+        before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+        noise = float(np.sqrt(self.scale[row]))
+        return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
+
+    def _linked(self, row: int, index: int) -> float:
+        """How many times less the points say than independent ones would, from how far forecasts miss in a row."""
+        before = self._innovations[row, max(0, index - _REMEMBERED) : index]
+        limit = self.settings.gate * float(np.sqrt(self.scale[row]))
+        linked = autocorrelation(np.clip(before[np.isfinite(before)], -limit, limit))
+        return (1 + linked) / (1 - linked)
+
+    def _take_back(self, row: int, now: int) -> None:
+        """Withdraw the changes that were reported before the series showed its two modes."""
+        for place, shift in enumerate(self.shifts[row]):
+            if not shift.silent and shift.index > now - LOOK_BACK:
+                self._revise(row, shift, now, None, "the series goes back and forth between two levels")
+                self.shifts[row][place] = replace(shift, silent="modes")
 
     def _withdraw(self, row: int, now: int) -> None:
         shift = self.shifts[row].pop()
@@ -292,15 +296,16 @@ class Replay:
     def _look_again(self, rows: Ints, index: Ints) -> None:
         """Where the last changes lie, as far as is known by now."""
         found = self._hypotheses
-        found_at = _place(found, rows, found.depth[rows] == self._depth[rows, None])
-        for row, now, place, earliest, latest in zip(
-            *(each.tolist() for each in (rows, index, *found_at)), strict=True
-        ):
+        places = found.locate(rows, found.depth[rows] == self._depth[rows, None])
+        for row, now, index_now, *ends in zip(*(each.tolist() for each in (rows, index, *places)), strict=True):
             shift = self.shifts[row][-1]
             self._look[row] = now + 1 + (now - shift.reported_at) // 2
-            if place != shift.index and not shift.silent:
-                self._revise(row, shift, now, place, "later points place it better")
-            self.shifts[row][-1] = replace(shift, index=place, earliest=earliest, latest=latest)
+            if index_now != shift.index and not shift.silent:
+                self._revise(row, shift, now, index_now, "later points place it better")
+            shift = replace(shift, index=index_now, earliest=ends[0], latest=ends[1])
+            if shift.silent == "slope" and not self._slopes(row, index_now, now):
+                shift = replace(shift, reported_at=now, silent="")
+            self.shifts[row][-1] = shift
 
     def _revise(self, row: int, shift: Shift, now: int, moved_to: int | None, why: str) -> None:
         before = self.values[row, max(0, shift.index - 20) : shift.index]
@@ -316,35 +321,3 @@ class Replay:
     def reported(self, row: int) -> Iterator[Shift]:
         """The changes of one series that are believed now, oldest first."""
         return (shift for shift in self.shifts[row] if not shift.silent)
-
-
-def _beyond(near: NDArray[np.bool_], these: Floats, cost: Floats, same: NDArray[np.bool_], bar: float) -> list[int]:
-    """Of the rows marked in ``near``, those where the hypotheses ``these`` are likelier by the log odds ``bar``.
-
-    ``these`` holds costs, infinite for none; they are summed, and held against the sum over ``same`` of ``cost``.
-    """
-    places = np.flatnonzero(near)
-    if not places.size:
-        return []
-    those, others = these[places], np.where(same[places], cost[places], np.inf)
-    low = np.minimum(those.min(axis=1), others.min(axis=1))[:, None]
-    ratio = np.exp((low - those) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)
-    found: list[int] = places[np.log(np.maximum(ratio, 1e-300)) > bar].tolist()
-    return found
-
-
-def _place(found: Hypotheses, rows: Ints, among: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
-    """The commit with the most probability within ``NEARBY`` of it, and the ends of the middle 95 %, [rows] each."""
-    cost = np.where(among, found.cost[rows], np.inf)
-    order = np.argsort(found.start[rows], axis=1)
-    start = np.take_along_axis(found.start[rows], order, axis=1)
-    cost = np.take_along_axis(cost, order, axis=1)
-    share = np.exp((cost.min(axis=1, keepdims=True) - cost) / 2)
-    share /= share.sum(axis=1, keepdims=True)
-    near = np.einsum("rij,rj->ri", np.abs(start[:, :, None] - start[:, None, :]) <= NEARBY, share)
-    # Where the step is clear, all its neighbours have it nearby: of those take the likeliest itself.
-    index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), share, -1.0).argmax(axis=1)
-    grown = np.cumsum(share, axis=1)
-    which = np.arange(rows.size)
-    earliest, latest = (grown >= 0.025).argmax(axis=1), (grown >= 0.975).argmax(axis=1)
-    return start[which, index], start[which, earliest], start[which, latest]

@@ -25,8 +25,8 @@ class Settings:
     """
 
     burn_in: int = 10
-    evidence: float = 7.0
-    patience: float = 2.0
+    evidence: float = 6.5
+    patience: float = 1.5
     withdraw: float = 1.0
     novelty: float = 3.0
     run: int = 3

@@ -158,6 +158,10 @@ def _short(rng: np.random.Generator) -> Sample:
     return planted(rng, "5 %, 24 commits", _usual(rng, 24), (int(rng.integers(12, 20)),), (0.05,))
 
 
+def _long_quiet(rng: np.random.Generator) -> Sample:
+    return planted(rng, "no step, 1000 commits", _usual(rng, 1000))
+
+
 def _long(rng: np.random.Generator) -> Sample:
     steps = tuple(int(rng.integers(first, first + 100)) for first in (50, 300, 550, 800))
     return planted(rng, "four of 2 … 10 %, 1000 commits", _usual(rng, 1000), steps, (0.02, 0.03, 0.05, 0.1))
@@ -174,5 +178,6 @@ _KINDS: dict[str, Callable[[np.random.Generator], Sample]] = {
     "gaps": _gaps,
     "several": _several,
     "short": _short,
+    "long quiet": _long_quiet,
     "long": _long,
 }
