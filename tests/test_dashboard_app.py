@@ -16,7 +16,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
-from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, parse_family
 from dashboard.app import create_app, page
@@ -275,6 +275,12 @@ def test_choices_that_do_not_exist_are_replaced(store):
 def test_an_empty_folder_says_what_to_run(tmp_path):
     shown, _ = page(open_store(tmp_path / "results"), "/", "")
     assert "lockstep run HEAD" in words(shown)
+
+
+def test_a_folder_without_times_says_so(tmp_path):
+    path = write_measurement(tmp_path, [record()], proof=False)
+    edit(path, lambda data: data.update(results={"a.peakmem_x": [[1e6]]}))
+    assert "No times among the results" in words(page(open_store(tmp_path), "/", "")[0])
 
 
 def test_a_folder_of_broken_files_says_what_is_wrong(tmp_path):

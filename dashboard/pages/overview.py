@@ -157,6 +157,9 @@ def _nothing(results: Results) -> Any:
     folder = html.P(["Looked in ", mono(str(results.root)), "."])
     if any(problem.what != "does not exist" for problem in results.problems):
         return notice("None of the results can be read", folder, problem_list(results.problems))
+    if results.series():
+        what = f"{count(len(results.series()), 'series')} of other units are there; this page compares times."
+        return notice("No times among the results", html.P(what), folder)
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
     return notice("Nothing measured yet", run, folder)
 

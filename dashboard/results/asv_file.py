@@ -23,7 +23,7 @@ from dashboard.results.series_ids import Ids, SeriesIds, digest
 
 #: A benchmark with more combinations of parameters, and a file with more points, is a mistake or an attack.
 MOST_SERIES = 100_000
-MOST_POINTS = 1_000_000
+MOST_POINTS = 200_000
 
 #: Samples of a point that are kept.
 MOST_SAMPLES = 100

@@ -24,7 +24,7 @@ class Results:
     Attributes:
         root: the folder.
         machines: by name, those that have points.
-        runs: every result file that could be read.
+        runs: every result file that holds points.
         benchmarks: by asv's name.
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
         problems: what could not be read.

@@ -84,10 +84,19 @@ class Numbers:
     repeat: Ints
 
 
-class Reader:
-    """Queries; each has a cursor of its own, so that threads need not wait for one another."""
+class StoreError(Exception):
+    """The cache cannot be used; the message says where it is and what to do."""
 
-    def __init__(self) -> None:
+
+class Reader:
+    """Queries; each has a cursor of its own, so that threads need not wait for one another.
+
+    Args:
+        spill: folder for what does not fit in memory.
+    """
+
+    def __init__(self, spill: Path) -> None:
+        self._settings = _SETTINGS | {"temp_directory": str(spill)}
         self._lock = threading.Lock()
         self._process = 0
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -97,7 +106,7 @@ class Reader:
             # A server may fork after this was made, and DuckDB's threads stay behind.
             if self._connection is None or self._process != os.getpid():
                 self._process = os.getpid()
-                self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+                self._connection = duckdb.connect(":memory:", config=self._settings)
                 self._connection.execute("SET parquet_metadata_cache = true")
             return self._connection.cursor()
 
@@ -111,7 +120,7 @@ class Reader:
         """Points of these series, or of these runs (by their stored numbers), with every column."""
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
-        found = self._cursor().execute(sql, [_paths(source)]).fetchall()
+        found = self._ask(sql, [_paths(source)]).fetchall()
         own = set(source.ids.tolist())
         rows = (dict(zip(COLUMNS, map(_known, values, _DEFAULTS), strict=True)) for values in found)
         return [row for row in rows if row["run"] in own]
@@ -124,7 +133,7 @@ class Reader:
             GROUP BY series
         """
         parameters = [_paths(source), source.ids.tolist(), source.commits.tolist()]
-        last = self._cursor().execute(sql, parameters).fetchnumpy()
+        last = self._ask(sql, parameters).fetchnumpy()
         series, runs = last.values()
         found = []
         for run in np.unique(runs).tolist():
@@ -132,12 +141,21 @@ class Reader:
             found += [row for row in self.rows(source, runs=[run]) if row["series"] in own]
         return found
 
+    def _ask(self, sql: str, parameters: list[Any]) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._cursor().execute(sql, parameters)
+        except duckdb.Error as error:
+            where = Path(parameters[0][0]).parents[1]
+            raise StoreError(
+                f"the cache {where} is damaged ({error}): delete that folder, and it is made anew"
+            ) from error
+
     def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
         where = f"IN ({_listed(series)})" if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
         if len(source.ids) <= _FEW:
             where += f" AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {where}"
-        found = self._cursor().execute(sql, [_paths(source)]).fetchnumpy()
+        found = self._ask(sql, [_paths(source)]).fetchnumpy()
         return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in found.items()}
 
 

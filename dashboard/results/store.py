@@ -24,15 +24,13 @@ from dashboard.results.ingest import batches, read_all
 from dashboard.results.model import Problem, Refreshed
 from dashboard.results.parts import merge_parts, mergeable, sweep
 from dashboard.results.picture import Results
-from dashboard.results.reader import Reader
+from dashboard.results.reader import Reader, StoreError
 from dashboard.results.scan import Scan, scan
+
+__all__ = ["Store", "StoreError", "default_cache"]
 
 #: Seconds after which a picture is not served any more while a new one is made.
 _OLD = 60.0
-
-
-class StoreError(Exception):
-    """The cache cannot be used; the message says where it is and what to do."""
 
 
 class Store:
@@ -48,7 +46,7 @@ class Store:
         self._repo = repo
         self._patience = patience
         self._parts = cache / "parts"
-        self._reader = Reader()
+        self._reader = Reader(cache / "spill")
         self._lock = threading.Lock()
         self._looked = 0.0
         self._strays: tuple[Problem, ...] = ()
@@ -66,10 +64,12 @@ class Store:
             patience: seconds for which ``current`` believes what it saw.
 
         Raises:
-            StoreError: the cache would lie among the results.
+            StoreError: the cache would lie among the results, or DuckDB could not read it.
         """
         root = results.absolute()
         chosen = (cache or default_cache(root)).absolute() / f"layout-{LAYOUT}"
+        if set(str(chosen)) & set("*?["):
+            raise StoreError(f"DuckDB takes {chosen.parent} for a pattern: choose a folder without *, ? and [")
         if chosen.resolve().is_relative_to(root.resolve()):
             raise StoreError(f"the cache {chosen.parent} would lie among the results: choose another folder")
         return cls(root, repo or root, chosen, patience)
@@ -177,8 +177,9 @@ class Store:
 
     def _merge(self, catalog: Catalog) -> None:
         with catalog.reading() as reading:
-            parts, live, runs = reading.parts(), reading.live_rows(), reading.runs()
-        for several in mergeable(parts, live):
+            chosen = mergeable(reading.parts(), reading.live_rows())
+            runs = reading.runs() if chosen else []
+        for several in chosen:
             names = {part.name for part in several}
             catalog.merge(several, merge_parts(self._parts, several, (run.id for run in runs if run.part in names)))
 
