@@ -57,7 +57,7 @@ def test_an_uncompiled_kernel_of_another_identity_is_never_the_same():
 def test_the_host_side_counts():
     head = replace(CODE, host=("given x=t0", "launch [8] (t0)"))
     [change] = differences({KEY: CODE}, {KEY: head})
-    assert (change.kind, change.sentence) == ("host", "launch [4] (t0) → launch [8] (t0)")
+    assert (change.kind, change.sentence) == ("host", "product: grid 4 → 8")
 
 
 def test_a_launch_that_is_gone_is_told():

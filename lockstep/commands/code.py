@@ -112,9 +112,9 @@ def _show(
             out.print(code_table(codes, f"{args.ref} for {target.name}"))
             if len(codes) <= 2:
                 for line in host_lines(codes):
-                    out.print(line, markup=False, highlight=False)
+                    out.print(line, markup=False, highlight=False, soft_wrap=True)
             for line in unknown_lines(codes):
-                out.print(line, markup=False, highlight=False)
+                out.print(line, markup=False, highlight=False, soft_wrap=True)
     return DONE
 
 
@@ -137,7 +137,7 @@ def _diff(
         out = console()
         for comparison in comparisons:
             for line in diff_lines(comparison, args.base, args.head):
-                out.print(line, markup=False, highlight=False)
+                out.print(line, markup=False, highlight=False, soft_wrap=True)
     different = any(change.kind != "unknown" for comparison in comparisons for change in comparison.changes)
     return DIFFERENT if different and args.exit_code else DONE
 

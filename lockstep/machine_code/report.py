@@ -75,8 +75,8 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
         changes = [change for change in comparison.changes if change.kind == kind]
         if changes:
             yield f"  {heading}"
-        for change in changes:
-            yield from _change_lines(change)
+        for group in _alike(changes):
+            yield from _change_lines(group)
     counts = Counter(comparison.status(key) for key in dict.fromkeys([*comparison.base, *comparison.head]))
     told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     same = len(comparison.same_sources)
@@ -94,13 +94,23 @@ def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
     return f"{variants} at {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''}"
 
 
-def _change_lines(change: CodeChange) -> Iterator[str]:
-    sentence = change.sentence if len(change.sentence) <= 2 * WIDTH else f"{change.sentence[: 2 * WIDTH]}…"
-    if change.kernel:
-        yield f"    {change.kernel} ({change.source}): {sentence}"
+def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
+    """Changes of the host side by variant: a grid differs in every case in numbers of its own. Others each alone."""
+    groups: dict[object, list[CodeChange]] = {}
+    for change in changes:
+        mine = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
+        groups.setdefault(mine if change.kind == "host" else change, []).append(change)
+    yield from groups.values()
+
+
+def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
+    first = alike[0]
+    sentence = first.sentence if len(first.sentence) <= WIDTH else f"{first.sentence[:WIDTH]}…"
+    if first.kernel:
+        yield f"    {first.kernel} ({first.source}): {first.sentence}"
     else:
-        yield f"    {sentence}"
-    yield f"      {used_by(change.cases)}"
+        yield f"    {sentence}{f', and the like {len(alike) - 1} times' if len(alike) > 1 else ''}"
+    yield f"      {used_by([key for change in alike for key in change.cases])}"
 
 
 def _cells(kernel: KernelCode) -> list[str]:
