@@ -52,7 +52,7 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
 
 def followed(results: Results, machine: str, trends: list[Trend]) -> list[Followed]:
     """The series of a machine to be followed, out of all its trends."""
-    baselines = _baselines(results, machine)
+    baselines = _baselines(results, machine) if any(trend.benchmark.ours for trend in trends) else {}
     ours: dict[tuple[_Place, str], Trend] = {}
     for trend in trends:
         if trend.benchmark.ours:

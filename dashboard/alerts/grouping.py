@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -167,15 +167,16 @@ def group(told: Iterable[Told], order: Sequence[str] = ()) -> list[Alert]:
         told: steps of any machines and families.
         order: commits oldest first, to find the good commit before a range that several series narrow.
     """
+    position = {commit: index for index, commit in enumerate(order)}
     families: dict[tuple[str, str], list[Told]] = defaultdict(list)
     for one in told:
         families[one.step.series.machine, one.step.series.family].append(one)
     alerts = [
-        _alert(machine, family, gathered.told, order)
+        _alert(machine, family, gathered.told, position)
         for (machine, family), members in sorted(families.items())
         for gathered in _gather(members)
     ]
-    return _across_machines(alerts, order)
+    return _across_machines(alerts, position)
 
 
 def _gather(told: Iterable[Told]) -> list[_Group]:
@@ -188,7 +189,7 @@ def _gather(told: Iterable[Told]) -> list[_Group]:
     return groups
 
 
-def _alert(machine: str, family: str, told: Sequence[Told], order: Sequence[str]) -> Alert:
+def _alert(machine: str, family: str, told: Sequence[Told], position: Mapping[str, int]) -> Alert:
     slower = [one for one in told if one.step.size > 0]
     # The largest change of the sense that the alert is about comes first.
     sign = -1 if slower else 1
@@ -197,7 +198,7 @@ def _alert(machine: str, family: str, told: Sequence[Told], order: Sequence[str]
     narrowest = min(told, key=lambda one: len(one.step.between))
     shared = set.intersection(*(set(one.step.between) for one in told))
     commits = tuple(c for c in narrowest.step.between if c in shared) or narrowest.step.between
-    before = _latest_before([one.step.good for one in told], commits, order) or narrowest.step.good
+    before = _latest_before([one.step.good for one in told], commits, position) or narrowest.step.good
     return Alert(
         topic="slower" if worse else "faster",
         machine=machine,
@@ -243,32 +244,29 @@ def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
     return replace(cause, evidence=left)
 
 
-def _across_machines(alerts: Sequence[Alert], order: Sequence[str]) -> list[Alert]:
+def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
     """Each alert with its range narrowed by the other machines on which a commit in it changed the same family."""
+    at: dict[tuple[str, Topic, str], list[Alert]] = defaultdict(list)
+    for alert in alerts:
+        for commit in alert.commits if alert.cause.kind == "own commit" else ():
+            at[alert.family, alert.topic, commit].append(alert)
     narrowed = []
     for alert in alerts:
-        others = [
-            other
-            for other in alerts
-            if alert.cause.kind == other.cause.kind == "own commit"
-            and other.family == alert.family
-            and other.machine != alert.machine
-            and other.topic == alert.topic
-            and set(other.commits) & set(alert.commits)
-        ]
+        own = alert.commits if alert.cause.kind == "own commit" else ()
+        meeting = [other for commit in own for other in at[alert.family, alert.topic, commit]]
+        others = [other for other in meeting if other.machine != alert.machine]
         shared = set(alert.commits).intersection(*(other.commits for other in others))
         commits = tuple(commit for commit in alert.commits if commit in shared) or alert.commits
         machines = tuple(sorted({other.machine for other in others}))
-        before = _latest_before([alert.before, *(other.before for other in others)], commits, order) or alert.before
+        before = _latest_before([alert.before, *(other.before for other in others)], commits, position) or alert.before
         narrowed.append(
             replace(alert, commits=commits, before=before, also_on=machines, cause=_narrowed(alert.cause, commits))
         )
     return narrowed
 
 
-def _latest_before(candidates: Sequence[str], commits: Sequence[str], order: Sequence[str]) -> str:
+def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: Mapping[str, int]) -> str:
     """The newest of the commits known to be good that lies before the range; "" if none is known to."""
-    position = {commit: index for index, commit in enumerate(order)}
     bound = min((position[commit] for commit in commits if commit in position), default=0)
     good = [commit for commit in candidates if position.get(commit, bound) < bound]
     return max(good, key=lambda commit: position[commit], default="")

@@ -89,7 +89,7 @@ class Look:
             sampling={name: int(value) for name, value in chosen.items() if value > 0},
             toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
             machine=_hardware(run),
-            code=self._code(trend.series, commit),
+            code=self._code(trend.series, commit) if trend.benchmark.ours else None,
             measured_at=run.measured_at,
         )
 

@@ -23,6 +23,10 @@ from dashboard.results.picture import Results
 from lockstep.thresholds import Threshold, Thresholds
 
 
+#: More series than this are worth the start of a second process.
+_MANY = 2000
+
+
 @dataclass(frozen=True)
 class Found:
     """A change that was found, why, and whether it is worth telling.
@@ -99,7 +103,8 @@ def look(
     for machine in results.machines if machines is None else machines:
         trends = list(results.trends(results.series(machine=machine)))
         series = followed(results, machine, trends)
-        analysed = analyse_many([one.values for one in series])
+        processes = 2 if len(series) > _MANY else 1
+        analysed = analyse_many([one.values for one in series], processes=processes)
         analyses |= {one.name: analysis for one, analysis in zip(series, analysed, strict=True)}
         found += _found(results, machine, series, analysed, thresholds, ranges)
         stale += freshness(_reports(results, machine, trends), int(now.timestamp() * 1000))
