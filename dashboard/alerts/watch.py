@@ -22,7 +22,6 @@ from dashboard.results.model import STATES, Trend
 from dashboard.results.picture import Results
 from lockstep.thresholds import Threshold, Thresholds
 
-
 #: More series than this are worth the start of a second process.
 _MANY = 2000
 
