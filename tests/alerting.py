@@ -1,8 +1,9 @@
-"""Steps and alerts as an analysis would give them, for tests of what is made of them; and a PostgreSQL to keep them."""
+"""Steps and alerts as an analysis would give them, for tests of what is made of them; PostgreSQL and a webhook."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import pwd
@@ -10,8 +11,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -92,6 +95,34 @@ def _other_user():
         with contextlib.suppress(KeyError):
             return {"user": pwd.getpwnam(name).pw_name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
     pytest.skip("PostgreSQL refuses to run as root, and there is no other user")
+
+
+class Service:
+    """A webhook on this machine that keeps what it gets; ``answer`` says what it does with each."""
+
+    def __init__(self):
+        self.got = []
+        self.answer = lambda handler: handler.send_response(200)
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                service.got.append(json.loads(body))
+                with contextlib.suppress(BrokenPipeError):
+                    service.answer(self)
+                    self.end_headers()
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"json://127.0.0.1:{self.server.server_port}/hook"
+
+    @property
+    def titles(self):
+        return [message["title"] for message in self.got]
 
 
 def python(code: str, *arguments: str, **options) -> subprocess.Popen[str]:

@@ -8,6 +8,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
+from alerting import Service
 from history import Here, commits_of, write_history
 
 from lockstep import cli
@@ -118,6 +119,24 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     shown = json.loads(run("alerts", "show", "1", "--json")[1])
     assert (shown["state"], shown["suspects"], len(shown["log"])) == ("reopened", [commits[AT]], 5)
     assert run("alerts", "show", "9")[0] == 4
+
+
+def test_notify_tells_once_and_says_what_is_in_doubt(run, monkeypatch):
+    service = Service()
+    monkeypatch.setenv("LOCKSTEP_NOTIFY", service.url)
+    monkeypatch.setenv("LOCKSTEP_URL", "https://bench.example.org")
+    service.answer = lambda handler: handler.connection.close()
+    status, printed = run("alerts", "notify")
+    assert status == 1
+    [first, *_] = re.findall(r"message (\d+) may not have arrived", printed)
+    service.answer = lambda handler: handler.send_response(200)
+    assert run("alerts", "notify")[0] == 0
+    told = len(service.got)
+    status, printed = run("alerts", "notify", "--again", first)
+    assert (status, len(service.got)) == (0, told + 1)
+    assert "1 messages sent" in printed
+    assert "https://bench.example.org/alert/" in service.got[-1]["message"]
+    service.server.shutdown()
 
 
 def test_what_is_wrong_is_said_in_a_line(run, tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ def test_everything_that_reports_says_nothing():
 
 def test_a_case_that_stopped_is_told_after_three_commits():
     assert look(STEADY, report(range(60)), report(range(57), case="M=1")) == [
-        ("stopped", "linear", COMMITS[57][0], "1 series report nothing since 39393939: linear.triton M=1 cold")
+        ("stopped", "linear", COMMITS[57][0], "since 39393939 1 series report nothing: linear.triton M=1 cold")
     ]
     assert look(STEADY, report(range(60)), report(range(58), case="M=1")) == []
 
@@ -41,7 +41,16 @@ def test_a_case_that_fails_is_told_at_once():
     states = ["number"] * 59 + ["failed"]
     [(topic, _, after, text)] = look(STEADY, report(range(60), states), report(range(60), case="M=1"))
     assert (topic, after) == ("stopped", COMMITS[59][0])
-    assert text == "1 series fail since 3b3b3b3b: linear.triton M=8,K=64 cold"
+    assert text == "since 3b3b3b3b 1 series fail: linear.triton M=8,K=64 cold"
+
+
+def test_one_commit_that_breaks_some_and_silences_others_is_one_alert():
+    failing = report(range(60), ["number"] * 50 + ["failed"] * 10, case="M=2")
+    [(topic, _, after, text)] = look(STEADY, report(range(60)), failing, report(range(50), case="M=1"))
+    assert (topic, after) == ("stopped", COMMITS[50][0])
+    assert (
+        text == "since 32323232 1 series fail: linear.triton M=2 cold; 1 series report nothing: linear.triton M=1 cold"
+    )
 
 
 def test_what_never_had_a_number_is_not_missed():

@@ -1,17 +1,14 @@
 """Messages reach a receiver once, whatever dies; feeds say the same."""
 
-import contextlib
 import datetime
 import json
 import random
 import signal
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from xml.etree import ElementTree
 
 import pytest
-from alerting import COMMITS, alerts, python, series, step
+from alerting import COMMITS, Service, alerts, python, series, step
 
 from dashboard.alerts.database import Database
 from dashboard.alerts.life import Act
@@ -24,34 +21,6 @@ from dashboard.notify.receivers import ReceiverError, receivers
 
 SITE = "https://bench.example.org/"
 DAY_MS = 86_400_000
-
-
-class Service:
-    """A webhook on this machine that keeps what it gets; ``answer`` says what it does with each."""
-
-    def __init__(self):
-        self.got = []
-        self.answer = lambda handler: handler.send_response(200)
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                service.got.append(json.loads(body))
-                with contextlib.suppress(BrokenPipeError):
-                    service.answer(self)
-                    self.end_headers()
-
-            def log_message(self, *arguments):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"json://127.0.0.1:{self.server.server_port}/hook"
-
-    @property
-    def titles(self):
-        return [message["title"] for message in self.got]
 
 
 @pytest.fixture

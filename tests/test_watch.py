@@ -28,6 +28,7 @@ PLANTED = {
     "machine": lambda n: Here(everything=1.08, host={"gpu_uuid": "GPU-2"}) if n >= AT else Here(),
     "protocol": lambda n: Here(slower=1.1, protocol=2) if n >= AT else Here(),
     "version": lambda n: Here(slower=1.3, version="ruler2") if n >= AT else Here(),
+    "new ruler after": lambda n: Here(slower=1.05 if n >= AT else 1.0, version="ruler1" if n < AT + 8 else "ruler2"),
     "unchanged code": lambda n: Here(slower=1.02 if n >= AT else 1.0, code="aa"),
     "changed code": lambda n: Here(slower=1.02, code="bb") if n >= AT else Here(code="aa"),
     "bimodal": lambda n: Here(slower=_MODES[n]),
@@ -117,11 +118,18 @@ def test_changed_machine_code_is_shown_with_the_alert(planted):
     assert alert.cause.sentence == "a commit changed it: matmul machine code aa → bb"
 
 
+def test_a_new_ruler_does_not_make_an_old_slowdown_forgotten(planted):
+    _, commits, picture = planted
+    alerts = {one.topic: one for one in alerts_on(picture, "new ruler after")}
+    assert (alerts["slower"].commits, alerts["slower"].gone) == ((commits[AT],), False)
+    assert alerts["version"].after == commits[AT + 8]
+
+
 def test_the_range_is_narrowed_by_a_machine_that_measured_more(planted):
     _, commits, picture = planted
     [alert] = alerts_on(picture, "seldom")
     assert alert.commits == (commits[AT],)
-    assert (alert.before, alert.also_on) == (commits[AT - 1], ("changed code", "fixed", "slowdown"))
+    assert (alert.before, alert.also_on) == (commits[AT - 1], ("changed code", "fixed", "new ruler after", "slowdown"))
     alone = look(planted[0], Thresholds(), Ranges(planted[0].root.parent, ("kernels",)), NOW, ["seldom"])
     [alert] = alone.alerts
     assert alert.commits == (commits[AT], commits[AT + 1])

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dashboard.alerts.steps import SeriesName
 from dashboard.changes import Trend as Values
 from dashboard.results.model import Benchmark, Floats, Series, Trend
 from dashboard.results.picture import Results
+
+Mask = NDArray[np.bool_]
 
 #: Suite, variant, case and cache state of one of our series.
 _Place = tuple[str, str, str, str]
@@ -28,7 +31,7 @@ class Followed:
 
     Attributes:
         name: which series.
-        trend: its points of the newest version that have a number, oldest first.
+        trend: its points of one version of the ruler that have a number, oldest first.
         values: the same, for the detector: one value for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN unknown;
             ``None`` for other projects' benchmarks.
@@ -51,7 +54,10 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
 
 
 def followed(results: Results, machine: str, trends: list[Trend]) -> list[Followed]:
-    """The series of a machine to be followed, out of all its trends."""
+    """The series of a machine to be followed, out of all its trends, each as often as its ruler changed.
+
+    What was found with an old ruler stays true with a new one, and comes first.
+    """
     baselines = _baselines(results, machine) if any(trend.benchmark.ours for trend in trends) else {}
     ours: dict[tuple[_Place, str], Trend] = {}
     for trend in trends:
@@ -59,33 +65,33 @@ def followed(results: Results, machine: str, trends: list[Trend]) -> list[Follow
             ours[_place(trend), trend.benchmark.quantity] = trend
     found = []
     for trend in trends:
-        points = newest_version(trend)
         name = name_of(trend.series, trend.benchmark)
-        if not len(points):
-            continue
-        if not trend.benchmark.ours:
-            found.append(Followed(name, points, _values(points)))
-            continue
-        suite, variant, case, l2 = place = _place(trend)
-        ratios = ours.get((place, "speedup"))
-        paired = variant != baselines.get(suite) and ratios is not None and len(newest_version(ratios)) > 0
-        if paired == (name.quantity == "speedup"):
-            base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
+        own = base = None
+        if trend.benchmark.ours:
+            suite, variant, case, l2 = place = _place(trend)
+            ratios = ours.get((place, "speedup"))
+            paired = variant != baselines.get(suite) and ratios is not None and bool(_numbers(ratios).any())
+            if paired != (name.quantity == "speedup"):
+                continue
             own = ours.get((place, "latency"))
+            base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
+        for points in by_version(trend):
             found.append(Followed(name, points, _values(points), own=_at(own, points), baseline=_at(base, points)))
     return found
 
 
-def newest_version(trend: Trend) -> Trend:
-    """The points that have a number and were measured by the newest version of the ruler."""
-    numbers = np.isfinite(trend.value) & (trend.value > 0)
-    if not numbers.any():
-        return _select(trend, numbers)
-    newest = trend.version[numbers][-1]
-    return _select(trend, numbers & (trend.version == newest))
+def by_version(trend: Trend) -> list[Trend]:
+    """The points that have a number, apart by the version of the ruler, in the order in which versions came up."""
+    numbers = _numbers(trend)
+    versions = list(dict.fromkeys(trend.version[numbers].tolist()))
+    return [_select(trend, numbers & (trend.version == version)) for version in versions]
 
 
-def _select(trend: Trend, mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Trend:
+def _numbers(trend: Trend) -> Mask:
+    return np.isfinite(trend.value) & (trend.value > 0)
+
+
+def _select(trend: Trend, mask: Mask) -> Trend:
     arrays = {
         field: getattr(trend, field)[mask]
         for field in Trend.__dataclass_fields__

@@ -103,20 +103,22 @@ class _Found:
 
     def stopped(self) -> Iterable[Alert]:
         """Series without a number while the rest of their benchmark goes on, one alert a family and commit."""
-        groups: dict[tuple[str, int, str], list[Reports]] = defaultdict(list)
+        groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
         for name, members in self.by_benchmark.items():
             for one in members if name not in self.gone else ():
                 last = one.last_number
-                if last is None or (last == one.commits[-1] and self._later(one.series.family, last) < PATIENCE):
+                if last is None:
                     continue
-                failing = one.states[-1] == "failed"
-                if failing or self._later(one.series.family, last) >= PATIENCE:
-                    groups[one.series.family, last, "fail" if failing else "report nothing"].append(one)
-        for (family, last, how), members in sorted(groups.items(), key=lambda item: item[0]):
-            names = _names(one.series.label for one in members)
+                if one.states[-1] == "failed":
+                    groups[one.series.family, last]["fail"].append(one)
+                elif self._later(one.series.family, last) >= PATIENCE:
+                    groups[one.series.family, last]["report nothing"].append(one)
+        for (family, last), ways in sorted(groups.items()):
             first = self._next(family, last)
-            text = f"{len(members)} series {how} since {self._hash(first)[:8]}: {names}"
-            yield self._alert("stopped", family, last, first, text)
+            told = [
+                f"{len(some)} series {how}: {_names(one.series.label for one in some)}" for how, some in ways.items()
+            ]
+            yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
 
     def vanished(self) -> Iterable[Alert]:
         """Benchmarks that are gone as a whole; renamed where another with the same cases came in their place."""

@@ -108,7 +108,8 @@ def look(
         found += _found(results, machine, series, analysed, thresholds, ranges)
         stale += freshness(_reports(results, machine, trends), int(now.timestamp() * 1000))
         commits[machine] = tuple(commit.hash for commit in results.commits(machine))
-    told = [told for one in found if not one.quiet for told in [_told(one, results, thresholds, now.date())]]
+    tell = _Teller(results, thresholds, now.date())
+    told = [tell(one) for one in found if not one.quiet]
     order = [commit.hash for commit in results.commits()]
     return Picture(tuple(found), (*group(told, order), *stale), commits, analyses)
 
@@ -143,24 +144,32 @@ def _quiet(step: Step, cause: Cause, threshold: Threshold, meter: float) -> Lite
     return "unsure" if step.confidence < threshold.confidence else ""
 
 
-def _told(one: Found, results: Results, thresholds: Thresholds, today: datetime.date) -> Told:
-    step, name = one.step, one.step.series
-    commits = [(commit.hash, commit.date) for commit in results.commits(name.machine)]
-    subjects = {commit.hash: commit.subject for commit in results.commits()}
-    place = (name.suite, name.variant, name.case, name.l2)
-    about = [text for commit in step.between for text in (commit, subjects.get(commit, ""))]
-    accept = thresholds.accepted(*place, math.expm1(step.size), about) if step.size > 0 else None
-    mute = thresholds.muted(*place, today)
-    excuse = Excuse(accept.because) if accept else Excuse(mute.because, mute.until) if mute else None
-    return Told(
-        step,
-        one.cause,
-        owner=one.threshold.owner,
-        since=commits[step.last][1],
-        small=one.threshold.min_effect,
-        old=is_old(step.last, commits),
-        excuse=excuse,
-    )
+class _Teller:
+    """Adds to a change what the thresholds and the calendar say of it."""
+
+    def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
+        self._thresholds = thresholds
+        self._today = today
+        self._subjects = {commit.hash: commit.subject for commit in results.commits()}
+        self._commits = {name: [(one.hash, one.date) for one in results.commits(name)] for name in results.machines}
+
+    def __call__(self, one: Found) -> Told:
+        step, name = one.step, one.step.series
+        commits = self._commits[name.machine]
+        place = (name.suite, name.variant, name.case, name.l2)
+        about = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
+        accept = self._thresholds.accepted(*place, math.expm1(step.size), about) if step.size > 0 else None
+        mute = self._thresholds.muted(*place, self._today)
+        excuse = Excuse(accept.because) if accept else Excuse(mute.because, mute.until) if mute else None
+        return Told(
+            step,
+            one.cause,
+            owner=one.threshold.owner,
+            since=commits[step.last][1],
+            small=one.threshold.min_effect,
+            old=is_old(step.last, commits),
+            excuse=excuse,
+        )
 
 
 def _reports(results: Results, machine: str, trends: Sequence[Trend]) -> MachineReports:

@@ -178,6 +178,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     done = deliver(outbox, told_to)
     if not told_to:
         log.warning(f"{VARIABLE} is not set: nobody is told. It takes Apprise addresses; docs/alerts.md has examples")
+    log.flush()  # asv ends a line when the next begins
     print(f"{done.sent} messages sent")
     for line in done.refused:
         log.error(line)

@@ -72,6 +72,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     except WorkerDied as error:
         log.error(str(error))
         return BROKEN
+    log.flush()  # asv ends a line when the next begins
     sentence = _sentence(found, member)
     store.note(alert.id, "bisected", sentence)
     if args.json:
