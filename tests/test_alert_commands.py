@@ -134,7 +134,7 @@ def test_notify_tells_once_and_says_what_is_in_doubt(run, monkeypatch):
     told = len(service.got)
     status, printed = run("alerts", "notify", "--again", first)
     assert (status, len(service.got)) == (0, told + 1)
-    assert "1 messages sent" in printed
+    assert "1 message sent" in printed
     assert "https://bench.example.org/alert/" in service.got[-1]["message"]
     service.server.shutdown()
 

@@ -54,6 +54,19 @@ def test_commits_that_cannot_be_measured_are_named_as_suspects(length, data):
     assert suspects[-1] not in broken
 
 
+def test_a_commit_that_cannot_be_told_is_measured_again():
+    looks = iter([(0.07, 0.0, 0.1), (0.03, 0.0, 0.1), (0.02, 0.01, 0.03)])
+
+    def measure(commit):
+        return Measurement(
+            commit, *(next(looks) if commit == "1" else (0.0, 0.0, 0.0) if commit == "0" else (0.1, 0.1, 0.1))
+        )
+
+    found = bisect("0", ["1", "2"], measure, 0.1)
+    assert found.suspects == ("2",)
+    assert [one.commit for one in found.measured] == ["0", "2", "1", "1", "1"]
+
+
 def test_what_does_not_show_here_is_not_searched():
     commits, measure, asked = history(20, 5, 0.01)
     with pytest.raises(NotReproduced, match=r"20 is \+1.0% against 0 here, and \+10.0% in the history"):
@@ -64,28 +77,29 @@ def test_what_does_not_show_here_is_not_searched():
         bisect("0", commits, measure, math.log1p(0.1))
 
 
-#: ``twice`` takes a millisecond more, a hundred times what it took.
-SLOW = KERNELS.replace("def twice(x, weight, *, out):", "def twice(x, weight, *, out):\n        time.sleep(0.001)")
+#: ``twice`` takes three milliseconds more, dozens of times what it took.
+SLOW = KERNELS.replace("def twice(x, weight, *, out):", "def twice(x, weight, *, out):\n        time.sleep(0.003)")
 
 
 def test_the_verb_names_the_commit_of_a_project(tmp_path):
     assert SLOW != KERNELS
     project = make_project(tmp_path / "project")
     commits = [project.git("rev-parse", "HEAD")]
-    for number, kernels in enumerate([KERNELS + "\n    # a comment\n", SLOW, SLOW + "\n    # another\n"]):
+    for number, kernels in enumerate([KERNELS + "\n    # a comment\n", SLOW]):
         project.write("toy/product.py", kernels)
         commits.append(project.commit(f"Change {number}"))
     state = tmp_path / "alerts.sqlite"
     name = SeriesName("here", "product", "product", "twice", M2, "warm", "speedup")
-    ends = {"before": Facts(commits[0]), "after": Facts(commits[3]), "good": commits[0]}
+    ends = {"before": Facts(commits[0]), "after": Facts(commits[2]), "good": commits[0]}
     planted = step(by=2.0, name=name, between=tuple(commits[1:]), **ends)
     AlertStore(Database(state)).sync(Seen(group([Told(planted, attribute(planted))]), {"here": commits}))
 
     done = project.lockstep("bisect", "1", "--state", str(state), "--quick", "--json")
     assert done.returncode == 0, done.stdout
     [answer] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert answer["first_bad"] == [commits[2]]
-    assert [one["commit"] for one in answer["measured"]][:2] == [commits[0], commits[3]]
+    assert answer["first_bad"] == [commits[2]], answer
+    # On a busy machine the one in the middle may take a second look.
+    assert list(dict.fromkeys(one["commit"] for one in answer["measured"])) == [commits[0], commits[2], commits[1]]
     [*_, line] = AlertStore(Database(state)).log(1)
     assert line.what == "bisected"
     assert re.match(rf"the first bad commit is {commits[2]} ", line.note)

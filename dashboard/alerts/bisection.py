@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 #: The two ends must differ here by at least this part of what the history has, or there is nothing to search.
 _REACH = 0.5
+
+#: How often a commit is measured at most.
+_TRIES = 3
 
 
 class NotReproduced(ValueError):
@@ -53,7 +57,7 @@ def bisect(good: str, commits: Sequence[str], measure: Callable[[str], Measureme
     Args:
         good: a commit before all of them that is good.
         commits: oldest first; the last is bad.
-        measure: measures a commit; asked at most once for each.
+        measure: measures a commit; asked again, twice at most, where it does not tell good from bad.
         expected: log of the factor by which bad is worse than good, as the history has it; negative if it is better.
 
     Raises:
@@ -81,11 +85,19 @@ def bisect(good: str, commits: Sequence[str], measure: Callable[[str], Measureme
     skipped: set[int] = set()
     while candidates := [at for at in range(left + 1, right) if at not in skipped]:
         at = min(candidates, key=lambda one: abs(one - (left + right) / 2))
-        one = take(commits[at])
-        if one.log is None:
+        tries = [take(commits[at])]
+        while len(tries) < _TRIES and _undecided(tries[-1], middle, apart):
+            tries.append(take(commits[at]))
+        logs = [one.log for one in tries if one.log is not None]
+        if not logs:
             skipped.add(at)
-        elif (one.log > middle) == (apart > 0):
+        elif (median(logs) > middle) == (apart > 0):
             right = at
         else:
             left = at
     return Bisection(tuple(commits[left + 1 : right + 1]), first, last, tuple(taken))
+
+
+def _undecided(one: Measurement, middle: float, apart: float) -> bool:
+    """Whether a measurement lies between good and bad, and its interval allows for both."""
+    return one.log is not None and abs(one.log - middle) < abs(apart) / 4 and one.low <= middle <= one.high

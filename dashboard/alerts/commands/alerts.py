@@ -103,7 +103,7 @@ def _print(alerts: Sequence[Tracked]) -> None:
     if not console.is_terminal and console.width < 160:
         console = Console(width=200)
     if not alerts:
-        console.print("Nothing is open.")
+        console.print("There is none.")
         return
     table = Table(header_style="bold", show_edge=False, pad_edge=False)
     table.add_column("no.", justify="right")
@@ -179,7 +179,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     if not told_to:
         log.warning(f"{VARIABLE} is not set: nobody is told. It takes Apprise addresses; docs/alerts.md has examples")
     log.flush()  # asv ends a line when the next begins
-    print(f"{done.sent} messages sent")
+    print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
     for line in done.refused:
         log.error(line)
     for parcel in outbox.parcels("doubt", "failed"):

@@ -111,7 +111,9 @@ class _Measure:
         self._args = args
         self._series = member.series
         self._repo = get_repo(conf)
-        [self._suite] = pick_suites(load_suites(Path(conf.benchmark_dir)), member.series.suite)
+        # Today's suites may have lost it, and that is told before anything is checked out.
+        [suite] = pick_suites(load_suites(Path(conf.benchmark_dir)), member.series.suite)
+        suite.case(member.series.case)
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
 
     def __call__(self, commit: str) -> Measurement:
