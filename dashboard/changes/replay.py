@@ -15,7 +15,7 @@ import numpy as np
 
 from dashboard.changes.doubts import autocorrelation, slopes, spread, two_modes
 from dashboard.changes.findings import Revision
-from dashboard.changes.hypotheses import Floats, Hypotheses, Ints
+from dashboard.changes.hypotheses import Floats, Hypotheses, Ints, log_odds
 from dashboard.changes.settings import Settings
 
 #: Noise below a millionth is rounding; a series that never varies must not make it infinitely sure.
@@ -212,19 +212,35 @@ class Replay:
         found, settings = self._hypotheses, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
+        # Most series have nothing new to tell: what costs more is computed for those that may.
+        gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
+        lowest = 2 * settings.evidence - _ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
+        if (near := np.flatnonzero((gain > lowest) & (index >= self._retry[rows]))).size:
+            self._report(rows[near], index[near])
+        gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
+        if (near := np.flatnonzero(gain > 2 * settings.withdraw - _ODDS_OF_MANY)).size:
+            self._reconsider(rows[near], index[near])
+        if (due := np.flatnonzero(index >= self._look[rows])).size:
+            self._look_again(rows[due], index[due])
+
+    def _report(self, rows: Ints, index: Ints) -> None:
+        """Report the changes that are likely enough."""
+        found, settings = self._hypotheses, self.settings
+        cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         more = np.where((relative == 1) & (found.count[rows] >= settings.run), cost - 2 * self._bonus(rows), np.inf)
-        near = held - more.min(axis=1) > 2 * settings.evidence - _ODDS_OF_MANY
-        same = relative == 0
-        for place in found.likelier(rows, near & (index >= self._retry[rows]), more, same, settings.evidence):
-            self._consider(int(rows[place]), int(index[place]), held[place] - more[place].min())
-        less = np.where(relative == -1, cost, np.inf)
-        near = held - less.min(axis=1) > 2 * settings.withdraw - _ODDS_OF_MANY
-        for place in found.likelier(rows, near, less, same, settings.withdraw):
+        held = np.where(relative == 0, cost, np.inf)
+        strength = held.min(axis=1) - more.min(axis=1)
+        for place in np.flatnonzero(log_odds(more, held) > settings.evidence).tolist():
+            self._consider(int(rows[place]), int(index[place]), strength[place])
+
+    def _reconsider(self, rows: Ints, index: Ints) -> None:
+        """Withdraw the last changes that have become unlikely."""
+        found = self._hypotheses
+        cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
+        less, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
+        for place in np.flatnonzero(log_odds(less, held) > self.settings.withdraw).tolist():
             if self.shifts[rows[place]][-1].reported_at < index[place]:
                 self._withdraw(int(rows[place]), int(index[place]))
-        due = np.flatnonzero(index >= self._look[rows])
-        if due.size:
-            self._look_again(rows[due], index[due])
 
     def _bonus(self, rows: Ints) -> Floats:
         """How far the bar is lowered for each hypothesis, by the points that stand for it."""

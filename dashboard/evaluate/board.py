@@ -24,9 +24,9 @@ SMALLEST = "0.5 %"
 
 #: An online alarm this near to an earlier one is the same one, moved.
 _SAME = 5
-#: Milliseconds of a rival's time that may go into replaying the series of one kind, for each point of a series.
-_BUDGET = 250.0
-#: Longer series are not replayed by rivals: it would take hours.
+#: Of each kind, a rival replays as many series as it analyses in this many milliseconds, …
+_BUDGET = 60.0
+#: … and none longer than this: it would take hours.
 _LONG = 200
 
 
