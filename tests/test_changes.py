@@ -226,6 +226,13 @@ class TestMonitor:
             monitor.extend(np.array([values[commit] for values in whole]), np.full(4, 0.01))
         assert monitor.analyses() == [analyse(Trend(values, errors)) for values in whole]
 
+    def test_a_series_says_the_same_in_any_company(self):
+        short, long = stepped(1, 20, 0.0, 50), stepped(2, 150, 0.05, 200)
+        monitor = Monitor([Trend(short[:30]), Trend(long[:180])])
+        for commit in range(20):
+            monitor.extend(np.array([short[30 + commit], long[180 + commit]]))
+        assert monitor.analyses() == [analyse(Trend(short)), analyse(Trend(long))]
+
     def test_many_lengths_at_once_say_the_same(self):
         trends = self.trends()
         assert repr(analyse_many(trends)) == repr([analyse(trend) for trend in trends])
