@@ -88,21 +88,6 @@ def two_modes(y: Floats) -> tuple[float, float] | None:
     return (low, high) if high - low > _APART * spread else None
 
 
-def spread(squares: Floats, gate: float) -> Floats:
-    """Variance [rows] from squared deviations [rows, points], what lies beyond the gate left out.
-
-    NaN where there is no point; at least one in each row.
-    """
-    ordered = np.sort(squares, axis=1)  # NaN last
-    count = np.isfinite(squares).sum(axis=1)
-    middle = ordered[np.arange(count.size), (count - 1) // 2]
-    variance: Floats = middle / 0.4549  # the median of a squared standard normal
-    for _ in range(4):
-        inside = squares < gate**2 * variance[:, None]
-        variance = np.where(inside, squares, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
-    return variance
-
-
 def autocorrelation(rest: Floats) -> float:
     """Correlation of neighbours in ``rest`` (deviations from a level); 0 unless twice its standard error."""
     if rest.size < 12:

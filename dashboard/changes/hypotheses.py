@@ -179,25 +179,18 @@ class Hypotheses:
         earliest, latest = (grown >= 0.025).argmax(axis=1), (grown >= 0.975).argmax(axis=1)
         return start[which, index], start[which, earliest], start[which, latest]
 
-    def likelier(
-        self, rows: Ints, near: NDArray[np.bool_], these: Floats, same: NDArray[np.bool_], bar: float
-    ) -> list[int]:
-        """Where some hypotheses, summed, outweigh others by the log odds ``bar``.
 
-        Args:
-            rows: the series.
-            near: mask [rows] of those worth a look.
-            these: costs of the hypotheses [rows, width], infinite for those that are not meant.
-            same: mask [rows, width] of the others.
+def log_odds(these: Floats, others: Floats) -> Floats:
+    """Log of how much likelier the hypotheses ``these`` are, summed, than ``others``.
 
-        Returns:
-            positions in ``rows``.
-        """
-        places = np.flatnonzero(near)
-        if not places.size:
-            return []
-        those, others = these[places], np.where(same[places], self.cost[rows[places]], np.inf)
-        low = np.minimum(those.min(axis=1), others.min(axis=1))[:, None]
-        ratio = np.exp((low - those) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)
-        found: list[int] = places[np.log(np.maximum(ratio, 1e-300)) > bar].tolist()
-        return found
+    Args:
+        these: costs [rows, width], infinite for those that are not meant.
+        others: the same; each row has at least one that is meant.
+
+    Returns:
+        [rows], -690 where nothing is meant.
+    """
+    low = np.minimum(these.min(axis=1), others.min(axis=1))[:, None]
+    ratio = np.exp((low - these) / 2).sum(axis=1) / np.maximum(np.exp((low - others) / 2).sum(axis=1), 1e-300)
+    odds: Floats = np.log(np.maximum(ratio, 1e-300))
+    return odds

@@ -13,17 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from dashboard.changes.doubts import autocorrelation, slopes, spread, two_modes
+from dashboard.changes.doubts import slopes, two_modes
 from dashboard.changes.findings import Revision
-from dashboard.changes.hypotheses import Floats, Hypotheses, Ints
+from dashboard.changes.hypotheses import Floats, Hypotheses, Ints, log_odds
+from dashboard.changes.scatter import Scatter
 from dashboard.changes.settings import Settings
 
-#: Noise below a millionth is rounding; a series that never varies must not make it infinitely sure.
-FLOOR = 1e-6
-#: Points that the noise is estimated from.
-_REMEMBERED = 128
-#: Points' worth of doubt about that estimate: from few points it is often too small, and too small rings.
-CAUTION = 8.0
+#: A sum over hypotheses may exceed its largest term by this much: what is further off need not be summed.
 _ODDS_OF_MANY = 2 * np.log(15.0)
 #: Harmonic size of two stretches from which on the bar falls no further.
 LARGEST = 20.0
@@ -60,14 +56,9 @@ class Replay:
         self.weights: Floats = np.ones((series, 64))
         self.shifts: list[list[Shift]] = [[] for _ in range(series)]
         self.revisions: list[list[Revision]] = [[] for _ in range(series)]
-        self.scale: Floats = np.full(series, np.nan)
+        self.scatter = Scatter(series, settings)
         self._seen: Ints = np.zeros(series, dtype=np.int64)
         self._last: Ints = np.zeros(series, dtype=np.int64)
-        self._innovations: Floats = np.full((series, 64), np.nan)  # log units, were the forecast sure
-        self._measured: Ints = np.zeros(series, dtype=np.int64)  # points that the noise was estimated from
-        self._estimate: Ints = np.zeros(series, dtype=np.int64)  # at which count of points to do it again
-        self._typical: Floats = np.full(series, np.nan)
-        self._errors: Ints = np.zeros(series, dtype=np.int64)
         self._depth: Ints = np.zeros(series, dtype=np.int64)
         self._best: Ints = np.zeros(series, dtype=np.int64)
         self._retry: Ints = np.zeros(series, dtype=np.int64)
@@ -97,45 +88,30 @@ class Replay:
             return
         self.values[rows, index] = values
         if errors is not None:
-            self.weights[rows, index] = self._weigh(rows, errors[measured])
+            self.weights[rows, index] = self.scatter.weigh(rows, errors[measured])
         self._seen[rows] += 1
         seen = self._seen[rows]
-        if (new := rows[seen == self.settings.burn_in]).size:
-            self._start(new)
-        going = seen > self.settings.burn_in
+        going = self.scatter.points[rows] > 0
         if going.any():
             self._advance(rows[going], values[going], index[going], reporting=True)
+        # Intervals tell roughly how noisy a series is: it need not be watched for as long.
+        enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
+        ready = ~going & (seen >= enough)
+        for count in np.unique(seen[ready]):
+            self._start(rows[ready & (seen == count)], int(count))
         self._last[rows] = index
 
     def _make_room(self, index: int) -> None:
         while self.values.shape[1] <= index:
             self.values = np.hstack([self.values, np.full_like(self.values, np.nan)])
             self.weights = np.hstack([self.weights, np.ones_like(self.weights)])
-            self._innovations = np.hstack([self._innovations, np.full_like(self._innovations, np.nan)])
 
-    def _weigh(self, rows: Ints, errors: Floats) -> Floats:
-        """Variance of each point relative to the series' usual one: half of it the point's own, half what all share."""
-        known = np.isfinite(errors)
-        count = self._errors[rows]
-        before = np.where(count > 0, self._typical[rows], np.log(errors))
-        # A running mean of the logarithm: one huge error must not make all others look small.
-        typical = np.where(known, before + (np.log(errors) - before) / (np.minimum(count, 50) + 1), before)
-        self._typical[rows] = np.where(known, typical, self._typical[rows])
-        self._errors[rows] += known
-        return np.where(known, 0.5 + 0.5 * np.exp(2 * (np.log(errors) - typical)), 1.0)
-
-    def _start(self, rows: Ints) -> None:
-        """Guess the noise from the burn-in and run its points through the filter."""
-        burn_in = self.settings.burn_in
+    def _start(self, rows: Ints, burn_in: int) -> None:
+        """Guess the noise from the first ``burn_in`` measured points and run them through the filter."""
         index = np.nonzero(np.isfinite(self.values[rows]))[1].reshape(rows.size, burn_in)
         points = self.values[rows[:, None], index]
         weights = self.weights[rows[:, None], index]
-        off = points - np.median(points, axis=1, keepdims=True)
-        guess = spread(off * off * burn_in / (burn_in - 1), self.settings.gate)
-        known = np.exp(2 * self._typical[rows])
-        self.scale[rows] = np.maximum(np.where(np.isfinite(known), (guess + known) / 2, guess), FLOOR**2)
-        self._measured[rows] = burn_in
-        self._estimate[rows] = burn_in + 4
+        self.scatter.start(rows, points)
         nothing = np.zeros(rows.size, dtype=np.int64)
         self._hypotheses.begin(
             rows,
@@ -159,10 +135,10 @@ class Replay:
         weights = self.weights[rows, index]
         best = self._best[rows]
         cost, start = found.cost[rows, best], found.start[rows, best]
-        scale = self.scale[rows] * (1 + CAUTION / self._measured[rows])
+        scale = self.scatter.cautious(rows)
         where = slice(None) if rows.size == self.length.size else rows
         off = found.advance(where, y, weights, index - self._last[rows], scale, settings)
-        self._innovations[rows, index] = off[np.arange(rows.size), best] * np.sqrt(scale)
+        self.scatter.note(rows, index, off[np.arange(rows.size), best] * np.sqrt(scale))
         birth = cost + 2 * settings.novelty
         found.begin(
             rows,
@@ -179,20 +155,7 @@ class Replay:
         self._settle(rows)
         if reporting:
             self._judge(rows, index)
-            due = rows[self._seen[rows] >= self._estimate[rows]]
-            if due.size:
-                self._measure_noise(due)
-
-    def _measure_noise(self, rows: Ints) -> None:
-        """Estimate the noise anew; the next time when there is a tenth more to know."""
-        end = int(self.length[rows].max())
-        squares = self._innovations[rows, max(0, end - _REMEMBERED) : end] ** 2
-        count = np.isfinite(squares).sum(axis=1)
-        enough = count >= self.settings.burn_in
-        variance = spread(squares[enough], self.settings.gate)
-        self.scale[rows[enough]] = np.maximum(variance, FLOOR**2)
-        self._measured[rows[enough]] = count[enough]
-        self._estimate[rows] = self._seen[rows] + np.maximum(self._seen[rows] // 10, 2)
+            self.scatter.refresh(rows, index + 1, self._seen[rows])
 
     def _settle(self, rows: Ints) -> None:
         """Find the best hypothesis that holds just what has been reported."""
@@ -205,19 +168,35 @@ class Replay:
         found, settings = self._hypotheses, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
+        # Most series have nothing new to tell: what costs more is computed for those that may.
+        gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
+        lowest = 2 * settings.evidence - _ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
+        if (near := np.flatnonzero((gain > lowest) & (index >= self._retry[rows]))).size:
+            self._report(rows[near], index[near])
+        gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
+        if (near := np.flatnonzero(gain > 2 * settings.withdraw - _ODDS_OF_MANY)).size:
+            self._reconsider(rows[near], index[near])
+        if (due := np.flatnonzero(index >= self._look[rows])).size:
+            self._look_again(rows[due], index[due])
+
+    def _report(self, rows: Ints, index: Ints) -> None:
+        """Report the changes that are likely enough."""
+        found, settings = self._hypotheses, self.settings
+        cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         more = np.where((relative == 1) & (found.count[rows] >= settings.run), cost - 2 * self._bonus(rows), np.inf)
-        near = held - more.min(axis=1) > 2 * settings.evidence - _ODDS_OF_MANY
-        same = relative == 0
-        for place in found.likelier(rows, near & (index >= self._retry[rows]), more, same, settings.evidence):
-            self._consider(int(rows[place]), int(index[place]), held[place] - more[place].min())
-        less = np.where(relative == -1, cost, np.inf)
-        near = held - less.min(axis=1) > 2 * settings.withdraw - _ODDS_OF_MANY
-        for place in found.likelier(rows, near, less, same, settings.withdraw):
+        held = np.where(relative == 0, cost, np.inf)
+        strength = held.min(axis=1) - more.min(axis=1)
+        for place in np.flatnonzero(log_odds(more, held) > settings.evidence).tolist():
+            self._consider(int(rows[place]), int(index[place]), strength[place])
+
+    def _reconsider(self, rows: Ints, index: Ints) -> None:
+        """Withdraw the last changes that have become unlikely."""
+        found = self._hypotheses
+        cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
+        less, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
+        for place in np.flatnonzero(log_odds(less, held) > self.settings.withdraw).tolist():
             if self.shifts[rows[place]][-1].reported_at < index[place]:
                 self._withdraw(int(rows[place]), int(index[place]))
-        due = np.flatnonzero(index >= self._look[rows])
-        if due.size:
-            self._look_again(rows[due], index[due])
 
     def _bonus(self, rows: Ints) -> Floats:
         """How far the bar is lowered for each hypothesis, by the points that stand for it."""
@@ -238,7 +217,7 @@ class Replay:
             silent = "modes"
         elif self._slopes(row, index, now):
             silent = "slope"
-        elif strength < (2 * self.settings.evidence - _ODDS_OF_MANY) * self._linked(row, index):
+        elif strength < (2 * self.settings.evidence - _ODDS_OF_MANY) * self.scatter.linked(row, index):
             self._retry[row] = now + 1 + (now - index) // 4
             return
         self._depth[row] += 1
@@ -246,9 +225,7 @@ class Replay:
         self._settle(np.array([row]))
         self.shifts[row].append(Shift(index, earliest, latest, now, silent))
         self._look[row] = now + 1
-        # Told from the old level, these points say nothing about the noise.
-        self._innovations[row, index : now + 1] = np.nan
-        self._estimate[row] = self._seen[row]
+        self.scatter.forget(row, index, now + 1, int(self._seen[row]))
         if silent == "modes":
             self._take_back(row, now)
 
@@ -266,15 +243,8 @@ class Replay:
         begin = max([shift.index for shift in self.reported(row) if shift.index < index] + [now - 2 * LOOK_BACK, 0])
         before, after = self.values[row, begin:index], self.values[row, index : now + 1]
         before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-        noise = float(np.sqrt(self.scale[row]))
+        noise = float(np.sqrt(self.scatter.variance[row]))
         return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
-
-    def _linked(self, row: int, index: int) -> float:
-        """How many times less the points say than independent ones would, from how far forecasts miss in a row."""
-        before = self._innovations[row, max(0, index - _REMEMBERED) : index]
-        limit = self.settings.gate * float(np.sqrt(self.scale[row]))
-        linked = autocorrelation(np.clip(before[np.isfinite(before)], -limit, limit))
-        return (1 + linked) / (1 - linked)
 
     def _take_back(self, row: int, now: int) -> None:
         """Withdraw the changes that were reported before the series showed its two modes."""

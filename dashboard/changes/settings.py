@@ -11,6 +11,7 @@ class Settings:
 
     Attributes:
         burn_in: measured points before anything is reported; the noise is first guessed from them.
+        burn_in_known: the same where every point so far has an error.
         evidence: log odds, step against none, at which a change is reported when three points show it.
         patience: how fast that bar falls as more points show it: by ``patience · log(n / 3)``, where n is the
             harmonic size of the two stretches. Many more chances of three odd points in a row come by than of thirty.
@@ -25,6 +26,7 @@ class Settings:
     """
 
     burn_in: int = 10
+    burn_in_known: int = 3
     evidence: float = 6.5
     patience: float = 1.5
     withdraw: float = 1.0

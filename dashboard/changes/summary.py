@@ -11,7 +11,8 @@ import numpy as np
 from dashboard.changes.doubts import autocorrelation, two_modes
 from dashboard.changes.findings import Analysis, Change, Level, Noise
 from dashboard.changes.hypotheses import Floats
-from dashboard.changes.replay import CAUTION, LARGEST, LOOK_BACK, Replay, Shift
+from dashboard.changes.replay import LARGEST, LOOK_BACK, Replay, Shift
+from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
 from dashboard.changes.trend import Better
 
@@ -41,7 +42,7 @@ def summarise(replay: Replay, row: int, better: Better) -> Analysis:
     settings = replay.settings
     length = int(replay.length[row])
     shifts = list(replay.reported(row))
-    scale = float(np.sqrt(replay.scale[row]))
+    scale = float(np.sqrt(replay.scatter.variance[row]))
     edges = [0, *(shift.index for shift in shifts), length]
     stretches = [_stretch(replay, row, *edge, scale) for edge in itertools.pairwise(edges)]
     changes = tuple(

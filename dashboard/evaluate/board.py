@@ -24,9 +24,9 @@ SMALLEST = "0.5 %"
 
 #: An online alarm this near to an earlier one is the same one, moved.
 _SAME = 5
-#: Milliseconds of a rival's time that may go into replaying the series of one kind, for each point of a series.
-_BUDGET = 250.0
-#: Longer series are replayed by rivals that take less than a millisecond only.
+#: Of each kind, a rival replays as many series as it analyses in this many milliseconds, …
+_BUDGET = 60.0
+#: … and none longer than this: it would take hours.
 _LONG = 200
 
 
@@ -111,7 +111,7 @@ def _rival_jobs(rival: Rival, samples: Sequence[Sample]) -> Iterable[tuple[Sampl
     for sample in samples:
         length = len(sample.trend)
         most = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
-        online = replayed[sample.kind] < most and (length <= _LONG or rival.milliseconds < 1)
+        online = replayed[sample.kind] < most and length <= _LONG
         replayed[sample.kind] += online
         # The density is a function of the oracle's and need not travel to another process.
         yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes, np.log), online

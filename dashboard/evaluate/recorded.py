@@ -20,6 +20,9 @@ _UNCHANGED = 10.0
 _FEWEST = 5
 _LENGTH = 120
 
+#: Series that scatter less than this between runs are told of apart: half of them, on the recorded H200.
+QUIET = 0.001
+
 #: Relative sizes of the steps planted in recorded noise; 0 is a series without one.
 SIZES = (0.0, 0.0025, 0.005, 0.01)
 
@@ -82,6 +85,7 @@ def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) 
                 found: Floats = -0.5 * (rest / spread) ** 2
                 return found
 
-            name = f"recorded, {label(size)}"
+            quiet = "≤" if spread <= QUIET else ">"
+            name = f"recorded {quiet} {100 * QUIET:g} %, {label(size)}"
             found.append(planted(rng, name, y, steps, (size,) if size else (), density, errors))
     return found
