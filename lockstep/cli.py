@@ -13,6 +13,7 @@ from asv.console import log
 
 from lockstep.record import RecordError
 from lockstep.suite import SuiteError
+from lockstep.thresholds import ThresholdsError
 
 #: Exit status of a wrong command line or a broken suite.
 USAGE = 4
@@ -41,7 +42,7 @@ def main() -> None:
         # A ProcessError is git's, most often: a branch of asv.conf.json that this clone has not got.
         log.error(str(error))
         sys.exit(1)
-    except (SuiteError, RecordError) as error:
+    except (SuiteError, RecordError, ThresholdsError) as error:
         log.error(str(error))
         sys.exit(USAGE)
     except KeyboardInterrupt:

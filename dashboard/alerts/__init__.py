@@ -1,0 +1,1 @@
+"""Alerts: changes with their cause, grouped, followed from new to closed, and kept."""

@@ -1,0 +1,169 @@
+"""Why a series changed: its own commit, the toolchain, the machine, the way of measuring, or nothing that is known.
+
+The order of the questions matters. What was measured otherwise is no change of the kernel, so the
+protocol comes first; what moved the untouched controls is the machine; a toolchain that changed
+is named before the commits in the same range, because it touches every kernel; machine code that did not
+change cannot have become slower. Only then it is the commit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dashboard.alerts.code_change import code_evidence, same_code
+from dashboard.alerts.evidence import Evidence
+from dashboard.alerts.steps import Move, Step
+
+#: "noise" is a change of code that did not change; it is no alert and widens the series' noise.
+Kind = Literal["own commit", "toolchain", "machine", "protocol", "noise", "unexplained"]
+
+#: Another move explains a step if it goes the same way by at least this part of it.
+_PART = 0.5
+
+#: … and is itself this many standard deviations from nothing.
+_SURE = 3.0
+
+#: asv settles on its number of calls and samples within about a factor of two; in logs.
+_CHOSEN = math.log(2.5)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why, in one word and one sentence, and what says so."""
+
+    kind: Kind
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+def attribute(step: Step) -> Cause:
+    """The cause of a step, from what is stored with the points on both sides."""
+    for ask in _QUESTIONS:
+        cause = ask(step)
+        if cause is not None:
+            return cause
+    raise AssertionError("the last question always has an answer")
+
+
+def _protocol(step: Step) -> Cause | None:
+    before, after = step.before, step.after
+    changed = list(_changed(before.protocol, after.protocol))
+    if before.version != after.version:
+        changed.append(Evidence("benchmark version", before.version, after.version))
+    sampling = list(_sampling(step))
+    if changed:
+        return Cause("protocol", f"it is measured another way: {_listed(changed)}", (*changed, *sampling))
+    others = [*_changed(before.toolchain, after.toolchain), *_changed(before.machine, after.machine)]
+    if sampling and not others:
+        return Cause("protocol", f"only the sampling changed: {_listed(sampling)}", tuple(sampling))
+    return None
+
+
+def _sampling(step: Step) -> Iterator[Evidence]:
+    """Settings of the sampling that changed by more than asv changes them itself.
+
+    asv chooses the calls of a sample so that it lasts a given time, hence a slower benchmark has fewer.
+    """
+    for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
+        before, after = step.before.sampling[name], step.after.sampling[name]
+        follows = -step.size if name == "number" else 0.0
+        if abs(math.log(after / before) - follows) > _CHOSEN:
+            yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
+
+
+def _machine(step: Step) -> Cause | None:
+    hardware = tuple(_changed(step.before.machine, step.after.machine))
+    moved = tuple(_moved_alike(step))
+    if moved and not list(_changed(step.before.toolchain, step.after.toolchain)):
+        also = f", and it is another machine: {_listed(hardware)}" if hardware else ""
+        return Cause("machine", f"{_listed(moved)}{also}", (*moved, *hardware))
+    if hardware and not step.controls:
+        return Cause("machine", f"it is another machine: {_listed(hardware)}", hardware)
+    return None
+
+
+def _toolchain(step: Step) -> Cause | None:
+    changed = tuple(_changed(step.before.toolchain, step.after.toolchain))
+    if not changed:
+        return None
+    moved = tuple(_moved_alike(step))
+    code = code_evidence(step.before.code, step.after.code)
+    also = f"; {_listed(moved)}" if moved else ""
+    return Cause("toolchain", f"the toolchain changed: {_listed(changed)}{also}", (*changed, *moved, *code))
+
+
+def _unchanged(step: Step) -> Cause | None:
+    if step.before.code is None or step.after.code is None or not same_code(step.before.code, step.after.code):
+        return None
+    fingerprint = Evidence("machine code", "unchanged", "unchanged")
+    return Cause("noise", "the machine code and how it is launched did not change", (fingerprint,))
+
+
+def _own(step: Step) -> Cause | None:
+    if not _code_may_differ(step):
+        return None
+    code = code_evidence(step.before.code, step.after.code)
+    suspects = step.touched or step.between
+    sentence = f"a commit changed it: {_listed(code)}" if code else "nothing but the commits in the range differs"
+    return Cause("own commit", sentence, (*(Evidence("commit", "", one) for one in suspects), *code))
+
+
+def _unexplained(step: Step) -> Cause:
+    if not step.between:
+        return Cause("unexplained", "the same commit was measured twice, and nothing that is stored differs")
+    return Cause(
+        "unexplained",
+        "no commit in the range touches the packages under test, and neither toolchain, machine nor settings changed",
+        tuple(Evidence("commit", "", one) for one in step.between),
+    )
+
+
+_QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
+    _protocol,
+    _machine,
+    _toolchain,
+    _unchanged,
+    _own,
+    _unexplained,
+)
+
+
+def _code_may_differ(step: Step) -> bool:
+    """Whether a commit came in that may have changed the kernel."""
+    return bool(step.between) and (step.touched is None or bool(step.touched))
+
+
+def _moved_alike(step: Step) -> Iterator[Evidence]:
+    """What moved together with the step although no commit touches it."""
+    if step.series.quantity == "speedup":
+        # A ratio falls when its baseline becomes faster: then the kernel did not change.
+        if step.baseline and step.own and _explains(-step.baseline.log, step) and not _explains(step.own.log, step):
+            yield Evidence("baseline's time", "", _percent(step.baseline))
+        return
+    for name, move in step.controls.items():
+        if abs(move.log) > _SURE * move.noise and _explains(move.log, step):
+            yield Evidence(f"control {name}", "", _percent(move))
+    if step.baseline and abs(step.baseline.log) > _SURE * step.baseline.noise and _explains(step.baseline.log, step):
+        yield Evidence("baseline's time", "", _percent(step.baseline))
+
+
+def _explains(log: float, step: Step) -> bool:
+    return math.copysign(1, log) == math.copysign(1, step.size) and abs(log) >= _PART * abs(step.size)
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
+    """Facts that differ. One that only one side knows says nothing."""
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name] and before[name] and after[name]:
+            yield Evidence(name, before[name], after[name])
+
+
+def _listed(evidence: Iterable[Evidence]) -> str:
+    return ", ".join(one.text for one in evidence)
+
+
+def _percent(move: Move) -> str:
+    return f"{math.expm1(move.log):+.1%}"

@@ -1,0 +1,1 @@
+"""The verbs of the alerts: ``lockstep changes``, ``lockstep alerts`` and ``lockstep bisect``."""

@@ -1,0 +1,175 @@
+"""``lockstep bisect ALERT``: measure the commits of an alert's range, and name the first bad one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command
+from asv.console import log
+
+from dashboard.alerts.commands.options import BAD_NEWS, BROKEN, OK, USAGE, add_sources, add_state, open_alerts, told
+
+if TYPE_CHECKING:
+    from dashboard.alerts.bisection import Bisection, Measurement
+    from dashboard.alerts.grouping import Member
+    from dashboard.alerts.tracked import Tracked
+    from lockstep.record import Record
+
+
+class Bisect(Command):  # type: ignore[misc]  # asv has no types
+    """Find the commit that changed a series."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``bisect`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "bisect",
+            help="Find the first bad commit of an alert",
+            description="Measure commits of the alert's range on this machine, today's ruler and toolchain for all of "
+            "them, halving the range each time, and name the first bad one. The working tree is left alone. "
+            "Exit status: 0 found, 1 the change does not show here, 3 nothing can be measured, 4 wrong usage.",
+        )
+        parser.add_argument("alert", type=int, help="number of the alert, as `lockstep alerts list` shows it")
+        parser.add_argument("--quick", action="store_true", help="one short look at each, for a large change")
+        parser.add_argument("--json", action="store_true", help="one JSON object")
+        add_sources(parser)
+        add_state(parser)
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Bisect and tell; the result is kept in the alert's log."""
+
+        def run(args: argparse.Namespace) -> int:
+            return _run(conf, args)
+
+        return told(run, args)
+
+
+def _run(conf: Any, args: argparse.Namespace) -> int:
+    from dashboard.alerts.bisection import NotReproduced, bisect
+    from lockstep.asv.client import WorkerDied
+
+    store = open_alerts(args)
+    alert = store.alert(args.alert)
+    member = _member(conf, alert)
+    if member is None:
+        return USAGE
+    try:
+        with closing(_Measure(conf, member, args)) as measure:
+            found = bisect(alert.alert.before, alert.alert.suspects, measure, member.size)
+    except NotReproduced as error:
+        log.error(str(error))
+        store.note(alert.id, "bisected", str(error))
+        return BAD_NEWS
+    except WorkerDied as error:
+        log.error(str(error))
+        return BROKEN
+    log.flush()  # asv ends a line when the next begins
+    sentence = _sentence(found, member)
+    store.note(alert.id, "bisected", sentence)
+    if args.json:
+        print(json.dumps({"first_bad": list(found.suspects), "measured": [asdict(one) for one in found.measured]}))
+    else:
+        print(sentence)
+    return OK
+
+
+def _member(conf: Any, alert: Tracked) -> Member | None:
+    """The series to measure, the worst one; ``None``, and a line, if the alert has nothing to bisect."""
+    one = alert.alert
+    if not one.members or not one.commits or not one.before:
+        log.error(f"alert {alert.id} has no range of commits to bisect")
+        return None
+    worst = one.members[0]
+    if conf.environment_type != "lockstep":
+        benchmark = f"{worst.series.suite}.{worst.series.variant}"
+        log.error(
+            f"this project is not measured by Lockstep's environment; asv bisects it: "
+            f"asv find {one.before[:12]}..{one.after[:12]} {benchmark}"
+        )
+        return None
+    return worst
+
+
+class _Measure:
+    """Measures the series of a member at one commit after the other, each in a worker of its own."""
+
+    def __init__(self, conf: Any, member: Member, args: argparse.Namespace) -> None:
+        from asv.repo import get_repo
+
+        from lockstep.suites import load_suites, pick_suites
+
+        self._conf = conf
+        self._args = args
+        self._series = member.series
+        self._repo = get_repo(conf)
+        # Today's suites may have lost it, and that is told before anything is checked out.
+        [suite] = pick_suites(load_suites(Path(conf.benchmark_dir)), member.series.suite)
+        suite.case(member.series.case)
+        self._checkout = Path(conf.env_dir).resolve() / "bisect"
+
+    def __call__(self, commit: str) -> Measurement:
+        from dashboard.alerts.bisection import Measurement
+        from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+        from lockstep.asv.environment import PACKAGES
+
+        series = self._series
+        self._checkout.parent.mkdir(parents=True, exist_ok=True)
+        self._repo.checkout(str(self._checkout), commit)
+        packages = tuple(getattr(self._conf, "lockstep", {}).get("packages", PACKAGES))
+        spec = WorkerSpec(self._checkout, packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
+        try:
+            with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
+                records, _ = worker.measure(series.suite, series.case, series.l2, [series.variant], {})
+        except WorkerDied as died:
+            if died.at_start:
+                raise
+            return Measurement(commit, None, reason=str(died))
+        [record] = [one for one in records if one.variant == series.variant]
+        taken = _measurement(commit, record, series.quantity)
+        if not self._args.json:
+            log.info(f"{commit[:8]}: {_told(taken, series.quantity)}")
+        return taken
+
+    def close(self) -> None:
+        """Remove the checkout."""
+        import shutil
+
+        shutil.rmtree(self._checkout, ignore_errors=True)
+
+
+def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
+    from dashboard.alerts.bisection import Measurement
+
+    estimate = record.speedup if quantity == "speedup" else record.latency
+    if record.state != "ok" or estimate is None:
+        return Measurement(commit, None, reason=f"{record.state}: {record.reason}" if record.reason else "no number")
+    value, low, high = (math.log(one) for one in (estimate.value, estimate.low, estimate.high))
+    if quantity == "speedup":
+        value, low, high = -value, -high, -low
+    return Measurement(commit, value, low, high)
+
+
+def _told(one: Measurement, quantity: str) -> str:
+    if one.log is None:
+        return one.reason
+    return f"{math.exp(-one.log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(one.log):.2f} µs"
+
+
+def _sentence(found: Bisection, member: Member) -> str:
+    assert found.good.log is not None
+    assert found.bad.log is not None
+    steps = f"{len(found.measured)} commits measured"
+    by = f"{math.expm1(found.bad.log - found.good.log):+.1%} in {member.series.label}"
+    if len(found.suspects) == 1:
+        return f"the first bad commit is {found.suspects[0]} ({by}; {steps})"
+    listed = ", ".join(commit[:8] for commit in found.suspects)
+    return f"the first bad commit is one of {listed}, those before the last cannot be measured ({by}; {steps})"

@@ -1,0 +1,152 @@
+"""``lockstep changes``: what changed in the history, on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command
+
+from dashboard.alerts.commands.options import BAD_NEWS, OK, add_sources, picture, told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dashboard.alerts.watch import Found, Picture
+    from dashboard.results.picture import Results
+
+
+class Changes(Command):  # type: ignore[misc]  # asv has no types
+    """List what changed."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``changes`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "changes",
+            help="List what became slower or faster, and why",
+            description="Analyse the history and list what became slower or faster, the newest first, and why. "
+            "Exit status: 1 if anything listed became slower and still is.",
+        )
+        parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes of that day or commit, and later ones")
+        parser.add_argument("--machine", help="only on this machine")
+        parser.add_argument("--family", help="only of this family")
+        parser.add_argument("--all", action="store_true", help="also what is too small, unsure or noise to be told")
+        parser.add_argument("--json", action="store_true", help="one JSON object, with the evidence")
+        add_sources(parser)
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Analyse and list."""
+        return told(_run, args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    results, now = picture(args)
+    dates = {commit.hash: commit.date for commit in results.commits()}
+    begin = _since(args.since, results)
+    found = [
+        one
+        for one in now.found
+        if (args.all or not one.quiet)
+        and args.machine in (None, one.step.series.machine)
+        and args.family in (None, one.step.series.family, one.step.series.suite)
+        and dates[one.step.after.commit] >= begin
+    ]
+    found.sort(key=lambda one: (-dates[one.step.after.commit], -one.step.size))
+    if args.json:
+        print(json.dumps(_json(found, now)))
+    else:
+        _print(found, now, args)
+    still = any(not one.quiet and one.step.size > 0 and one.step.left > one.step.size / 5 for one in found)
+    return BAD_NEWS if still else OK
+
+
+def _since(text: str | None, results: Results) -> int:
+    """Date of a day, or of a commit, in ms since 1970.
+
+    Raises:
+        LifeError: it is neither.
+    """
+    from dashboard.alerts.life import LifeError
+
+    if text is None:
+        return 0
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        day = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+        return int(day.timestamp() * 1000)
+    found = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
+    if len(found) == 1:
+        return found[0].date
+    known = "several commits begin so" if found else "no commit with results begins so"
+    raise LifeError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
+
+
+def _json(found: Sequence[Found], now: Picture) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "changes": [
+            {
+                **asdict(one.step.series),
+                "log_size": one.step.size,
+                "low": one.step.low,
+                "high": one.step.high,
+                "confidence": one.step.confidence,
+                "left": one.step.left,
+                "before": one.step.good,
+                "commits": list(one.step.between),
+                "reported_at": one.step.rang_at,
+                "cause": asdict(one.cause),
+                "noise": {"scale": one.noise.scale, "kind": one.noise.kind},
+                "quiet": one.quiet,
+            }
+            for one in found
+        ],
+        "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.meter.items()},
+    }
+
+
+def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dashboard.alerts.words import change, span
+
+    console = Console()
+    if not console.is_terminal and console.width < 160:
+        console = Console(width=200)
+    table = Table(header_style="bold", show_edge=False, pad_edge=False)
+    for name in ("change", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("series", "machine", "commits", "cause"):
+        table.add_column(name, overflow="fold")
+    if args.all:
+        table.add_column("not told")
+    for one in found:
+        step = one.step
+        commits = step.after.commit[:8] if len(step.between) == 1 else f"{step.good[:8]}..{step.between[-1][:8]}"
+        cells = [
+            change(step.size),
+            span(step.low, step.high),
+            step.series.label,
+            step.series.machine,
+            commits if step.between else "none",
+            f"{one.cause.kind}: {one.cause.sentence}",
+        ]
+        table.add_row(*(Text(cell) for cell in [*cells, *([one.quiet] if args.all else [])]))
+    if found:
+        console.print(table)
+    slower = sum(1 for one in found if one.step.size > 0)
+    console.print(
+        f"{len(found)} changes in {len(now.analyses)} series: {slower} slower, {len(found) - slower} faster",
+        highlight=False,
+    )
+    for machine, (count, rms) in now.meter.items():
+        console.print(f"{machine}: {count} changes in unchanged machine code, {rms:.2%} rms: noise", highlight=False)

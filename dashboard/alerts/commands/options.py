@@ -1,0 +1,94 @@
+"""Options that the verbs share, what they open, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.config import Config
+from asv.console import log
+
+from dashboard.places import add_places, open_store, results_folder
+
+if TYPE_CHECKING:
+    from dashboard.alerts.store import AlertStore
+    from dashboard.alerts.watch import Picture
+    from dashboard.results.picture import Results
+
+#: Exit status: done; the verb's own bad news; what it needs is broken; wrong usage.
+OK, BAD_NEWS, BROKEN, USAGE = 0, 1, 3, 4
+
+#: Where the state of the alerts lies, if not in the user's data folder.
+STATE = "LOCKSTEP_STATE"
+
+_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Where results, repository and thresholds come from."""
+    add_places(parser)
+    parser.add_argument("--thresholds", type=Path, help="thresholds file (default: ./thresholds.toml, if it is there)")
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Where the alerts are kept."""
+    parser.add_argument(
+        "--state",
+        metavar="FILE|URL",
+        help=f"database of the alerts: a file or postgresql://… (default: ${STATE}, or in the user's data folder)",
+    )
+
+
+def load_config(args: argparse.Namespace) -> Any | None:
+    """asv's configuration; ``None`` where there is none."""
+    there = args.config or any(Path(name).exists() for name in _CONFIGS)
+    return Config.load(args.config) if there else None
+
+
+def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
+    """The results, and what they say now."""
+    import datetime
+
+    from dashboard.alerts.ranges import Ranges
+    from dashboard.alerts.watch import look
+    from lockstep.thresholds import FILE, read_thresholds
+
+    thresholds = read_thresholds(args.thresholds or Path(FILE))
+    results = open_store(args).current()
+    conf = load_config(args)
+    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
+    ranges = Ranges(args.repo or results_folder(args), packages)
+    return results, look(results, thresholds, ranges, datetime.datetime.now(datetime.UTC))
+
+
+def open_alerts(args: argparse.Namespace) -> AlertStore:
+    """The alerts that are kept for these results."""
+    from dashboard.alerts.database import Database, default_state
+    from dashboard.alerts.store import AlertStore
+
+    return AlertStore(Database(args.state or os.environ.get(STATE) or default_state(results_folder(args))))
+
+
+def told(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """The exit status of ``run``; what a user can set right is told in a line, without a traceback."""
+    from dashboard.alerts.database import StateError
+    from dashboard.alerts.life import LifeError
+    from dashboard.alerts.tracked import NoSuchAlert
+    from dashboard.notify.receivers import ReceiverError
+    from dashboard.results.store import StoreError
+
+    # What they log for their developers would stand between our lines, and among the JSON.
+    for library in ("alembic", "apprise"):
+        logging.getLogger(library).propagate = False
+    try:
+        return run(args)
+    except (StateError, StoreError) as error:
+        log.error(str(error))
+        return BROKEN
+    except (LifeError, NoSuchAlert, ReceiverError) as error:
+        log.error(str(error))
+        return USAGE

@@ -1,0 +1,47 @@
+"""An alert as JSON, and back."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from dashboard.alerts.attribution import Cause
+from dashboard.alerts.evidence import Evidence
+from dashboard.alerts.grouping import Alert, Excuse, Member
+from dashboard.alerts.steps import SeriesName
+
+
+def to_json(alert: Alert) -> dict[str, Any]:
+    """The alert in dicts, lists, texts and numbers."""
+    content = asdict(alert)
+    if alert.excuse and alert.excuse.until:
+        content["excuse"]["until"] = alert.excuse.until.isoformat()
+    return content
+
+
+def from_json(content: Mapping[str, Any]) -> Alert:
+    """The alert that ``to_json`` wrote."""
+    excuse = content["excuse"]
+    return Alert(
+        **{
+            **content,
+            "commits": tuple(content["commits"]),
+            "also_on": tuple(content["also_on"]),
+            "cause": _cause(content["cause"]),
+            "members": tuple(
+                Member(**{**one, "series": SeriesName(**one["series"]), "cause": _cause(one["cause"])})
+                for one in content["members"]
+            ),
+            "excuse": excuse and Excuse(excuse["because"], _day(excuse["until"])),
+        }
+    )
+
+
+def _cause(content: Mapping[str, Any]) -> Cause:
+    return Cause(content["kind"], content["sentence"], tuple(Evidence(**one) for one in content["evidence"]))
+
+
+def _day(text: str | None) -> datetime.date | None:
+    return datetime.date.fromisoformat(text) if text else None

@@ -1,0 +1,19 @@
+"""One fact that speaks for a cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What differs, and both its values as text; ``before`` is "" where only ``after`` says something."""
+
+    what: str
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """``torch 2.11.0 → 2.13.0``."""
+        return f"{self.what} {self.before} → {self.after}" if self.before else f"{self.what} {self.after}"

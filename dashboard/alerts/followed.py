@@ -1,0 +1,131 @@
+"""Which series are followed for alerts, and which points of them belong together.
+
+Of our own suites a variant is followed by its paired speedup, which is far surer than its latency, and the
+baseline, which has no ratio, by its latency: so a machine that slows down is told of once, by the
+baselines, and not by every kernel. Of other projects every benchmark is followed by its number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboard.alerts.steps import SeriesName
+from dashboard.changes import Trend as Values
+from dashboard.results.model import Benchmark, Floats, Series, Trend
+from dashboard.results.picture import Results
+
+Mask = NDArray[np.bool_]
+
+#: Suite, variant, case and cache state of one of our series.
+_Place = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A series as the detector takes it, and what is looked at to explain its changes.
+
+    Attributes:
+        name: which series.
+        trend: its points of one version of the ruler that have a number, oldest first.
+        values: the same, for the detector: one value for each point of ``trend``.
+        own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN unknown;
+            ``None`` for other projects' benchmarks.
+    """
+
+    name: SeriesName
+    trend: Trend
+    values: Values
+    own: Floats | None = None
+    baseline: Floats | None = None
+
+
+def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
+    """The series' name; a foreign benchmark's parameters are its case, and the last part of its name its variant."""
+    suite, family = benchmark.suite, benchmark.family
+    if benchmark.ours:
+        variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
+        return SeriesName(series.machine, family, suite, variant, case, l2, benchmark.quantity)
+    return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
+
+
+def followed(results: Results, machine: str, trends: list[Trend]) -> list[Followed]:
+    """The series of a machine to be followed, out of all its trends, each as often as its ruler changed.
+
+    What was found with an old ruler stays true with a new one, and comes first.
+    """
+    baselines = _baselines(results, machine) if any(trend.benchmark.ours for trend in trends) else {}
+    ours: dict[tuple[_Place, str], Trend] = {}
+    for trend in trends:
+        if trend.benchmark.ours:
+            ours[_place(trend), trend.benchmark.quantity] = trend
+    found = []
+    for trend in trends:
+        name = name_of(trend.series, trend.benchmark)
+        own = base = None
+        if trend.benchmark.ours:
+            suite, variant, case, l2 = place = _place(trend)
+            ratios = ours.get((place, "speedup"))
+            paired = variant != baselines.get(suite) and ratios is not None and bool(_numbers(ratios).any())
+            if paired != (name.quantity == "speedup"):
+                continue
+            own = ours.get((place, "latency"))
+            base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
+        for points in by_version(trend):
+            found.append(Followed(name, points, _values(points), own=_at(own, points), baseline=_at(base, points)))
+    return found
+
+
+def by_version(trend: Trend) -> list[Trend]:
+    """The points that have a number, apart by the version of the ruler, in the order in which versions came up."""
+    numbers = _numbers(trend)
+    versions = list(dict.fromkeys(trend.version[numbers].tolist()))
+    return [_select(trend, numbers & (trend.version == version)) for version in versions]
+
+
+def _numbers(trend: Trend) -> Mask:
+    return np.isfinite(trend.value) & (trend.value > 0)
+
+
+def _select(trend: Trend, mask: Mask) -> Trend:
+    arrays = {
+        field: getattr(trend, field)[mask]
+        for field in Trend.__dataclass_fields__
+        if field not in ("series", "benchmark")
+    }
+    return Trend(trend.series, trend.benchmark, **arrays)
+
+
+def _values(points: Trend) -> Values:
+    better = "higher" if points.benchmark.higher_is_better else "lower"
+    # The speedup as asv's file has it is a median of ratios; the record has the paired ratio and its error.
+    if points.benchmark.quantity == "speedup" and np.isfinite(points.log_ratio).all():
+        return Values(np.exp(points.log_ratio), points.ratio_error, better)  # type: ignore[arg-type]
+    return Values(points.value, points.error, better)  # type: ignore[arg-type]
+
+
+def _baselines(results: Results, machine: str) -> Mapping[str, str]:
+    """The baseline of each of our suites, as the newest records have it."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for point in results.latest(machine):
+        benchmark = results.benchmarks[point.series.benchmark]
+        if benchmark.ours and point.baseline:
+            votes[benchmark.suite][point.baseline] += 1
+    return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}
+
+
+def _place(trend: Trend) -> _Place:
+    axes = trend.series
+    return trend.benchmark.suite, axes.axis("variant"), axes.axis("case"), axes.axis("l2")
+
+
+def _at(latency: Trend | None, points: Trend) -> Floats | None:
+    """Values of another series at the commits of these points."""
+    if latency is None:
+        return None
+    known = dict(zip(latency.commit.tolist(), latency.value.tolist(), strict=True))
+    return np.array([known.get(commit, np.nan) for commit in points.commit.tolist()])

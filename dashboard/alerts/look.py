@@ -1,0 +1,164 @@
+"""Changes of a series as steps: with the facts of both sides, the commits in between, and what else moved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dashboard.alerts.followed import Followed
+from dashboard.alerts.ranges import Ranges
+from dashboard.alerts.steps import Facts, Move, Step
+from dashboard.changes import Analysis, Change
+from dashboard.results.model import Floats, Point, Run, Series
+from dashboard.results.picture import Results
+
+#: Points on each side of a change that its surroundings are judged by.
+_WINDOW = 5
+
+#: Facts of our provenance (``lockstep.provenance.host_facts``) by what a change of them means.
+_MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
+_PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
+
+#: asv's strings of a machine.
+_ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
+
+
+class Look:
+    """A closer look at the changes of one machine.
+
+    Args:
+        results: where its points come from.
+        machine: which.
+        ranges: the repository.
+    """
+
+    def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:
+        self._results = results
+        self._machine = machine
+        self._ranges = ranges
+        self._commits = results.commits(machine)
+        self._at = cache(self._points)
+
+    def step(self, one: Followed, analysis: Analysis, change: Change) -> Step:
+        """The change as a step."""
+        trend = one.trend
+        first = change.earliest
+        good, last = (int(trend.commit[index]) for index in (max(first - 1, 0), change.latest))
+        worse = -1.0 if one.values.better == "higher" else 1.0
+        low, high = sorted((worse * change.low, worse * change.high))
+        before, after = slice(max(change.index - _WINDOW, 0), change.index), slice(change.index, change.index + _WINDOW)
+        return Step(
+            series=one.name,
+            before=self._facts(one, change.last_before),
+            after=self._facts(one, change.index),
+            size=worse * change.size,
+            low=low,
+            high=high,
+            confidence=change.confidence,
+            first=int(trend.commit[first]),
+            last=last,
+            good=self._commits[good].hash,
+            between=self._between(good, last),
+            touched=self._ranges.touched(self._commits[good].hash, self._commits[last].hash),
+            rang_at=self._commits[int(trend.commit[change.reported_at])].hash,
+            own=_move(one.own, before, after),
+            baseline=_move(one.baseline, before, after),
+            controls=self._controls(one, before, after),
+            left=worse * _left(analysis, change),
+        )
+
+    def _between(self, good: int, last: int) -> tuple[str, ...]:
+        measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
+        return self._ranges.between(self._commits[good].hash, self._commits[last].hash) or measured
+
+    def _facts(self, one: Followed, index: int) -> Facts:
+        trend = one.trend
+        commit = self._commits[int(trend.commit[index])].hash
+        run = self._results.runs[int(trend.run[index])]
+        # Our own samples are as many as the sequential stop needs; other projects choose theirs.
+        chosen = {} if trend.benchmark.ours else {"number": trend.number[index], "repeat": trend.repeat[index]}
+        return Facts(
+            commit=commit,
+            version=self._results.versions[int(trend.version[index])],
+            protocol=_protocol(run),
+            sampling={name: int(value) for name, value in chosen.items() if value > 0},
+            toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
+            machine=_hardware(run),
+            code=self._code(trend.series, commit) if trend.benchmark.ours else None,
+            measured_at=run.measured_at,
+        )
+
+    def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
+        """The code of the series' record; of a ratio the baseline's as well, since both decide."""
+        point = self._at(commit).get(series)
+        code = _read(point)
+        if code is None or point is None or not point.baseline or "speedup" not in series.benchmark:
+            return code
+        axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
+        base = _read(self._at(commit).get(replace(series, axes=axes))) or {}
+        hosts = code.get("host"), base.get("host")
+        kernels = [one for part in (code, base) for one in part.get("kernels") or ()]
+        return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
+
+    def _points(self, commit: str) -> dict[Series, Point]:
+        return {point.series: point for point in self._results.at(commit, self._machine)}
+
+    def _controls(self, one: Followed, before: slice, after: slice) -> dict[str, Move]:
+        runs = [self._results.runs[run] for run in one.trend.run]
+        names = {name for run in (*runs[before], *runs[after]) for name in run.controls}
+        moves = {}
+        for name in sorted(names):
+            seconds = np.array(
+                [run.controls[name].seconds or np.nan if name in run.controls else np.nan for run in runs]
+            )
+            move = _move(seconds, before, after)
+            if move is not None:
+                moves[name] = move
+        return moves
+
+
+def _read(point: Point | None) -> Mapping[str, Any] | None:
+    if point is None or not point.code:
+        return None
+    try:
+        code = json.loads(point.code)
+    except ValueError:
+        return None
+    return code if isinstance(code, dict) else None
+
+
+def _protocol(run: Run) -> dict[str, str]:
+    flags = {name: run.host[name] for name in _PROTOCOL if name in run.host}
+    facts = {"protocol": str(run.protocol or ""), "clock state": run.clock_state}
+    return flags | {name: value for name, value in facts.items() if value}
+
+
+def _hardware(run: Run) -> dict[str, str]:
+    strings = {name: run.strings[name] for name in _ASV_MACHINE if run.strings.get(name)}
+    return strings | {name: run.host[name] for name in _MACHINE if run.host.get(name)}
+
+
+def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
+    """How far the medians of two stretches lie apart, and the standard error of that from their scatter."""
+    if seconds is None:
+        return None
+    sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (seconds[before], seconds[after])]
+    if not all(side.size for side in sides):
+        return None
+    # 1.4826: from the median absolute deviation to a standard deviation; of a few points it errs by a lot, so both
+    # stretches give one scatter.
+    apart = np.concatenate([side - np.median(side) for side in sides])
+    scatter = 1.4826 * float(np.median(np.abs(apart)))
+    error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))
+    return Move(float(np.median(sides[1]) - np.median(sides[0])), error)
+
+
+def _left(analysis: Analysis, change: Change) -> float:
+    """Log of the newest level over the one right before the change."""
+    before = [level.value for level in analysis.levels if level.start < change.index]
+    return float(np.log(analysis.levels[-1].value / before[-1])) if before else change.size

@@ -1,0 +1,1 @@
+"""One module a layout, in the order of their numbers."""

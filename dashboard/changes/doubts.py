@@ -1,0 +1,104 @@
+"""What looks like a step and is none: a slope, two modes, a level that wanders."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+#: Two modes lie at least this many of their own standard deviations apart. The halves of one normal
+#: distribution lie 2.7 apart, and seldom more than 4.5 in samples of a dozen.
+_APART = 5.0
+#: … and the series has gone from one to the other at least this often.
+_SWITCHES = 4
+_FEWEST = 3
+#: How much cheaper a slope must be than a step: slopes are the rarer.
+_LEAD = 2.0
+#: Commits after which a slope ends, or never.
+_RAMPS = (np.inf, 64.0, 32.0, 16.0)
+
+
+def robust_mean(y: Floats, noise: float, gate: float) -> float:
+    """Mean of the points within ``gate · noise`` of the median."""
+    middle = float(np.median(y))
+    near = y[np.abs(y - middle) <= gate * noise]
+    return float(near.mean()) if near.size else middle
+
+
+def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
+    """Whether a slope, without an end or between two levels, explains the points better than a step at ``split``.
+
+    Where it bends is chosen as freely as where the step lies. An outlier costs ``gate²`` at most.
+
+    Args:
+        y: log values of the stretch before the step and the one after, none missing.
+        split: position of the first point after the step.
+        noise: standard deviation of a point.
+        gate: see ``Settings``.
+    """
+    after = y.size - split
+    if after < 5 or split < 5:
+        return False
+    step = np.concatenate(
+        [y[:split] - robust_mean(y[:split], noise, gate), y[split:] - robust_mean(y[split:], noise, gate)]
+    )
+    near = np.abs(step) < gate * noise
+    cap = (gate * noise) ** 2
+    where = np.arange(y.size, dtype=np.float64)
+    latest = split + after // 2
+    bends = np.unique(latest - np.geomspace(1, latest, 16).astype(int))
+    ramps = np.clip(where - bends[:, None, None], 0.0, np.array(_RAMPS)[:, None]).reshape(-1, y.size)
+    weights = near.astype(np.float64)
+    total = weights.sum()
+    ramps -= (ramps @ weights / total)[:, None]
+    off = y - (y @ weights) / total
+    slope = (ramps @ (off * weights)) / np.maximum(ramps**2 @ weights, 1e-300)
+    rest = off - slope[:, None] * ramps
+    lead = _LEAD * noise * noise
+    return bool(np.minimum(rest * rest, cap).sum(axis=1).min() + lead < np.minimum(step * step, cap).sum())
+
+
+def two_modes(y: Floats) -> tuple[float, float] | None:
+    """The two values that a series goes back and forth between, lower first; ``None`` if it does not.
+
+    Args:
+        y: log values in commit order, none missing.
+    """
+    if y.size < 2 * _FEWEST + 2:
+        return None
+    ordered = np.sort(y)
+    count = np.arange(1, y.size)
+    sums = np.cumsum(ordered)
+    left = sums[:-1] / count
+    right = (sums[-1] - sums[:-1]) / (y.size - count)
+    between = count * (y.size - count) * (right - left) ** 2
+    between[: _FEWEST - 1] = between[y.size - _FEWEST :] = -1.0
+    cut = int(between.argmax()) + 1
+    upper = y >= ordered[cut]
+    # The majority of three neighbours: odd points that stand alone are outliers, not a mode.
+    stays = (upper[:-2].astype(int) + upper[1:-1] + upper[2:]) >= 2
+    if np.count_nonzero(np.diff(stays)) < _SWITCHES:
+        return None
+    parts = y[~upper], y[upper]
+    if min(part.size for part in parts) < _FEWEST:
+        return None
+    low, high = (float(np.median(part)) for part in parts)
+    spread = np.sqrt(np.mean([_spread(part) ** 2 for part in parts]))
+    return (low, high) if high - low > _APART * spread else None
+
+
+def autocorrelation(rest: Floats) -> float:
+    """Correlation of neighbours in ``rest`` (deviations from a level); 0 unless twice its standard error."""
+    if rest.size < 12:
+        return 0.0
+    squares = float(rest @ rest)
+    found = float(rest[1:] @ rest[:-1]) / squares if squares > 0 else 0.0
+    return min(found, 0.95) if found > 2 / np.sqrt(rest.size) else 0.0
+
+
+def _spread(part: Floats) -> float:
+    """Robust standard deviation; the sample's own where a handful of points makes the median useless."""
+    if part.size < 6:
+        return float(part.std(ddof=1))
+    return float(np.median(np.abs(part - np.median(part)))) / 0.6745

@@ -1,0 +1,42 @@
+"""The few numbers that the detector stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How sure, how early, how patient. The defaults need no tuning; ``docs/detection.md`` says what each buys.
+
+    Attributes:
+        burn_in: measured points before anything is reported; the noise is first guessed from them.
+        burn_in_known: the same where every point so far has an error.
+        evidence: log odds, step against none, at which a change is reported when three points show it.
+        patience: how fast that bar falls as more points show it: by ``patience · log(n / 3)``, where n is the
+            harmonic size of the two stretches. Many more chances of three odd points in a row come by than of thirty.
+        withdraw: log odds, none against step, at which a reported change is withdrawn.
+        novelty: log odds against a change at any one commit, before the data are seen.
+        run: points at the new level before a change is reported.
+        gate: a point that lies further off its level than this many standard deviations counts as an outlier.
+        wander: standard deviation of the slow wandering about a level that is no change, in units of the noise.
+        memory: correlation of that wandering from one commit to the next.
+        prompt: commits within which ``Analysis.mde`` is to be reported.
+        width: hypotheses kept for each series.
+    """
+
+    burn_in: int = 10
+    burn_in_known: int = 3
+    evidence: float = 6.5
+    patience: float = 1.5
+    withdraw: float = 1.0
+    novelty: float = 3.0
+    run: int = 3
+    gate: float = 3.4
+    wander: float = 0.3
+    memory: float = 0.9
+    prompt: int = 3
+    width: int = 28
+
+
+DEFAULT = Settings()

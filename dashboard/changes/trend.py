@@ -1,0 +1,56 @@
+"""One series as the detector takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """A quantity over commits, oldest first.
+
+    Attributes:
+        values: float64 [commits], positive, in any unit; NaN where a commit has no number.
+        errors: float64 [commits], standard error of each value's *logarithm* (0.001 is 0.1 %), NaN where unknown;
+            ``None`` where no point has one. Half a 95 % interval of ``log(value)`` is about two of them.
+        better: which way is good: "lower" for a latency, "higher" for a speedup or a rate.
+
+    Raises:
+        ValueError: a value that is infinite, zero or negative (a step is a ratio, and those have none), or an
+            array of another shape.
+    """
+
+    values: NDArray[np.float64]
+    errors: NDArray[np.float64] | None = None
+    better: Better = "lower"
+
+    def __post_init__(self) -> None:
+        values = _row(self.values, "values")
+        if np.any(np.isinf(values)) or np.any(values <= 0):
+            where = int(np.flatnonzero(np.isinf(values) | (values <= 0))[0])
+            raise ValueError(f"values[{where}] is {values[where]}: a trend takes positive numbers, and NaN for none")
+        object.__setattr__(self, "values", values)
+        if self.errors is None:
+            return
+        errors = _row(self.errors, "errors")
+        if errors.shape != values.shape:
+            raise ValueError(f"errors has {errors.size} entries, values has {values.size}")
+        # No error at all claims perfect knowledge; no measurement has that, so it counts as unknown.
+        object.__setattr__(self, "errors", np.where(np.isfinite(errors) & (errors > 0), errors, np.nan))
+
+    def __len__(self) -> int:
+        return int(self.values.size)
+
+
+def _row(numbers: ArrayLike, name: str) -> NDArray[np.float64]:
+    row = np.array(numbers, dtype=np.float64)
+    if row.ndim != 1:
+        raise ValueError(f"{name} has shape {row.shape}: a trend is one number a commit")
+    row.setflags(write=False)
+    return row

@@ -1,0 +1,86 @@
+"""``lockstep evaluate``: how well changes are found, beside other methods and an oracle."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+
+#: Settings were chosen on seeds below 100; these are for reporting.
+SEEDS = (101, 102)
+
+
+class Evaluate(Command):  # type: ignore[misc]  # asv has no types
+    """Score the detector."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Arguments of the verb."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "evaluate",
+            help="Score the change detection",
+            description="Run our change detection, other methods and an oracle over series with planted steps.",
+        )
+        parser.add_argument(
+            "--seeds", type=int, nargs="+", default=list(SEEDS), help="of the series (default: %(default)s)"
+        )
+        parser.add_argument("--series", type=int, default=200, help="a kind and seed (default: %(default)s)")
+        parser.add_argument("--quick", action="store_true", help="one seed, few series, only the rivals that are fast")
+        parser.add_argument("--alone", action="store_true", help="our detector and the oracle, no rivals")
+        parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
+        parser.add_argument(
+            "--recorded",
+            type=Path,
+            default=Path("results/h200-unlocked"),
+            help="history whose noise is used as well (default: %(default)s)",
+        )
+        parser.add_argument("--json", action="store_true", help="scores as one JSON list")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Needs no asv.conf.json."""
+        return cls.run_from_conf_args(None, args)
+
+    @classmethod
+    def run_from_conf_args(cls, _conf: Any, args: argparse.Namespace) -> int:
+        """Score and print."""
+        # Only now: every start of the command loads this module.
+        import numpy as np
+        from rich.console import Console
+
+        from dashboard.changes import Settings
+        from dashboard.evaluate.board import SMALLEST, STANDARD, fill, row_table, standard_table
+        from dashboard.evaluate.recorded import from_recorded, run_noise
+        from dashboard.evaluate.rivals import RIVALS
+        from dashboard.evaluate.samples import others, standard
+
+        count = 5 if args.quick else args.series
+        noises = run_noise(args.recorded) if args.recorded.is_dir() else []
+        samples = []
+        for seed in args.seeds[:1] if args.quick else args.seeds:
+            rng = np.random.default_rng(seed)
+            samples += standard(rng, count) + others(rng, max(1, count // 4))
+            samples += from_recorded(rng, noises, count) if noises else []
+        rivals = [] if args.alone else [one for one in RIVALS if not args.quick or one.milliseconds < 1]
+        board = fill(samples, settings=Settings(), rivals=rivals, processes=args.processes)
+        if args.json:
+            print(json.dumps(board.as_json()))
+            return 0
+        console = Console() if Console().is_terminal else Console(width=200)
+        console.print(standard_table(board))
+        rows = [row for row in board.rows if row not in (SMALLEST, *STANDARD)]
+        recorded = sorted((row for row in rows if row.startswith("recorded")), key=lambda row: ">" in row)
+        console.print(row_table(board, [row for row in rows if row not in recorded], "\nOther series"))
+        if noises:
+            spread = np.quantile([noise.spread for noise in noises], [0.1, 0.5, 0.9])
+            told = " / ".join(f"{value:.2%}" for value in spread)
+            title = f"\nNoise and intervals of {len(noises)} unchanged series of {args.recorded} ({told})"
+            console.print(row_table(board, recorded, title))
+        else:
+            console.print(f"no recorded noise: {args.recorded} is no folder", markup=False)
+        return 0

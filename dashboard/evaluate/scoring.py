@@ -1,0 +1,128 @@
+"""What counts as found, as misplaced and as false."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+#: A change is in its place within this many commits of the step, …
+MATCH = 2
+#: … and is about that step at all within this many. An online alarm further off rang for nothing.
+ABOUT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """``index``: where the change was said to be when it was first told of, at commit ``at``."""
+
+    index: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One method on one series.
+
+    Attributes:
+        kind: the row that the series belongs to.
+        length: commits of the series.
+        steps: planted steps.
+        found: of those, placed within ``MATCH`` in the end.
+        claimed: changes in the end.
+        delays: a step each, commits from its first commit to an alarm about it; infinite for never. ``None`` where
+            the method was not replayed.
+        false: alarms that no step explains, or that tell of a step a second time.
+        misplaced: alarms about a step that name a commit more than ``MATCH`` from it.
+    """
+
+    kind: str
+    length: int
+    steps: int
+    found: int
+    claimed: int
+    delays: tuple[float, ...] | None = None
+    false: int = 0
+    misplaced: int = 0
+
+
+def judge(
+    kind: str, length: int, steps: Sequence[int], changes: Sequence[int], alarms: Sequence[Alarm] | None
+) -> Outcome:
+    """Hold what a method said in the end (``changes``) and on the way (``alarms``) against the truth."""
+    left = list(changes)
+    found = 0
+    for step in steps:
+        near = [change for change in left if abs(change - step) <= MATCH]
+        if near:
+            left.remove(min(near, key=lambda change: abs(change - step)))
+            found += 1
+    if alarms is None:
+        return Outcome(kind, length, len(steps), found, len(changes))
+    delays = dict.fromkeys(steps, np.inf)
+    false = misplaced = 0
+    for alarm in sorted(alarms, key=lambda one: one.at):
+        about = [step for step in steps if step <= alarm.at and abs(alarm.index - step) <= ABOUT]
+        nearest = sorted(about, key=lambda step: abs(alarm.index - step))[:1]
+        if not nearest or np.isfinite(delays[nearest[0]]):
+            false += 1
+            continue
+        delays[nearest[0]] = alarm.at - nearest[0]
+        misplaced += abs(alarm.index - nearest[0]) > MATCH
+    return Outcome(kind, length, len(steps), found, len(changes), tuple(delays.values()), false, misplaced)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Many outcomes in numbers; ``None`` where there is nothing to divide by.
+
+    Attributes:
+        series: how many; replayed: how many of them online.
+        recall, precision, f1: of the changes in the end, within ``MATCH``.
+        claims: changes in the end a 1000 commits.
+        false, misplaced: alarms a 1000 commits, online.
+        delay: median over the steps, infinite if more than half were never told of.
+        within: share of the steps told of within ``ABOUT`` commits; prompt: within ``MATCH``.
+    """
+
+    series: int
+    replayed: int
+    recall: float | None
+    precision: float | None
+    f1: float | None
+    claims: float
+    false: float | None
+    misplaced: float | None
+    delay: float | None
+    within: float | None
+    prompt: float | None
+
+
+def total(outcomes: Sequence[Outcome]) -> Score:
+    """The score of all of ``outcomes`` together."""
+    steps = sum(one.steps for one in outcomes)
+    found = sum(one.found for one in outcomes)
+    claimed = sum(one.claimed for one in outcomes)
+    commits = sum(one.length for one in outcomes)
+    online = [one for one in outcomes if one.delays is not None]
+    replayed = sum(one.length for one in online)
+    delays = [delay for one in online for delay in one.delays or ()]
+    return Score(
+        series=len(outcomes),
+        replayed=len(online),
+        recall=_share(found, steps),
+        precision=_share(found, claimed) if steps else None,
+        f1=_share(2 * found, steps + claimed) if steps else None,
+        claims=1000 * claimed / commits if commits else 0.0,
+        false=_share(1000 * sum(one.false for one in online), replayed),
+        misplaced=_share(1000 * sum(one.misplaced for one in online), replayed),
+        delay=median(delays) if delays else None,
+        within=_share(sum(delay <= ABOUT for delay in delays), len(delays)),
+        prompt=_share(sum(delay <= MATCH for delay in delays), len(delays)),
+    )
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,72 @@
+"""Who is told, by addresses from the environment: they hold secrets, and belong in no file and no command line.
+
+``LOCKSTEP_NOTIFY``, and any variable that begins with ``LOCKSTEP_NOTIFY_``, holds one or more Apprise addresses
+(https://github.com/caronc/apprise/wiki: Slack, mail, Teams, webhooks …), separated by spaces or lines. Those in
+``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day in place of a message an alert.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+VARIABLE = "LOCKSTEP_NOTIFY"
+DIGEST = "LOCKSTEP_NOTIFY_DIGEST"
+
+#: Address of the dashboard, for links in messages and feeds.
+SITE = "LOCKSTEP_URL"
+
+
+class ReceiverError(ValueError):
+    """A variable holds no address that Apprise knows; the message names the variable and not its value."""
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """One address.
+
+    Attributes:
+        name: the variable, and which of its addresses: ``LOCKSTEP_NOTIFY_TEAM`` or ``LOCKSTEP_NOTIFY no. 2``.
+        url: Apprise's; a secret.
+        digest: whether it gets digests in place of messages.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    digest: bool = False
+
+    @property
+    def key(self) -> str:
+        """What the outbox knows it by: 16 hex digits that do not tell the address."""
+        return hashlib.sha256(self.url.encode()).hexdigest()[:16]
+
+
+def receivers(environment: Mapping[str, str]) -> list[Receiver]:
+    """The receivers in the environment, in the order of the variables' names; an address counts once.
+
+    Raises:
+        ReceiverError: an address that Apprise does not know.
+    """
+    found: dict[str, Receiver] = {}
+    for variable in sorted(environment):
+        if variable != VARIABLE and not variable.startswith(f"{VARIABLE}_"):
+            continue
+        urls = environment[variable].split()
+        for number, url in enumerate(urls, 1):
+            name = f"{variable} no. {number}" if len(urls) > 1 else variable
+            receiver = Receiver(name, url, variable.startswith(DIGEST))
+            _check(receiver)
+            found.setdefault(url, receiver)
+    return list(found.values())
+
+
+def _check(receiver: Receiver) -> None:
+    # Only now: Apprise takes 0.3 s to import, and most commands notify nobody.
+    import apprise
+
+    if not apprise.Apprise().add(receiver.url):
+        raise ReceiverError(
+            f"{receiver.name} is no address that Apprise knows; "
+            "https://github.com/caronc/apprise/wiki lists their forms"
+        )

@@ -1,0 +1,288 @@
+"""What counts as a change worth a word: ``thresholds.toml`` at the root of the repository.
+
+The gate and the alerts read the same file. It is never needed: without it every series has the
+defaults below. ``thresholds.toml`` of this project is commented and shows every key.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: Name of the file, in the folder of asv.conf.json.
+FILE = "thresholds.toml"
+
+
+class ThresholdsError(ValueError):
+    """The file cannot be used; the message names the file, the entry, the key and what to do."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What one series must do to be told of.
+
+    Attributes:
+        min_effect: smallest relative change that matters: 0.01 is 1 %.
+        confidence: how sure to be before saying so, 0.5 … 1.
+        owner: who to ask; "" nobody.
+    """
+
+    min_effect: float = 0.01
+    confidence: float = 0.99
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which series an entry is about: globs, as the shell has them. What is left out matches everything."""
+
+    suite: str = "*"
+    variant: str = "*"
+    case: str = "*"
+    l2: str = "*"
+
+    def matches(self, suite: str, variant: str, case: str, l2: str) -> bool:
+        """Whether the series is meant. Upper and lower case differ."""
+        pairs = ((suite, self.suite), (variant, self.variant), (case, self.case), (l2, self.l2))
+        return all(fnmatch.fnmatchcase(name, glob) for name, glob in pairs)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Values for some series; ``None`` leaves the value to earlier rules and the defaults."""
+
+    match: Pattern
+    min_effect: float | None = None
+    confidence: float | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class Mute:
+    """Series that nobody wants to hear of until a day (that day included), and why."""
+
+    match: Pattern
+    until: datetime.date
+    because: str
+
+
+@dataclass(frozen=True)
+class Accept:
+    """A slowdown that is meant, and why.
+
+    Attributes:
+        match: of which series.
+        slower_by: by how much at most; 0.05 is 5 %.
+        of: where it came in: commits ("a1b2c3d", seven digits or more) and pull requests ("#123").
+        because: the reason.
+    """
+
+    match: Pattern
+    slower_by: float
+    of: tuple[str, ...]
+    because: str
+
+    def concerns(self, texts: Iterable[str]) -> bool:
+        """Whether one of the texts is a commit named in ``of``, or names a pull request in it as a word."""
+        return any(_concerns(one, text) for one in self.of for text in texts)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The file as a whole: defaults, then rules, of which later ones win."""
+
+    default: Threshold = Threshold()
+    rules: tuple[Rule, ...] = ()
+    mutes: tuple[Mute, ...] = ()
+    accepts: tuple[Accept, ...] = ()
+
+    def of(self, suite: str, variant: str, case: str, l2: str) -> Threshold:
+        """The threshold of one series."""
+        values: dict[str, Any] = {}
+        for rule in self.rules:
+            if rule.match.matches(suite, variant, case, l2):
+                given = {"min_effect": rule.min_effect, "confidence": rule.confidence, "owner": rule.owner}
+                values |= {key: value for key, value in given.items() if value is not None}
+        return Threshold(**{**vars(self.default), **values})
+
+    def muted(self, suite: str, variant: str, case: str, l2: str, today: datetime.date) -> Mute | None:
+        """The entry that mutes the series today, the one that lasts longest; ``None`` if it is not muted."""
+        found = [one for one in self.mutes if today <= one.until and one.match.matches(suite, variant, case, l2)]
+        return max(found, key=lambda one: one.until, default=None)
+
+    def accepted(
+        self, suite: str, variant: str, case: str, l2: str, slower_by: float, about: Iterable[str]
+    ) -> Accept | None:
+        """The entry that accepts a slowdown; ``None`` if none does.
+
+        Args:
+            suite, variant, case, l2: the series.
+            slower_by: the slowdown, 0.05 for 5 %.
+            about: what the slowdown came with: full hashes of commits, their subjects, "#123" of the pull request.
+        """
+        texts = list(about)
+        for one in self.accepts:
+            if one.match.matches(suite, variant, case, l2) and slower_by <= one.slower_by and one.concerns(texts):
+                return one
+        return None
+
+
+def read_thresholds(path: Path) -> Thresholds:
+    """The thresholds in ``path``; the defaults where there is no such file.
+
+    Raises:
+        ThresholdsError: the file is not TOML, or an entry is unknown, incomplete or of the wrong type.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Thresholds()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ThresholdsError(f"{path}: cannot be read: {error}") from error
+    file = _Entry(f"{path}", table)
+    file.only("default", "rule", "mute", "accept")
+    default = file.table("default")
+    default.only("min_effect", "confidence", "owner")
+    return Thresholds(
+        Threshold(
+            min_effect=default.share("min_effect", Threshold.min_effect),
+            confidence=default.confidence(Threshold.confidence),
+            owner=default.text("owner", Threshold.owner),
+        ),
+        tuple(_rule(entry) for entry in file.tables("rule")),
+        tuple(_mute(entry) for entry in file.tables("mute")),
+        tuple(_accept(entry) for entry in file.tables("accept")),
+    )
+
+
+def _rule(entry: _Entry) -> Rule:
+    entry.only("match", "min_effect", "confidence", "owner")
+    if not set(entry.values) - {"match"}:
+        raise entry.wrong("match", "is all there is: add min_effect, confidence or owner")
+    return Rule(
+        entry.pattern(),
+        entry.share("min_effect") if "min_effect" in entry.values else None,
+        entry.confidence() if "confidence" in entry.values else None,
+        entry.text("owner") if "owner" in entry.values else None,
+    )
+
+
+def _mute(entry: _Entry) -> Mute:
+    entry.only("match", "until", "because")
+    return Mute(entry.pattern(), entry.day("until"), entry.text("because"))
+
+
+def _accept(entry: _Entry) -> Accept:
+    entry.only("match", "slower_by", "of", "because")
+    return Accept(entry.pattern(), entry.share("slower_by"), entry.names("of"), entry.text("because"))
+
+
+#: How to write a value, told when it is missing or of the wrong type.
+_HOW = {
+    "match": 'a table of globs: match = { suite = "linear", case = "M=1,*" }',
+    "min_effect": 'a share: min_effect = "2 %"',
+    "slower_by": 'a share: slower_by = "5 %"',
+    "confidence": "a number from 0.5 up to 1: confidence = 0.99",
+    "owner": 'a text: owner = "team-linear"',
+    "until": "a day without quotes: until = 2027-01-31",
+    "because": 'a reason for whoever reads it next year: because = "…"',
+    "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
+}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One table of the file, and where it stands there."""
+
+    where: str
+    values: Mapping[str, Any]
+
+    def wrong(self, key: str, what: str) -> ThresholdsError:
+        return ThresholdsError(f"{self.where}: {key} {what}")
+
+    def only(self, *known: str) -> None:
+        for key in self.values:
+            if key not in known:
+                raise self.wrong(key, f"is no key here; there is {', '.join(known)}")
+
+    def table(self, key: str) -> _Entry:
+        value = self.values.get(key, {})
+        if not isinstance(value, dict):
+            raise self.wrong(key, f"must be a table: [{key}]")
+        return _Entry(f"{self.where}, [{key}]", value)
+
+    def tables(self, key: str) -> list[_Entry]:
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise self.wrong(key, f"must be written [[{key}]], in double brackets")
+        return [_Entry(f"{self.where}, [[{key}]] no. {number}", one) for number, one in enumerate(value, 1)]
+
+    def pattern(self) -> Pattern:
+        value = self._given("match", dict)
+        entry = _Entry(f"{self.where}, match", value)
+        entry.only("suite", "variant", "case", "l2")
+        for key, glob in value.items():
+            if not isinstance(glob, str) or not glob:
+                raise entry.wrong(key, f'is {glob!r}; write a glob in quotes: {key} = "*"')
+        return Pattern(**value)
+
+    def share(self, key: str, default: float | None = None) -> float:
+        if default is not None and key not in self.values:
+            return default
+        value = self._given(key, str | float | int)
+        number = value
+        if isinstance(value, str):
+            percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
+            number = float(percent[1]) / 100 if percent else None
+        if isinstance(number, bool) or number is None or not 0 <= number < 1:
+            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
+        return float(number)
+
+    def confidence(self, default: float | None = None) -> float:
+        if default is not None and "confidence" not in self.values:
+            return default
+        value: float = self._given("confidence", float)
+        if not 0.5 <= value < 1:
+            raise self.wrong("confidence", f"is {value!r}; write {_HOW['confidence']}")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        if default is not None and key not in self.values:
+            return default
+        value: str = self._given(key, str)
+        if not value.strip():
+            raise self.wrong(key, f"is empty; write {_HOW[key]}")
+        return value.strip()
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self._given(key, str | list)
+        names = [value] if isinstance(value, str) else value
+        if not names or not all(isinstance(one, str) and _REFERENCE.fullmatch(one) for one in names):
+            raise self.wrong(key, f"is {value!r}; write {_HOW[key]} (at least seven digits of a hash)")
+        return tuple(names)
+
+    def day(self, key: str) -> datetime.date:
+        value: datetime.date = self._given(key, datetime.date)
+        return value.date() if isinstance(value, datetime.datetime) else value
+
+    def _given(self, key: str, kind: Any) -> Any:
+        if key not in self.values:
+            raise self.wrong(key, f"is missing; write {_HOW[key]}")
+        if not isinstance(self.values[key], kind):
+            raise self.wrong(key, f"is {self.values[key]!r}; write {_HOW[key]}")
+        return self.values[key]
+
+
+_REFERENCE = re.compile(r"[0-9a-f]{7,64}|#\d+")
+
+
+def _concerns(reference: str, text: str) -> bool:
+    if reference.startswith("#"):
+        return re.search(rf"{reference}(?!\d)", text) is not None
+    return re.fullmatch(rf"{reference}[0-9a-f]*", text) is not None

@@ -1,0 +1,134 @@
+"""Steps and alerts as an analysis would give them, for tests of what is made of them; PostgreSQL and a webhook."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from dashboard.alerts.attribution import attribute
+from dashboard.alerts.grouping import Alert, Told, group
+from dashboard.alerts.steps import Facts, SeriesName, Step
+
+#: Twenty commits: "0101…", "0202…" and so on.
+COMMITS = [f"{number:02x}" * 20 for number in range(1, 21)]
+
+
+def series(variant="triton", case="M=8,K=64", l2="cold", machine="h200", family="linear", quantity="latency"):
+    return SeriesName(machine, family, family, variant, case, l2, quantity)
+
+
+def step(first=10, last=None, by=0.05, name=None, **changes):
+    """A step that becomes ``by`` slower at commit ``first`` (at the latest ``last``), and stays."""
+    last = first if last is None else last
+    size = math.log1p(by)
+    base = Step(
+        series=name or series(),
+        before=Facts(COMMITS[first - 1]),
+        after=Facts(COMMITS[first]),
+        size=size,
+        low=size - 0.004,
+        high=size + 0.004,
+        confidence=0.9999,
+        first=first,
+        last=last,
+        good=COMMITS[first - 1],
+        between=tuple(COMMITS[first : last + 1]),
+        rang_at=COMMITS[min(last + 1, 19)],
+        left=size,
+    )
+    return replace(base, **changes)
+
+
+def told(*steps: Step, **changes) -> list[Told]:
+    return [replace(Told(one, attribute(one), since=1), **changes) for one in steps]
+
+
+def alerts(*steps: Step, **changes) -> list[Alert]:
+    return group(told(*steps, **changes), COMMITS)
+
+
+@contextlib.contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """URL of a PostgreSQL server of its own. Skips where there is none."""
+    tools = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    found = shutil.which("initdb", path=os.pathsep.join([*map(str, sorted(tools)), os.environ.get("PATH", "")]))
+    if found is None:
+        pytest.skip("no PostgreSQL here: initdb is not installed")
+    bin_dir = Path(found).resolve().parent
+    as_user = _other_user()
+    folder.mkdir()
+    if as_user:
+        shutil.chown(folder, as_user["user"])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    data = folder / "data"
+    init = [bin_dir / "initdb", "-D", data, "-U", "lockstep", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"]
+    subprocess.run(init, check=True, capture_output=True, cwd="/", **as_user)
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = [bin_dir / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
+    subprocess.run([*control, "-o", options, "start"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)
+    try:
+        yield f"postgresql://lockstep@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/", **as_user)
+
+
+def _other_user():
+    """PostgreSQL refuses to run as root."""
+    if os.getuid():
+        return {}
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return {"user": pwd.getpwnam(name).pw_name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
+    pytest.skip("PostgreSQL refuses to run as root, and there is no other user")
+
+
+class Service:
+    """A webhook on this machine that keeps what it gets; ``answer`` says what it does with each."""
+
+    def __init__(self):
+        self.got = []
+        self.answer = lambda handler: handler.send_response(200)
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                service.got.append(json.loads(body))
+                with contextlib.suppress(BrokenPipeError):
+                    service.answer(self)
+                    self.end_headers()
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"json://127.0.0.1:{self.server.server_port}/hook"
+
+    @property
+    def titles(self):
+        return [message["title"] for message in self.got]
+
+
+def python(code: str, *arguments: str, **options) -> subprocess.Popen[str]:
+    """Start a process that runs ``code`` in this tree."""
+    root = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, text=True, **options
+    )

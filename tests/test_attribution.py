@@ -1,0 +1,195 @@
+"""Every change gets the cause that its surroundings speak for, and the changes of one event become one alert."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from alerting import COMMITS, alerts, series, step
+
+from dashboard.alerts.attribution import attribute
+from dashboard.alerts.content import from_json, to_json
+from dashboard.alerts.steps import Facts, Move
+
+PAIRED = series(quantity="speedup")
+KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"HGMMA": 32}}
+
+
+def code(host="h1", **kernel):
+    return {"host": host, "kernels": [{**KERNEL, **kernel}]}
+
+
+def sides(name, before, after, **changes):
+    """A step with these values of one field of its facts."""
+    base = step(**changes)
+    return replace(base, before=replace(base.before, **{name: before}), after=replace(base.after, **{name: after}))
+
+
+def texts(cause):
+    return [one.text for one in cause.evidence]
+
+
+TORCH = ({"torch": "2.11.0", "triton": "3.6.0"}, {"torch": "2.13.0", "triton": "3.6.0"})
+
+
+def test_a_commit_when_nothing_else_differs():
+    cause = attribute(step())
+    assert (cause.kind, cause.sentence) == ("own commit", "nothing but the commits in the range differs")
+    assert texts(cause) == [f"commit {COMMITS[10]}"]
+
+
+def test_only_commits_that_touch_the_packages_are_suspects():
+    [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])))
+    assert alert.suspects == (COMMITS[9], COMMITS[11])
+    cause = attribute(step(8, 12, touched=()))
+    assert cause.kind == "unexplained"
+    assert "no commit in the range touches the packages" in cause.sentence
+
+
+def test_the_machine_code_is_shown_where_it_changed():
+    spilling = code(registers=255, spills=512, code="bb", mix={"HGMMA": 32, "STL": 224, "all": 900})
+    cause = attribute(sides("code", code(), spilling))
+    assert cause.kind == "own commit"
+    assert cause.sentence == "a commit changed it: " + ", ".join(
+        ["matmul registers 168 → 255", "matmul spills 0 B → 512 B", "matmul STL 0 → 224"]
+    )
+    cause = attribute(sides("code", code(), code(code="bb")))
+    assert cause.sentence == "a commit changed it: matmul machine code aa → bb"
+    assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
+    two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
+    assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
+
+
+def test_unchanged_machine_code_is_noise():
+    assert attribute(sides("code", code(), code())).kind == "noise"
+
+
+UNKNOWN = [None, {}, {"kernels": [{}], "host": "h1"}, {"kernels": 3, "host": "h1"}, code(host=""), code(code=None)]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_unknown_machine_code_is_never_unchanged(unknown):
+    assert attribute(sides("code", unknown, unknown)).kind == "own commit"
+
+
+def test_a_toolchain_that_changed_is_named_before_the_commits():
+    cause = attribute(sides("toolchain", *TORCH))
+    assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")
+    assert attribute(sides("toolchain", {"torch": "2.11.0"}, {"triton": "3.6.0"})).kind == "own commit"
+
+
+def test_unchanged_machine_code_does_not_acquit_a_toolchain():
+    base = sides("toolchain", *TORCH)
+    same = replace(base, before=replace(base.before, code=code()), after=replace(base.after, code=code()))
+    assert attribute(same).kind == "toolchain"
+
+
+def test_controls_that_moved_are_the_machine():
+    moved = {"copy": Move(math.log(1.06), 0.002), "matmul": Move(0.001, 0.002)}
+    cause = attribute(step(controls=moved))
+    assert (cause.kind, cause.sentence) == ("machine", "control copy +6.0%")
+    for still in (Move(-0.06, 0.002), Move(0.06, 0.05), Move(0.01, 0.002)):
+        assert attribute(step(controls={"copy": still})).kind == "own commit"
+
+
+def test_another_gpu_is_evidence_where_the_controls_moved():
+    base = sides("machine", {"gpu_uuid": "A"}, {"gpu_uuid": "B"})
+    cause = attribute(replace(base, controls={"copy": Move(0.06, 0.001)}))
+    assert (cause.kind, texts(cause)) == ("machine", ["control copy +6.2%", "gpu_uuid A → B"])
+    assert attribute(replace(base, controls={"copy": Move(0.0, 0.001)})).kind == "own commit"
+    assert attribute(base).kind == "machine"
+
+
+def test_a_ratio_that_fell_because_its_baseline_is_faster_is_not_the_kernel():
+    cause = attribute(step(name=PAIRED, baseline=Move(-0.05, 0.001), own=Move(0.001, 0.001)))
+    assert (cause.kind, cause.sentence) == ("machine", "baseline's time -4.9%")
+    assert attribute(step(name=PAIRED, baseline=Move(0.0, 0.001), own=Move(0.05, 0.001))).kind == "own commit"
+    # The machine slows both; the pair still shows what the commit did.
+    assert attribute(step(name=PAIRED, baseline=Move(0.05, 0.001), own=Move(0.1, 0.001))).kind == "own commit"
+
+
+def test_controls_say_nothing_of_a_ratio():
+    assert attribute(step(name=PAIRED, controls={"copy": Move(0.06, 0.001)})).kind == "own commit"
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after"),
+    [
+        ("protocol", {"protocol": "1"}, {"protocol": "2"}),
+        ("protocol", {"tf32_matmul": "False"}, {"tf32_matmul": "True"}),
+    ],
+)
+def test_what_is_measured_another_way_is_no_regression(field, before, after):
+    base = sides(field, before, after)
+    both = replace(base, before=replace(base.before, toolchain=TORCH[0]), after=replace(base.after, toolchain=TORCH[1]))
+    assert attribute(both).kind == "protocol"
+
+
+def test_another_version_of_the_benchmark_is_another_way():
+    assert attribute(sides("version", "aa", "bb")).sentence == "it is measured another way: benchmark version aa → bb"
+
+
+def test_sampling_alone_is_another_way_of_measuring():
+    changed = sides("sampling", {"number": 1, "repeat": 10}, {"number": 100, "repeat": 10})
+    assert attribute(changed).sentence == "only the sampling changed: calls a sample 1 → 100"
+    assert attribute(sides("sampling", {"repeat": 10}, {"repeat": 2})).kind == "protocol"
+    upgraded = replace(changed.before, toolchain=TORCH[0]), replace(changed.after, toolchain=TORCH[1])
+    assert attribute(replace(changed, before=upgraded[0], after=upgraded[1])).kind == "toolchain"
+
+
+def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():
+    assert attribute(sides("sampling", {"number": 1000}, {"number": 140}, by=6.0)).kind == "own commit"
+    assert attribute(sides("sampling", {"number": 1000}, {"number": 700})).kind == "own commit"
+
+
+def test_measured_twice_with_nothing_different_is_unexplained():
+    assert attribute(step(between=())).kind == "unexplained"
+
+
+def test_one_event_is_one_alert_worst_first_in_the_range_that_all_share():
+    cases = [
+        step(8, 11, by=0.03),
+        step(10, 14, by=0.2, name=series(case="M=1")),
+        step(9, 12, by=-0.1, name=series(case="M=2")),
+    ]
+    [alert] = alerts(*cases)
+    assert [member.series.case for member in alert.members] == ["M=1", "M=8,K=64", "M=2"]
+    assert alert.commits == (COMMITS[10], COMMITS[11])
+    assert (alert.before, alert.range) == (COMMITS[9], f"{COMMITS[9][:8]}..{COMMITS[11][:8]}")
+    assert alert.topic == "slower"
+
+
+def test_other_families_machines_and_ranges_are_other_alerts():
+    found = alerts(
+        step(8),
+        step(12),
+        step(8, name=series(family="kda")),
+        step(8, name=series(machine="b200")),
+        step(8, name=series(case="M=1")),
+    )
+    assert sorted((one.machine, one.family, one.after, len(one.members)) for one in found) == sorted(
+        [
+            ("h200", "linear", COMMITS[8], 2),
+            ("h200", "linear", COMMITS[12], 1),
+            ("h200", "kda", COMMITS[8], 1),
+            ("b200", "linear", COMMITS[8], 1),
+        ]
+    )
+
+
+def test_the_range_is_intersected_over_the_machines():
+    ours, theirs = alerts(step(8, 12), step(11, 15, name=series(machine="b200")))[::-1]
+    assert {ours.commits, theirs.commits} == {(COMMITS[11], COMMITS[12])}
+    assert ours.before == theirs.before == COMMITS[10]
+    assert (ours.machine, ours.also_on) == ("h200", ("b200",))
+
+
+def test_most_of_the_change_names_the_cause():
+    toolchain = [replace(sides("toolchain", *TORCH), series=series(case=f"M={m}")) for m in range(3)]
+    [alert] = alerts(step(by=0.06), *toolchain)
+    assert alert.cause.kind == "toolchain"
+    assert {member.cause.kind for member in alert.members} == {"toolchain", "own commit"}
+
+
+def test_an_alert_survives_json():
+    [alert] = alerts(step(8, 11, by=0.03), replace(sides("toolchain", *TORCH), before=Facts(COMMITS[9])))
+    assert from_json(to_json(alert)) == alert
