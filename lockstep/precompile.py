@@ -20,16 +20,25 @@ from pathlib import Path
 MOST_PROCESSES = 12
 
 
-def precompile(benchmark_dir: Path, checkout: Path, packages: Sequence[str], arch: int, timeout: float = 300.0) -> bool:
+def precompile(
+    benchmark_dir: Path,
+    checkout: Path,
+    packages: Sequence[str],
+    arch: int,
+    timeout: float = 300.0,
+    suites: Sequence[str] = (),
+) -> bool:
     """Compile for ``sm_<arch>``; False if the same sources were compiled before (nothing is started then).
 
-    Processes that are not done after ``timeout`` seconds are ended: the worker compiles the rest.
+    Processes that are not done after ``timeout`` seconds are ended: the worker compiles the rest. Only these
+    ``suites``, by name; all if none is named.
     """
-    done = _stamp(checkout, packages, arch)
+    done = _stamp(checkout, packages, arch, suites)
     if done.exists():
         return False
     count = max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
     common = ["--benchmarks", str(benchmark_dir), "--checkout", str(checkout), "--arch", str(arch), "--of", str(count)]
+    common += ["--suites", *suites] if suites else []
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "lockstep.precompile", *common, "--share", str(share), "--packages", *packages],
@@ -55,11 +64,11 @@ def precompile(benchmark_dir: Path, checkout: Path, packages: Sequence[str], arc
     return True
 
 
-def _stamp(checkout: Path, packages: Sequence[str], arch: int) -> Path:
-    """A file in Triton's cache that stands for these sources, this target and this Triton."""
+def _stamp(checkout: Path, packages: Sequence[str], arch: int, suites: Sequence[str]) -> Path:
+    """A file in Triton's cache that stands for these sources, suites, this target and this Triton."""
     import importlib.metadata
 
-    digest = hashlib.sha256(f"{arch} {importlib.metadata.version('triton')}".encode())
+    digest = hashlib.sha256(f"{arch} {importlib.metadata.version('triton')} {sorted(suites)}".encode())
     for package in packages:
         for path in sorted((checkout / package).rglob("*.py")):
             digest.update(path.read_bytes())
@@ -73,6 +82,7 @@ def _main() -> int:
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--arch", type=int, required=True)
+    parser.add_argument("--suites", nargs="*", default=[])
     parser.add_argument("--share", type=int, required=True)
     parser.add_argument("--of", type=int, required=True)
     options = parser.parse_args()
@@ -88,7 +98,8 @@ def _main() -> int:
     from lockstep.inputs import Draw
     from lockstep.suite import SuiteError, bind
 
-    pairs = [(suite, variant) for suite in suites.values() for variant in suite.variants()]
+    chosen = [suite for suite in suites.values() if not options.suites or suite.name in options.suites]
+    pairs = [(suite, variant) for suite in chosen for variant in suite.variants()]
     with intercept(options.arch):
         for suite, variant in pairs[options.share :: options.of]:
             try:

@@ -10,8 +10,6 @@ import os
 import re
 import secrets
 import signal
-import tempfile
-import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,19 +18,16 @@ from asv.commands import Command
 from rich.console import Console
 
 from lockstep.cli import USAGE
+from lockstep.commands.clocks import clock_target
 from lockstep.commands.measure import match_cases
-from lockstep.gate.client import Ring
 from lockstep.gate.github import annotate, append_summary, write_outputs
-from lockstep.gate.plan import select
-from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report import EXIT, Report
-from lockstep.gate.run import Judge, Terms
+from lockstep.gate.run import Request, run
 from lockstep.gate.table import show
-from lockstep.gate.trees import WORKING_TREE, commits_between, prefix_of, take_out
-from lockstep.suite import CACHE_STATES, Suite, SuiteError
-from lockstep.suites import load_suites, nearest, pick_suites
+from lockstep.gate.trees import WORKING_TREE, prefix_of
+from lockstep.suite import CACHE_STATES, Suite
+from lockstep.suites import load_suites, pick_suites
 from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
-from lockstep.watched import WorkerDied
 
 #: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
 SILENCE_S = 60.0
@@ -66,6 +61,9 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--ignore-fingerprints", action="store_true", help="measure also what is proved unchanged")
         parser.add_argument("--require-gpu", action="store_true", help="exit status 3 where there is no GPU")
         parser.add_argument("--require-locked", action="store_true", help="exit status 3 unless the clocks are locked")
+        parser.add_argument(
+            "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks meanwhile; needs root"
+        )
         parser.add_argument("--about", action="append", default=[], metavar="#123", help=f"for [[accept]] in {FILE}")
         parser.add_argument("--seed", type=int, help="of buffers, order and the noise meter (default: a new one)")
         parser.add_argument("--quick", "-q", action="store_true", help="short epochs, to find errors")
@@ -80,13 +78,11 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Judge and report."""
-        started = time.monotonic()
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         # A runner that is cancelled sends SIGTERM: the report is still written, and the worker ended.
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            with tempfile.TemporaryDirectory(prefix="lockstep-gate-") as folder:
-                report = _judge(conf, args, Path(folder), started, console)
+            report = run(_request(conf, args), lambda line: console.print(line, markup=False))
         except ThresholdsError as error:
             console.print(str(error), markup=False)
             return USAGE
@@ -96,61 +92,32 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         return EXIT[report.state]
 
 
-def _judge(conf: Any, args: argparse.Namespace, folder: Path, started: float, console: Console) -> Report:
+def _request(conf: Any, args: argparse.Namespace) -> Request:
     found = load_suites(Path(conf.benchmark_dir))
-    picked = [suite for name in args.family or found for suite in pick_suites(found, name)]
-    suites = {suite.name: suite for suite in picked}
-    _refuse_unknown(picked, args)
-    thresholds = read_thresholds(Path.cwd() / FILE)
-    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ("kernels",)))
-    base = take_out(Path.cwd(), args.base, packages, folder / "base")
-    head = take_out(Path.cwd(), args.head, packages, folder / "head")
-    seed = args.seed if args.seed is not None else secrets.randbits(32)
-    ring = Ring(base.root, head.root, packages, Path(conf.benchmark_dir).resolve(), tuple(suites), seed, args.quick)
-    terms = Terms(
-        thresholds,
-        args.min_effect,
-        deadline=started + args.budget,
-        silence_s=min(SILENCE_S, float(conf.default_benchmark_timeout)),
-        about=(*args.about, *commits_between(Path.cwd(), base, head)),
-    )
-    judge = Judge(ring, terms, lambda line: console.print(line, markup=False))
-    trouble, interrupted = "", False
-    machine: dict[str, str] = {}
-    controls: Any = {}
-    try:
-        machine = {**judge.worker.host, "clock_state": judge.worker.clock_state}
-        trouble = _unfit(machine, args)
-        if not trouble:
-            proof = Proof() if args.ignore_fingerprints else prove(base.root, head.root, packages)
-            on_cpu = machine["device"] == "cpu"
-            judge.judge(
-                select(suites, lambda suite: _labels(suite, args), on_cpu=on_cpu, l2=args.l2, variants=args.variant),
-                proof,
-            )
-            controls = judge.worker.controls
-            trouble = judge.trouble()
-    except WorkerDied as died:
-        trouble = f"the worker does not start: {died.how}"
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        judge.close()
-    return Report(
-        base=base.label,
-        head=head.label,
-        machine=machine,
-        cases=tuple(judge.verdicts.values()),
-        meter=tuple(judge.metered),
-        min_effect=args.min_effect if args.min_effect is not None else thresholds.default.min_effect,
-        confidence=thresholds.default.confidence,
+    suites = [suite for name in args.family or found for suite in pick_suites(found, name)]
+    if args.case and not any(_labels(suite, args) for suite in suites):
+        match_cases(suites[0], args.case[0])
+    return Request(
+        repository=Path.cwd(),
+        benchmark_dir=Path(conf.benchmark_dir).resolve(),
+        packages=tuple(getattr(conf, "lockstep", {}).get("packages", ("kernels",))),
+        base=args.base,
+        head=args.head,
+        suites={suite.name: suite for suite in suites},
+        cases={suite.name: _labels(suite, args) for suite in suites},
+        variants=tuple(args.variant),
+        l2=args.l2,
+        thresholds=read_thresholds(Path.cwd() / FILE),
+        min_effect=args.min_effect,
+        about=(*args.about, *_pull_request()),
         budget_s=args.budget,
-        wall_s=time.monotonic() - started,
-        seed=seed,
-        notes=tuple(judge.notes),
-        trouble=trouble,
-        interrupted=interrupted,
-        controls=controls,
+        silence_s=min(SILENCE_S, float(conf.default_benchmark_timeout)),
+        seed=args.seed if args.seed is not None else secrets.randbits(32),
+        measure_all=args.ignore_fingerprints,
+        need_gpu=args.require_gpu,
+        need_lock=args.require_locked,
+        lock=args.lock,
+        quick=args.quick,
     )
 
 
@@ -172,21 +139,10 @@ def _tell(report: Report, args: argparse.Namespace) -> None:
         append_summary(report, Path(summary))
 
 
-def _unfit(machine: dict[str, str], args: argparse.Namespace) -> str:
-    if args.require_gpu and machine["device"] == "cpu":
-        return "no GPU here, and one was asked for (--require-gpu)"
-    if args.require_locked and not machine["clock_state"].startswith(("locked", "base")):
-        return f"clocks are {machine['clock_state']}, and locked ones were asked for (lockstep clocks lock)"
-    return ""
-
-
-def _refuse_unknown(suites: list[Suite], args: argparse.Namespace) -> None:
-    known = [name for suite in suites for name in suite.variants()]
-    for variant in args.variant:
-        if variant not in known:
-            raise SuiteError(f"there is no variant {variant!r}{nearest(variant, dict.fromkeys(known))}")
-    if args.case and not any(_labels(suite, args) for suite in suites):
-        match_cases(suites[0], args.case[0])
+def _pull_request() -> list[str]:
+    """ "#123" in a workflow that runs for pull request 123."""
+    match = re.fullmatch(r"refs/pull/(\d+)/\w+", os.environ.get("GITHUB_REF", ""))
+    return [f"#{match[1]}"] if match else []
 
 
 def _labels(suite: Suite, args: argparse.Namespace) -> list[str] | None:

@@ -22,7 +22,7 @@ from lockstep.arms import ArgumentSet, Arm, BoundCall, place
 from lockstep.device import Device, Replay, Timing
 from lockstep.family import Family, takes_out
 from lockstep.gate.namespaces import Sides
-from lockstep.pairs import at_common_clock, steady
+from lockstep.pairs import LEAD_ROUNDS, at_common_clock, steady
 from lockstep.suite import bind
 
 BASE, HEAD = "base", "head"
@@ -35,22 +35,24 @@ class Pace:
     Attributes:
         replay_s: shortest replay, seconds; see ``lockstep.pairs.Plan``.
         rounds: timed pairs.
-        settle_s: seconds of both sides in turn before the first timed pair.
+        lead: pairs before them that do not count; see ``lockstep.pairs.LEAD_ROUNDS``.
+        warmup_s: seconds of both sides in turn before a variant's first epoch: clocks settle under its load.
     """
 
     replay_s: float = 3e-3
     rounds: int = 10
-    settle_s: float = 0.015
+    lead: int = LEAD_ROUNDS
+    warmup_s: float = 0.1
 
     @classmethod
     def on(cls, device: Device) -> Pace:
         """What fits a device: on a CPU more and shorter pairs, some of which its other work leaves alone."""
-        return cls(replay_s=1e-3, rounds=25) if device.kind == "cpu" else cls()
+        return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
     def quick(cls) -> Pace:
         """To find errors; its numbers say little."""
-        return cls(replay_s=1e-3, rounds=4, settle_s=0.0)
+        return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
 
 
 @dataclass(frozen=True)
@@ -175,20 +177,19 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
         return _capture(arms[side], times, device, pool, buffers.sides, contender.trees[side])
 
     rotation = len(buffers.sets)
+    warmup_s = 0.0 if per_call else pace.warmup_s
     for side in arms:
         if side not in per_call:
             per_call[side] = _seconds(capture(side, 1), device) / rotation
     # As many calls on either side, by the faster one: the first call of a replay costs more, on either side alike.
     times = max(1, math.ceil(pace.replay_s / (min(per_call.values()) * rotation)))
     replays = {side: capture(side, times) for side in arms}
-    _settle(replays, device, pace.settle_s)
-    first = buffers.seed % 2
-    order = [(BASE, HEAD) if (number + first) % 2 else (HEAD, BASE) for number in range(pace.rounds)]
-    # One replay ahead of the first: it follows a pause, and is not counted.
-    sequence = [order[0][1], *(side for pair in order for side in pair)]
-    timings = _time([replays[side] for side in sequence], device)[1:]
+    _settle(replays, device, warmup_s)
+    pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + pace.rounds)]
+    sequence = [side for pair in pairs for side in pair]
+    timings = _time([replays[side] for side in sequence], device)
     by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}
-    for side, timing in zip(sequence[1:], timings, strict=True):
+    for side, timing in list(zip(sequence, timings, strict=True))[2 * pace.lead :]:
         by_side[side].append(Timing(timing.seconds / (times * rotation), timing.sm_mhz))
     return _of_fastest(by_side, shared) if device.kind == "cpu" else _of_pairs(by_side, shared)
 

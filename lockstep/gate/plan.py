@@ -46,7 +46,7 @@ class Selection:
 
 def select(
     suites: Mapping[str, Suite],
-    match: Callable[[Suite], Sequence[str] | None],
+    asked: Mapping[str, Sequence[str] | None],
     *,
     on_cpu: bool,
     l2: str = "both",
@@ -56,16 +56,15 @@ def select(
 
     Args:
         suites: those asked for.
-        match: labels of a suite's cases that were asked for; ``None`` for all of them.
+        asked: labels of each suite's cases; ``None`` for all of them.
         on_cpu: no GPU here.
         l2: a cache state, or "both".
         variants: only these; empty for all.
     """
     cases: dict[str, Sequence[str]] = {}
     for name, suite in suites.items():
-        here = [case.label for case in (suite.quick if on_cpu else suite.cases)]
-        asked = match(suite)
-        cases[name] = here if asked is None else [label for label in here if label in asked]
+        here, wanted = (suite.quick if on_cpu else suite.cases), asked[name]
+        cases[name] = [case.label for case in here if wanted is None or case.label in wanted]
     states = ("warm",) if on_cpu else CACHE_STATES if l2 == "both" else (l2,)
     return Selection(suites, cases, states, variants)
 

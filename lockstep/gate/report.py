@@ -26,13 +26,14 @@ class Report:
 
     Attributes:
         base, head: as asked for, with the commit.
+        min_effect: asked for by default; a case has its own in its verdict.
+        confidence: 1 − the family-wise error rate.
+        budget_s: seconds allowed.
+        seed: of buffers, order and the meter's picks.
         machine: GPU or CPU, clock state, toolchain.
         cases: a verdict a case.
         meter: unchanged code that was measured all the same: what the machine makes of no change.
-        min_effect: asked for by default; a case has its own in its verdict.
-        confidence: 1 − the family-wise error rate.
-        budget_s, wall_s: seconds allowed and used.
-        seed: of buffers, order and the meter's picks.
+        wall_s: seconds used.
         notes: what a reader must know: thresholds widened, two processes, a control that moved.
         trouble: why the machine cannot judge; "" if it can.
         interrupted: it was stopped; what it had not reached is unsure.
@@ -42,14 +43,14 @@ class Report:
 
     base: str
     head: str
-    machine: Mapping[str, str]
-    cases: tuple[Verdict, ...]
-    meter: tuple[Verdict, ...]
     min_effect: float
     confidence: float
     budget_s: float
-    wall_s: float
     seed: int
+    machine: Mapping[str, str] = field(default_factory=dict)
+    cases: tuple[Verdict, ...] = ()
+    meter: tuple[Verdict, ...] = ()
+    wall_s: float = 0.0
     notes: tuple[str, ...] = ()
     trouble: str = ""
     interrupted: bool = False

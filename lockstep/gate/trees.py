@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -84,38 +83,6 @@ def commits_between(repository: Path, base: Tree, head: Tree) -> list[str]:
 def prefix_of(repository: Path) -> str:
     """Where the project lies in its repository: "" or "sub/folder/"."""
     return _git(repository, "rev-parse", "--show-prefix")
-
-
-def same_code(base: Path, head: Path, packages: Sequence[str]) -> bool:
-    """Whether the packages hold the same files, Python's compared without comments, docstrings and layout."""
-    files = [
-        {
-            path.relative_to(root): path
-            for package in packages
-            for path in (root / package).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
-        }
-        for root in (base, head)
-    ]
-    return files[0].keys() == files[1].keys() and all(
-        _meaning(path) == _meaning(files[1][name]) for name, path in files[0].items()
-    )
-
-
-def _meaning(path: Path) -> bytes:
-    content = path.read_bytes()
-    if path.suffix != ".py":
-        return content
-    try:
-        tree = ast.parse(content)
-    except SyntaxError:
-        return content
-    for node in ast.walk(tree):
-        match node:
-            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                if ast.get_docstring(node, clean=False) is not None:
-                    node.body = node.body[1:]
-    return ast.dump(tree).encode()
 
 
 def _git(folder: Path, *arguments: str) -> str:
