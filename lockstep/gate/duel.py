@@ -33,14 +33,15 @@ class Pace:
     """How long an epoch is.
 
     Attributes:
-        replay_s: shortest replay, seconds; see ``lockstep.pairs.Plan``.
+        replay_s: shortest replay, seconds. Shorter than ``lockstep.pairs.Plan``'s: a neighbour that is the same
+            kernel disturbs less than another arm.
         rounds: timed pairs.
         lead: pairs before them that do not count; see ``lockstep.pairs.LEAD_ROUNDS``.
         warmup_s: seconds of both sides in turn before a variant's first epoch: clocks settle under its load.
     """
 
-    replay_s: float = 3e-3
-    rounds: int = 10
+    replay_s: float = 2e-3
+    rounds: int = 12
     lead: int = LEAD_ROUNDS
     warmup_s: float = 0.1
 

@@ -119,7 +119,7 @@ class Judge:
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
                 return
-            for verdict in self._measure(group, twins=False):
+            for verdict in self._measure(group, self.terms.deadline, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 self._say(line(self.verdicts[verdict.key]))
 
@@ -163,7 +163,7 @@ class Judge:
         for group in picks:
             if time.monotonic() >= until:
                 break
-            taken = [one for one in self._measure(group, twins=twins) if one.change is not None]
+            taken = [one for one in self._measure(group, until, twins=twins) if one.change is not None]
             self.metered += [replace(one, proved=not twins) for one in taken]
         if not self.metered:
             return
@@ -173,9 +173,9 @@ class Judge:
                 self._widened[one.key] = bound if math.isfinite(bound) else 1.0
         worst = max(self._widened, key=lambda key: self._widened[key], default=None)
         if worst is not None and self._widened[worst] > self._asked(worst):
+            whose = "what their own case resolves" if on_cpu else "there"
             self.notes.append(
-                f"unchanged code differed by up to {self._widened[worst]:.2%} here ({worst}): "
-                f"changes count from {'what their case showed' if on_cpu else 'there'} on"
+                f"unchanged code may differ by {self._widened[worst]:.2%} here ({worst}): changes count from {whose} on"
             )
 
     def _asked(self, key: SeriesKey) -> float:
@@ -190,7 +190,7 @@ class Judge:
         worst = max(self._widened.values(), default=0.0)
         return max(self._asked(key), self._widened.get(key, worst) if on_cpu else worst)
 
-    def _measure(self, group: Group, *, twins: bool) -> Iterable[Verdict]:
+    def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
         """Verdicts of one group, in as many workers as it takes."""
         left = {key.variant: key for key in group.cases()}
         for variant in list(left):
@@ -198,7 +198,7 @@ class Judge:
             if len(deaths) >= PATIENCE:
                 reason = f"not tried: {deaths[-1]} at {len(deaths)} cases before"
                 yield Verdict(left.pop(variant), "failed", reason)
-        while left and (left_s := self.terms.deadline - time.monotonic()) > 0:
+        while left and (left_s := deadline - time.monotonic()) > 0:
             keys = list(left.values())
             thresholds = {key.variant: self.terms.thresholds.of(*_fields(key)) for key in keys}
             asked = Asked(

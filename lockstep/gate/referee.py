@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 import random
@@ -257,9 +258,12 @@ class Referee:
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
         """File (relative to the tree) and line of a variant; ("", 0) for what is no Python function of the tree."""
-        with contextlib.suppress(TypeError, ValueError):
-            code = inspect.unwrap(function).__code__
-            return str(self.sides.relative(side, code.co_filename)), int(code.co_firstlineno)
+        while isinstance(function, functools.partial):
+            function = function.func
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        with contextlib.suppress(ValueError):
+            if code is not None:
+                return str(self.sides.relative(side, code.co_filename)), int(code.co_firstlineno)
         return "", 0
 
 
