@@ -110,9 +110,7 @@ def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
     project.write("thresholds.toml", "[default]\nmin_effect = '50 %'\n")
     code, shown, report = gate(project, "--plain")
     assert code == 2, shown
-    assert {one["reason"] for one in report["cases"]} == {
-        "ModuleNotFoundError: No module named 'nothing_of_this_name'"
-    }
+    assert {one["reason"] for one in report["cases"]} == {"ModuleNotFoundError: No module named 'nothing_of_this_name'"}
     assert report["min_effect"] == 0.5
     assert "Traceback" not in shown
 
