@@ -76,15 +76,19 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
     }.items():
         assert re.fullmatch(reason, found[name]["reason"])
     slower = found["twice"]
-    assert slower["confirmed"] and slower["shared"]
+    assert slower["confirmed"]
+    assert slower["shared"]
     assert slower["change"]["low"] > slower["min_effect"] >= 0.01
     assert 0.3 < slower["change"]["value"] < 3
     assert (slower["file"], slower["line"]) == (
         "toy/product.py",
         1 + (project.root / "toy/product.py").read_text().split("def twice")[0].count("\n"),
     )
-    assert report["state"] == "failed" and report["regressions"] == 1 and report["base"] == f"HEAD ({base[:8]})"
-    assert report["meter"] and all(one["change"] for one in report["meter"])
+    assert report["state"] == "failed"
+    assert report["regressions"] == 1
+    assert report["base"] == f"HEAD ({base[:8]})"
+    assert report["meter"]
+    assert all(one["change"] for one in report["meter"])
     assert "Traceback" not in shown
 
     assert f"::error file=toy/product.py,line={slower['line']}::slower  +" in shown
@@ -150,7 +154,8 @@ def test_interrupted_it_reports_what_it_has_and_leaves_no_process(project):
     assert process.returncode == 130, shown
     assert "Traceback" not in shown
     assert json.loads((project.root / "gate.json").read_text())["state"] == "interrupted"
-    assert workers and not _workers(project)
+    assert workers
+    assert not _workers(project)
 
 
 def _workers(project):

@@ -1,5 +1,6 @@
 """An epoch of two sides: what they share, how often each is called, what the epoch says."""
 
+import itertools
 import math
 import sys
 
@@ -86,6 +87,9 @@ def test_a_preparation_that_raises_names_its_side(sides):
     assert failed.value.side == HEAD
 
 
+PACE = Pace(replay_s=1e-3, rounds=6, lead=1, warmup_s=0.0)
+
+
 class Timed:
     """Two sides whose calls take seconds on a fake clock, a CPU's or a GPU's."""
 
@@ -96,7 +100,7 @@ class Timed:
         self.seconds = seconds
         self.calls = []
 
-    def epoch(self, seed=1, pace=Pace(replay_s=1e-3, rounds=6, lead=1, warmup_s=0.0)):
+    def epoch(self, seed=1, pace=PACE):
         def call(side):
             def run(x):
                 taken = self.seconds[side]
@@ -125,7 +129,7 @@ def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_o
     assert all(len(set(timed.calls[start : start + 10])) == 1 for start in range(0, len(timed.calls), 10))
     assert [replays.count(side) for side in (BASE, HEAD)] == [7, 7]
     pairs = [tuple(replays[start : start + 2]) for start in range(0, 14, 2)]
-    assert all(one == other[::-1] for one, other in zip(pairs, pairs[1:], strict=False))
+    assert all(one == other[::-1] for one, other in itertools.pairwise(pairs))
     other = Timed(sides, timed.seconds)
     other.epoch(seed=2)
     assert other.calls[0] != timed.calls[0]

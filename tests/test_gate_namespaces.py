@@ -45,7 +45,15 @@ TREE = {
     """,
 }
 
-SUITE = dict(cases=(), quick=(), inputs=dict, reference=dict, flops=float, bytes=float, baseline="where")
+SUITE = {
+    "cases": (),
+    "quick": (),
+    "inputs": dict,
+    "reference": dict,
+    "flops": float,
+    "bytes": float,
+    "baseline": "where",
+}
 
 
 def write(root, tree):
@@ -97,7 +105,8 @@ def test_names_sources_and_pickles_are_each_sides_own(sides):
         assert (function.__module__, f"# {side}" in inspect.getsource(function)) == ("parcel.work", True)
         with sides.active(side):
             kinds[side] = pickle.loads(pickle.dumps(importlib.import_module("parcel.kinds").Kind()))
-    assert kinds["base"].tree == "base" and kinds["head"].tree == "head"
+    assert kinds["base"].tree == "base"
+    assert kinds["head"].tree == "head"
     assert type(kinds["base"]) is not type(kinds["head"])
 
 

@@ -100,6 +100,7 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
     return Request(
         repository=Path.cwd(),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
+        results_dir=Path(conf.results_dir).resolve(),
         packages=tuple(getattr(conf, "lockstep", {}).get("packages", ("kernels",))),
         base=args.base,
         head=args.head,

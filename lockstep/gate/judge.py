@@ -7,9 +7,10 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lockstep.gate.client import GateWorker, Ring
-from lockstep.gate.plan import Selection, groups, meter, worst_first
+from lockstep.gate.plan import Selection, groups, meter, recorded_noise, worst_first
 from lockstep.gate.proof import Proof
 from lockstep.gate.rows import line
 from lockstep.gate.verdict import Asked, Group, SeriesKey, Verdict
@@ -36,7 +37,7 @@ class Terms:
         deadline: on ``time.monotonic()``'s clock, after which no further epoch starts.
         silence_s: seconds without a sign of life after which a worker is killed.
         about: commits, subjects and "#123", for slowdowns that are accepted.
-        noise: what earlier measurements said, larger is noisier.
+        results: recorded ones, from which the order among equals comes; ``None``: by lot.
     """
 
     thresholds: Thresholds
@@ -44,7 +45,7 @@ class Terms:
     deadline: float
     silence_s: float
     about: Sequence[str] = ()
-    noise: Mapping[SeriesKey, float] | None = None
+    results: Path | None = None
 
 
 class Judge:
@@ -115,7 +116,8 @@ class Judge:
                 self.verdicts[key] = Verdict(key, "unsure", "the budget did not reach it", code=proof.reasons(key))
         self._cases = len(todo)
         self._meter(proved, todo, chance)
-        for group in worst_first(groups(todo), proof.severity, self.terms.noise or {}, chance):
+        noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
+        for group in worst_first(groups(todo), proof.severity, noise, chance):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
                 return

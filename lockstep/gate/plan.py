@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
+from lockstep.record import SUFFIX, RecordError, read_records
 from lockstep.suite import CACHE_STATES, Suite
 
 #: How many groups the noise meter measures; seeded and told.
@@ -96,6 +100,22 @@ def worst_first(
             -max(noise.get(key, 0.0) for key in group.cases()),
         ),
     )
+
+
+def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
+    """What the newest recorded measurement on this kind of GPU could tell apart, by series; nothing without one."""
+    found: list[tuple[str, Path]] = []
+    for path in results.glob(f"*/*{SUFFIX}"):
+        # The first line alone: a long history has hundreds of files.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open(encoding="utf-8") as file:
+            told = json.loads(file.readline())
+            if told["host"]["gpu"] == gpu:
+                found.append((str(told["recorded_at"]), path))
+    try:
+        _, records = read_records(max(found)[1])
+    except (ValueError, RecordError):  # there is none, or it is damaged
+        return {}
+    return {SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None}
 
 
 def meter(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:

@@ -31,6 +31,7 @@ class Request:
     Attributes:
         repository: folder of asv.conf.json.
         benchmark_dir: today's suites.
+        results_dir: recorded results; the noisier ones are judged first.
         packages: top-level packages under test.
         base, head: versions; "." is the working tree.
         suites: by name.
@@ -51,6 +52,7 @@ class Request:
 
     repository: Path
     benchmark_dir: Path
+    results_dir: Path
     packages: tuple[str, ...]
     base: str
     head: str
@@ -97,6 +99,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             min_effect=request.min_effect,
             deadline=started + request.budget_s,
             silence_s=request.silence_s,
+            results=request.results_dir,
             about=(*request.about, *commits_between(request.repository, base, head)),
         )
         judge = Judge(ring, terms, say)
