@@ -52,10 +52,12 @@ class Watched:
         module: run as ``python -m``; it takes ``--reply``.
         arguments: of its command line.
         silence_s: seconds without any event after which it counts as hung.
+        start_s: the same before its first event, where that is more: importing torch takes its time.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], silence_s: float) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], silence_s: float, start_s: float = 0.0) -> None:
         self.silence_s = silence_s
+        self._start_s = max(start_s, silence_s)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         ours, theirs = os.pipe()
         home = str(Path(lockstep.__file__).parents[1])
@@ -125,9 +127,10 @@ class Watched:
         with selectors.DefaultSelector() as selector:
             selector.register(self._events, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                if not selector.select(self.silence_s):
+                patience = self._start_s if self._stage == "start" else self.silence_s
+                if not selector.select(patience):
                     self._kill()
-                    how = f"hung for {self.silence_s:g} s {self._doing()}"
+                    how = f"hung for {patience:g} s {self._doing()}"
                     raise WorkerDied(self._variant, how, at_start=self._stage == "start")
                 chunk = os.read(self._events, 1 << 16)
                 if not chunk:

@@ -165,3 +165,28 @@ def _workers(project):
         with contextlib.suppress(OSError):  # it ended meanwhile
             lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [line for line in lines if "lockstep.gate.worker" in line and str(project.root) in line]
+
+
+def test_versions_that_one_process_cannot_hold_take_turns_in_two(project):
+    """What a compiled extension does: it registers its operators once a process."""
+    once = """
+        import sys
+
+        if hasattr(sys, "toy_operators"):
+            raise ImportError("toy::mm is registered already")
+        sys.toy_operators = True
+    """
+    project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(KERNELS))
+    project.commit("Register operators")
+    project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(SLOW))
+    code, shown, report = gate(project, "--case", "M=2", "--budget", "100s")
+    assert code == 1, shown
+    assert report["mode"] == "two processes"
+    found = {variant: one for (variant, _), one in outcomes(report).items()}
+    assert (found["plain"]["outcome"], found["twice"]["outcome"]) in {("same", "slower"), ("unsure", "slower")}
+    assert (found["twice"]["confirmed"], found["twice"]["shared"]) == (True, False)
+    assert found["twice"]["min_effect"] >= 0.06
+    [note] = [note for note in report["notes"] if "took turns" in note]
+    assert note.startswith(
+        "product: one process cannot hold both versions (ImportError: toy::mm is registered already), so two took turns"
+    )

@@ -182,6 +182,8 @@ def test_noise_comes_from_the_newest_record_of_the_same_kind_of_gpu(tmp_path):
     assert noise[SeriesKey("linear", "gemv", "M=1,K=4096,N=2048", "cold")] > 0
     assert recorded_noise(recorded, "NVIDIA A100") == {}
     (tmp_path / "h200").mkdir()
-    (tmp_path / "h200" / "a-lockstep.provenance.jsonl").write_text('{"host": {"gpu": "X"}, "recorded_at": "2026"}\n{]\n')
+    (tmp_path / "h200" / "a-lockstep.provenance.jsonl").write_text(
+        '{"host": {"gpu": "X"}, "recorded_at": "2026"}\n{]\n'
+    )
     (tmp_path / "h200" / "b-lockstep.provenance.jsonl").write_text("half a li")
     assert recorded_noise(tmp_path, "X") == {}

@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gate.verdict import Asked, SideFacts, Verdict, verdict_from
+from lockstep.gate.verdict import Asked, Group, SideFacts, Verdict, group_from, verdict_from
 from lockstep.watched import Watched
+
+#: Seconds that a worker may take until it begins to import the versions.
+START_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,28 @@ class Ring:
     quick: bool = False
 
 
+@dataclass(frozen=True)
+class Alone:
+    """What a worker that holds one side is asked: an epoch of each variant.
+
+    Attributes:
+        group: which cases.
+        side: "base" or "head".
+        seed: of the buffers; the same on every side.
+        rotations: by variant, how often a replay walks through the sets; 0: as often as it takes.
+    """
+
+    group: Group
+    side: str
+    seed: int
+    rotations: Mapping[str, int]
+
+
+def alone_from(row: Mapping[str, Any]) -> Alone:
+    """A request from its JSON object."""
+    return Alone(**{**row, "group": group_from(row["group"])})
+
+
 class GateWorker(Watched):
     """A running worker of the gate.
 
@@ -43,13 +68,14 @@ class GateWorker(Watched):
         controls: as ``Controls.summary`` after the last group.
     """
 
-    def __init__(self, ring: Ring, silence_s: float, skip: Sequence[str] = ()) -> None:
+    def __init__(self, ring: Ring, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
         """Start it and wait until both sides are imported.
 
         Args:
             ring: what it holds.
             silence_s: seconds without any event after which it counts as hung.
             skip: "suite@side" that is known to hang or kill at import.
+            alone: "base" or "head": hold only this side.
 
         Raises:
             WorkerDied: it did not come up; ``variant`` is the "suite@side" whose import it was, if it was one.
@@ -57,7 +83,8 @@ class GateWorker(Watched):
         arguments = ["--benchmarks", str(ring.benchmark_dir), "--base", str(ring.base), "--head", str(ring.head)]
         arguments += ["--packages", *ring.packages, "--suites", *ring.suites, "--seed", str(ring.seed)]
         arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if ring.quick else [])]
-        super().__init__("lockstep.gate.worker", arguments, silence_s)
+        arguments += ["--alone", alone] if alone else []
+        super().__init__("lockstep.gate.worker", arguments, silence_s, START_S)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         try:
             ready = self.wait("ready")
@@ -82,6 +109,12 @@ class GateWorker(Watched):
                 yield verdict_from(event["verdict"])
             else:
                 self.controls = event["controls"]
+
+    def time_alone(self, asked: Alone) -> dict[str, dict[str, Any]]:
+        """By variant: seconds a call and rotations, or an outcome ("na", "failed") and why. Raises as ``judge``."""
+        self.ask({"time": asdict(asked)})
+        timed: dict[str, dict[str, Any]] = self.wait("timed")["timed"]
+        return timed
 
 
 def _facts(row: Mapping[str, Any]) -> SideFacts:

@@ -13,7 +13,9 @@ from lockstep.gate.client import GateWorker, Ring
 from lockstep.gate.plan import Selection, groups, meter, recorded_noise, worst_first
 from lockstep.gate.proof import Proof
 from lockstep.gate.rows import line
-from lockstep.gate.verdict import Asked, Group, SeriesKey, Verdict
+from lockstep.gate.sequential import Test
+from lockstep.gate.turns import APART, Turns
+from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict
 from lockstep.thresholds import Thresholds
 from lockstep.watched import WorkerDied
 
@@ -70,6 +72,8 @@ class Judge:
         self.machine: dict[str, str] = {}
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self._widened: dict[SeriesKey, float] = {}
+        self.found: Mapping[str, Mapping[str, SideFacts]] = {}
+        self.apart: dict[str, SideFacts] = {}
         self._cases = 0
 
     @property
@@ -92,6 +96,8 @@ class Judge:
     def start(self) -> Mapping[str, str]:
         """Import both versions; facts of the machine, its clock state among them. Raises as ``worker``."""
         self.machine = {**self.worker.host, "clock_state": self.worker.clock_state}
+        self.found = self.worker.found
+        self._find_conflicts()
         return self.machine
 
     def close(self) -> None:
@@ -102,8 +108,7 @@ class Judge:
 
     def judge(self, selection: Selection, proof: Proof) -> None:
         """Fill ``verdicts`` and ``metered``; what is not reached stays unsure."""
-        found = self.worker.found
-        keys = list(selection.keys(found))
+        keys = list(selection.keys(self.found))
         chance = random.Random(self.ring.seed)
         proved = [key for key in keys if proof.same(key)]
         todo = []
@@ -115,8 +120,12 @@ class Judge:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", "the budget did not reach it", code=proof.reasons(key))
         self._cases = len(todo)
+        apart = [key for key in todo if key.suite in self.apart]
+        todo = [key for key in todo if key.suite not in self.apart]
         self._meter(proved, todo, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
+        if apart:
+            self._take_turns(worst_first(groups(apart), proof.severity, noise, chance), apart, proof)
         for group in worst_first(groups(todo), proof.severity, noise, chance):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
@@ -124,6 +133,40 @@ class Judge:
             for verdict in self._measure(group, self.terms.deadline, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 self._say(line(self.verdicts[verdict.key]))
+
+    def _find_conflicts(self) -> None:
+        """Suites whose head is imported alone, but not beside base: they are judged by two processes."""
+        failing = {
+            name: sides["head"].error
+            for name, sides in self.found.items()
+            if "head" in sides and sides["head"].error and "base" in sides and sides["base"].variants
+        }
+        if not failing:
+            return
+        alone = GateWorker(self.ring, self.terms.silence_s, list(self._skip), alone="head")
+        alone.close()
+        for name, error in failing.items():
+            head = alone.found.get(name, {}).get("head")
+            if head is not None and head.variants:
+                self.apart[name] = head
+                self.notes.append(
+                    f"{name}: one process cannot hold both versions ({error}), so two took turns; "
+                    f"changes count only from {APART:.0%} more than asked on"
+                )
+
+    def _take_turns(self, todo: Sequence[Group], keys: Sequence[SeriesKey], proof: Proof) -> None:
+        thresholds = {key: self.terms.thresholds.of(*_fields(key)) for key in keys}
+        tests = {key: Test(self._asked(key), 1 - one.confidence, self._cases) for key, one in thresholds.items()}
+        self.close()  # its context would take memory and, on a GPU, turns
+        turns = Turns(self.ring, self.terms.silence_s, self.terms.deadline)
+        try:
+            for verdict in turns.judge(todo, tests):
+                self.verdicts[verdict.key] = self._dress(verdict, proof)
+                self._say(line(self.verdicts[verdict.key]))
+        finally:
+            turns.close()
+        if turns.spread:
+            self.notes.append(f"two processes of base were {math.expm1(turns.spread):.2%} apart (root mean square)")
 
     def trouble(self) -> str:
         """Why the machine cannot judge, or ""."""
@@ -137,9 +180,9 @@ class Judge:
 
     def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
         """A verdict that needs no worker: imports that fail, sides that lack it, proved cases."""
-        sides = self.worker.found.get(key.suite, {})
+        sides = self.found.get(key.suite, {})
         head_died, base_died = (self._skip.get(f"{key.suite}@{side}", "") for side in ("head", "base"))
-        base, head = sides.get("base"), sides.get("head")
+        base, head = sides.get("base"), self.apart.get(key.suite) or sides.get("head")
         head_error = f"import of {key.suite}: {head_died}" if head_died else head.error if head else ""
         base_error = f"import of {key.suite}: {base_died}" if base_died else base.error if base else ""
         if head_error:
@@ -155,8 +198,7 @@ class Judge:
         """Measure unchanged code: what it shows is noise, and thresholds must lie above it."""
         if not todo:
             return  # nothing will be judged by it
-        found = self.worker.found
-        both = [key for key in todo if "base" in found[key.suite] and key.variant in found[key.suite]["base"].variants]
+        both = [key for key in todo if key.variant in self.found[key.suite].get("base", SideFacts()).variants]
         on_cpu = self.machine["device"] == "cpu"
         # A CPU's noise changes from case to case, and its cases are few: all of them are compared with themselves.
         picks = groups(both) if on_cpu else meter(proved or both, chance)
@@ -230,7 +272,7 @@ class Judge:
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
         """Add what the worker does not know: the code's differences, the source line, whether it is accepted."""
         key = verdict.key
-        head = self.worker.found.get(key.suite, {}).get("head")
+        head = self.apart.get(key.suite) or self.found.get(key.suite, {}).get("head")
         at = head.variants.get(key.variant, ("", 0)) if head else ("", 0)
         file, line = proof.source(key) if proof.source(key)[0] else at
         accepted = None

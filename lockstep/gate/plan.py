@@ -37,10 +37,11 @@ class Selection:
     def keys(self, found: Mapping[str, Mapping[str, SideFacts]]) -> Iterator[SeriesKey]:
         """Every series that base or head has."""
         for name in self.suites:
-            sides = found.get(name, {})
-            variants = dict.fromkeys(
-                variant for side in ("base", "head") for variant in sides.get(side, SideFacts()).variants
-            )
+            sides = [found.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
+            variants = dict.fromkeys(variant for side in sides for variant in side.variants)
+            if not variants and not all(side.missing for side in sides):
+                # Neither could be imported: named all the same, so that it is seen.
+                variants = dict.fromkeys(self.suites[name].variants())
             for case in self.cases[name]:
                 for l2 in self.states:
                     for variant in variants:

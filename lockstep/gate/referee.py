@@ -20,7 +20,8 @@ from lockstep.check import Checker
 from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family
-from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Epoch, Pace, SideFailed, run_epoch
+from lockstep.gate.client import Alone
+from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Epoch, Pace, SideFailed, run_epoch, time_alone
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential import LOOKS, Decision, Test, interval
 from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
@@ -127,6 +128,40 @@ class Referee:
         }
         for key in self._round(suite, case, l2, count, again, deadline):
             yield _verdict(key, first[key], again[key])
+
+    def time_alone(self, suite: Suite, asked: Alone) -> dict[str, dict[str, Any]]:
+        """An epoch of one side; by variant seconds a call and rotations, or an outcome and its reason.
+
+        Raises:
+            DeviceLost: it broke the CUDA context.
+        """
+        case, l2 = suite.case(asked.group.case), asked.group.l2
+        answer: dict[str, dict[str, Any]] = {}
+        for key in asked.group.cases():
+            error = self._check(suite, case, key.variant, asked.side)
+            if error is not None:
+                outcome = "na" if isinstance(error, NotImplementedError) else "failed"
+                answer[key.variant] = {"outcome": outcome, "reason": _brief(error)}
+                continue
+            self._listener("time", key.variant, asked.side)
+            family = self._families[suite.name, asked.side]
+            contender = Contender(
+                key.variant, dict.fromkeys((BASE, HEAD), family), dict.fromkeys((BASE, HEAD), asked.side)
+            )
+            try:
+                count = self._set_count(suite, case, l2, [contender])
+                with self.sides.active(asked.side):
+                    sets = draw_sets(suite, case, self.device, count, asked.seed)
+                buffers = Buffers(sets, self.sides, asked.seed)
+                rotations = asked.rotations.get(key.variant, 0)
+                seconds, rotations = time_alone(contender, buffers, self.device, self.pace, rotations)
+                answer[key.variant] = {"outcome": "", "seconds": seconds, "rotations": rotations}
+            except NotImplementedError as error:
+                answer[key.variant] = {"outcome": "na", "reason": str(error)}
+            except (SideFailed, torch.cuda.OutOfMemoryError) as error:
+                self.device.release()
+                answer[key.variant] = {"outcome": "failed", "reason": _brief(error)}
+        return answer
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Median, spread and rate of each control so far."""

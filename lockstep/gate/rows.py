@@ -102,7 +102,7 @@ def _why(verdict: Verdict) -> str:
         verdict.reason,
         "fails in base as well" if verdict.outcome == "failed" and verdict.in_base else "",
         f"accepted: {verdict.accepted}" if verdict.accepted else "",
-        "" if verdict.shared else "each side has its own prepared tensors",
+        "" if verdict.shared else "not all buffers are shared",
         "; ".join(verdict.code),
     ]
     return "; ".join(part for part in parts if part)

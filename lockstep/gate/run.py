@@ -130,6 +130,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             notes=tuple(judge.notes),
             controls=judge.controls,
             trouble=trouble,
+            mode="two processes" if judge.apart else "one process",
             wall_s=time.monotonic() - started,
         )
 

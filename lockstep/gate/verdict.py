@@ -125,8 +125,12 @@ class Asked:
 
 def asked_from(row: Mapping[str, Any]) -> Asked:
     """A request from its JSON object."""
-    group = row["group"]
-    return Asked(**{**row, "group": Group(**{**group, "variants": tuple(group["variants"])})})
+    return Asked(**{**row, "group": group_from(row["group"])})
+
+
+def group_from(row: Mapping[str, Any]) -> Group:
+    """A group from its JSON object."""
+    return Group(**{**row, "variants": tuple(row["variants"])})
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The gate's worker: both versions in one process, judging the groups it is asked about.
 
-Requests: ``{"judge": Asked}``. Events: ``stage``, ``ready`` (host, clocks, and what each side of each suite has),
-``verdict`` (one a case), ``judged`` (the controls so far), ``lost``. See ``lockstep.watched``.
+Requests: ``{"judge": Asked}``, ``{"time": Alone}``. Events: ``stage``, ``ready`` (host, clocks, and what each side of
+each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``timed``, ``lost``. ``lockstep.watched``
+says how they travel.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--suites", nargs="+", required=True)
     parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="not imported: known to kill")
+    parser.add_argument("--alone", choices=("base", "head"), help="hold only this side")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -43,6 +45,7 @@ def main() -> int:
     sides = Sides(options.packages, base=options.base, head=options.head)
 
     from lockstep.device import open_device
+    from lockstep.gate.client import alone_from
     from lockstep.gate.duel import Pace
     from lockstep.gate.referee import Referee
     from lockstep.gate.verdict import asked_from
@@ -56,7 +59,7 @@ def main() -> int:
     referee = Referee(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
     found: dict[str, dict[str, Any]] = {}
     for name in options.suites:
-        for side in ("base", "head"):
+        for side in [options.alone] if options.alone else ["base", "head"]:
             if f"{name}@{side}" not in options.skip:
                 stage("load", name, side)
                 found.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
@@ -64,8 +67,13 @@ def main() -> int:
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
     emit("ready", host=facts, clock_state=clocks, found=found)
     for line in sys.stdin:
-        asked = asked_from(json.loads(line)["judge"])
+        request = json.loads(line)
         try:
+            if "time" in request:
+                alone = alone_from(request["time"])
+                emit("timed", timed=referee.time_alone(suites[alone.group.suite], alone))
+                continue
+            asked = asked_from(request["judge"])
             for verdict in referee.judge(suites[asked.group.suite], asked):
                 emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:
