@@ -19,6 +19,13 @@ SLOW = KERNELS.replace(
     "    for _ in range(5):\n            torch.mm(x, weight, out=out)\n        return",
 )
 
+#: ``twice`` multiplies three times.
+MORE = """        torch.mm(x, weight, out=out)
+        return torch.mm(x, weight, out=out)
+
+
+    VARIANTS"""
+
 #: In the same file, but for comments, layout and words.
 REWORDED = '"""What it does."""\n# A comment.\n' + textwrap.dedent(KERNELS).replace("import time", "import time  # so")
 
@@ -122,10 +129,8 @@ def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
 def test_wrong_words_are_usage_and_name_what_there_is(project):
     for arguments, answer in [
         (["--base", "nowhere"], "has no commit 'nowhere'; fetch it first"),
-        (["--family", "produkt"], "no family 'produkt'; did you mean product?"),
-        (["--case", "M=7"], f"suite product has no case 'M=7'; it has\n  {M2}"),
-        (["--min-effect", "a lot"], "'a lot' is no share; write 1% or 0.01"),
-        (["--budget", "soon"], "'soon' is no time; write 120s or 5min"),
+        (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
+        (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is no share; write 1% or 0.01"),
     ]:
         code, shown, _ = gate(project, *arguments)
         assert (code in (2, 4), answer in shown) == (True, True), shown
@@ -167,8 +172,8 @@ def _workers(project):
     return [line for line in lines if "lockstep.gate.worker" in line and str(project.root) in line]
 
 
-def test_versions_that_one_process_cannot_hold_take_turns_in_two(project):
-    """What a compiled extension does: it registers its operators once a process."""
+def test_versions_that_one_process_cannot_hold_take_turns_in_two(project, monkeypatch):
+    """What a compiled extension does: it registers its operators once a process. And the slowdown is meant."""
     once = """
         import sys
 
@@ -178,13 +183,20 @@ def test_versions_that_one_process_cannot_hold_take_turns_in_two(project):
     """
     project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(KERNELS))
     project.commit("Register operators")
-    project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(SLOW))
+    slower = KERNELS.replace("        return torch.mm(x, weight, out=out)\n\n\n    VARIANTS", MORE)
+    assert slower != KERNELS
+    project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(slower))
+    accept = '[[accept]]\nmatch = { variant = "t*" }\nslower_by = "99 %"\nof = "#7"\nbecause = "rounds twice"\n'
+    project.write("thresholds.toml", accept)
+    monkeypatch.setenv("GITHUB_REF", "refs/pull/7/merge")
     code, shown, report = gate(project, "--case", "M=2", "--budget", "100s")
-    assert code == 1, shown
+    assert (code, report["state"], report["regressions"]) == (0, "pass", 0), shown
+    assert "slower, accepted" in shown
     assert report["mode"] == "two processes"
     found = {variant: one for (variant, _), one in outcomes(report).items()}
     assert (found["plain"]["outcome"], found["twice"]["outcome"]) in {("same", "slower"), ("unsure", "slower")}
     assert (found["twice"]["confirmed"], found["twice"]["shared"]) == (True, False)
+    assert found["twice"]["accepted"] == "rounds twice"
     assert found["twice"]["min_effect"] >= 0.06
     [note] = [note for note in report["notes"] if "took turns" in note]
     assert note.startswith(

@@ -35,13 +35,14 @@ class Pace:
     Attributes:
         replay_s: shortest replay, seconds. Shorter than ``lockstep.pairs.Plan``'s: a neighbour that is the same
             kernel disturbs less than another arm.
-        rounds: timed pairs.
+        rounds: timed pairs; fewer, but four at least, where they would take longer than ``epoch_s`` seconds.
         lead: pairs before them that do not count; see ``lockstep.pairs.LEAD_ROUNDS``.
         warmup_s: seconds of both sides in turn before a variant's first epoch: clocks settle under its load.
     """
 
     replay_s: float = 2e-3
     rounds: int = 12
+    epoch_s: float = 0.25
     lead: int = LEAD_ROUNDS
     warmup_s: float = 0.1
 
@@ -186,7 +187,8 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     times = max(1, math.ceil(pace.replay_s / (min(per_call.values()) * rotation)))
     replays = {side: capture(side, times) for side in arms}
     _settle(replays, device, warmup_s)
-    pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + pace.rounds)]
+    rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * times * rotation))))
+    pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
     sequence = [side for pair in pairs for side in pair]
     timings = _time([replays[side] for side in sequence], device)
     by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}

@@ -27,8 +27,6 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import Literal
 
-from scipy import stats
-
 from lockstep.record import Estimate
 
 #: Numbers of epochs after which a case is looked at. The first is the least a verdict may rest on.
@@ -92,4 +90,6 @@ def interval(epochs: Sequence[float], alpha: float) -> Estimate:
 
 @cache
 def _quantile(tail: float, freedom: int) -> float:
+    from scipy import stats  # here, because verbs are loaded at every start and scipy takes a second
+
     return float(stats.t.isf(tail, freedom))
