@@ -51,13 +51,13 @@ class Plan:
         min_epochs, max_epochs: sets of fresh buffers.
         width: half-width of the ratio's interval at which measuring may stop (0.01 is 1 %).
         budget_s: seconds after which no further epoch starts (``min_epochs`` are always taken).
-        warmup_s: seconds of joint warm-up before the first epoch.
+        warmup_s: seconds of joint warm-up before the first epoch; later ones have their lead rounds.
     """
 
     replay_s: float = 3e-3
     rounds: int = 8
     min_epochs: int = 4
-    max_epochs: int = 5
+    max_epochs: int = 4
     width: float = 0.01
     budget_s: float = 4.0
     warmup_s: float = 0.1
@@ -155,7 +155,8 @@ def compare(
             series.pop(name, None)
         if not captured:
             break
-        _warm_up(captured, device, plan.warmup_s if taken == 0 else 0.0)
+        if not taken:
+            _warm_up(captured, device, plan.warmup_s)
         spent = time.monotonic() - started
         rounds = _rounds(captured, per_call, plan, spent)
         before = controls.take(device)

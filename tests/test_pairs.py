@@ -110,9 +110,9 @@ def test_slow_arms_get_fewer_rounds_but_three():
 
 def test_the_first_rounds_of_an_epoch_do_not_count():
     bench = Bench({"base": 1e-3})
-    # Four epochs of two rounds. Each epoch warms up with one replay; before, the first learns the time from two.
+    # Four epochs of two rounds; before the first, two replays tell the time and one warms up.
     slow_at_first = [9e-3, 9e-3, 9e-3, *[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
-    later = [9e-3, *[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
+    later = [*[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
     bench.seconds["b"] = iter(slow_at_first + later * 3).__next__
     outcome = run(bench, plan=replace(PLAN, replay_s=1e-9, rounds=2)).outcomes["b"]
     assert set(outcome.latency_samples) == {2e-3}

@@ -24,7 +24,8 @@ from lockstep.gate.github import annotate, append_summary, write_outputs
 from lockstep.gate.report import EXIT, Report
 from lockstep.gate.run import Request, run
 from lockstep.gate.table import show
-from lockstep.gate.trees import WORKING_TREE, prefix_of
+from lockstep.gate.trees import prefix_of
+from lockstep.machine_code.trees import WORKING_TREE, RefError
 from lockstep.suite import CACHE_STATES, Suite
 from lockstep.suites import load_suites, pick_suites
 from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
@@ -83,7 +84,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
             report = run(_request(conf, args), lambda line: console.print(line, markup=False))
-        except ThresholdsError as error:
+        except (RefError, ThresholdsError) as error:
             console.print(str(error), markup=False)
             return USAGE
         finally:
@@ -93,6 +94,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _request(conf: Any, args: argparse.Namespace) -> Request:
+    settings = getattr(conf, "lockstep", {})
     found = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or found for suite in pick_suites(found, name)]
     if args.case and not any(_labels(suite, args) for suite in suites):
@@ -101,7 +103,8 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
         repository=Path.cwd(),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
         results_dir=Path(conf.results_dir).resolve(),
-        packages=tuple(getattr(conf, "lockstep", {}).get("packages", ("kernels",))),
+        packages=tuple(settings.get("packages", ("kernels",))),
+        trusted=tuple(settings.get("trusted", ())),
         base=args.base,
         head=args.head,
         suites={suite.name: suite for suite in suites},

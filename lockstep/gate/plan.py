@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
 from lockstep.record import SUFFIX, RecordError, read_records
-from lockstep.suite import CACHE_STATES, Suite
+from lockstep.suite import CACHE_STATES, Suite, bind
 
 #: How many groups the noise meter measures; seeded and told.
 METER_GROUPS = 3
@@ -43,9 +43,12 @@ class Selection:
                 # Neither could be imported: named all the same, so that it is seen.
                 variants = dict.fromkeys(self.suites[name].variants())
             for case in self.cases[name]:
+                axes = self.suites[name].case(case)
                 for l2 in self.states:
                     for variant in variants:
-                        if not self.variants or variant in self.variants:
+                        limit = self.suites[name].limits.get(variant)
+                        allowed = limit is None or limit.allows(**bind(limit.allows, axes))
+                        if allowed and (not self.variants or variant in self.variants):
                             yield SeriesKey(name, variant, case, l2)
 
 

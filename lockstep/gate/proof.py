@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lockstep.gate.trees import Tree
+from lockstep.gate.reach import reach
 from lockstep.gate.verdict import SeriesKey
-from lockstep.machine_code import CaseKey, CodeChange, Comparison, Target, compare
-from lockstep.machine_code import Tree as CodeTree
+from lockstep.machine_code import CaseKey, CodeChange, Comparison, Target, Tree, compare
 from lockstep.machine_code.sources import closure
 from lockstep.suite import Suite
 
@@ -22,12 +20,12 @@ class Proof:
     """Which cases are proved unchanged, and what is known of the others.
 
     Attributes:
-        suites: names of those whose sources say the same, but for comments, docstrings and layout.
+        unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reach``.
         comparison: of machine code and host traces; ``None`` if it was not made.
         measure_all: prove nothing, and say what differs all the same.
     """
 
-    suites: frozenset[str] = frozenset()
+    unreached: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison | None = None
     measure_all: bool = False
 
@@ -35,7 +33,7 @@ class Proof:
         """Whether the case's machine code and launch are provably those of base."""
         if self.measure_all:
             return False
-        if key.suite in self.suites:
+        if (key.suite, key.variant) in self.unreached:
             return True
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
 
@@ -65,9 +63,7 @@ class Proof:
         return {case: tuple(changes) for case, changes in found.items()}
 
 
-def prove(
-    base: Tree, head: Tree, packages: tuple[str, ...], suites: Iterable[Suite], host: Mapping[str, str], say: Say
-) -> Proof:
+def prove(base: Tree, head: Tree, suites: Iterable[Suite], host: Mapping[str, str], say: Say) -> Proof:
     """Compare two trees, as far as it takes.
 
     Without a GPU only sources are compared: the code that a CPU runs is not the one that is traced and compiled.
@@ -75,7 +71,6 @@ def prove(
     Args:
         base: before.
         head: after.
-        packages: under test.
         suites: today's, those that are judged.
         host: facts of the machine.
         say: told what takes long.
@@ -83,16 +78,31 @@ def prove(
     Raises:
         lockstep.machine_code.TracingFailed: a tree's process does not start.
     """
-    chosen = list(suites)
-    same = frozenset(
-        suite.name for suite in chosen if _meaning(base, packages, suite) == _meaning(head, packages, suite)
-    )
-    rest = [suite for suite in chosen if suite.name not in same]
-    if not rest or host["device"] != "cuda":
-        return Proof(same)
-    target = Target(int(host["capability"].replace(".", "")), int(host["sm_count"]))
-    before, after = (CodeTree(tree.name, tree.root, packages) for tree in (base, head))
-    return Proof(same, compare(before, after, rest, target, say=say))
+    unreached: set[tuple[str, str]] = set()
+    differ = []
+    for suite in suites:
+        names = _unreached(base, head, suite)
+        unreached |= {(suite.name, name) for name in names}
+        if names != frozenset(suite.variants()):
+            differ.append(suite)
+    if not differ or host["device"] != "cuda":
+        return Proof(frozenset(unreached))
+    return Proof(frozenset(unreached), compare(base, head, differ, Target.of_host(host), say=say))
+
+
+def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
+    """Today's variants of a suite that reach the same code in both trees."""
+    module = f"{suite.package}.{suite.family}"
+    before, after = (closure(tree.root, tree.packages, module) for tree in (base, head))
+    if before == after:
+        return frozenset(suite.variants())
+    prefix, path = (f"{suite.op}." if suite.op else ""), module.replace(".", "/")
+    found = set()
+    for name in suite.variants():
+        reached = reach(before, path, prefix + name)
+        if reached is not None and reached == reach(after, path, prefix + name):
+            found.add(name)
+    return frozenset(found)
 
 
 def _case(key: SeriesKey) -> CaseKey:
@@ -106,23 +116,3 @@ def _severity(change: CodeChange) -> float:
     if before is not None and after is not None and after.spill_bytes > before.spill_bytes:
         return 4.0
     return 3.0
-
-
-def _meaning(tree: Tree, packages: tuple[str, ...], suite: Suite) -> dict[str, str]:
-    """What the files that a suite's family stands on say."""
-    files = closure(tree.root, packages, f"{suite.package}.{suite.family}")
-    return {name: _said(content) if name.endswith(".py") else content.hex() for name, content in files.items()}
-
-
-def _said(content: bytes) -> str:
-    """A module without comments, docstrings and layout."""
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):
-        return content.hex()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                if ast.get_docstring(node, clean=False) is not None:
-                    node.body = node.body[1:]
-    return ast.dump(tree)

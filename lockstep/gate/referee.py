@@ -174,9 +174,6 @@ class Referee:
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
         """A verdict if the case cannot or need not be timed."""
-        limit = suite.limits.get(key.variant)
-        if limit is not None and not limit.allows(**bind(limit.allows, case)):
-            return Verdict(key, "na", limit.reason)
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
         if isinstance(head, NotImplementedError):
             if isinstance(base, Exception):

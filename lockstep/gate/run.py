@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,10 +13,10 @@ from lockstep.gate.judge import Judge, Terms
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report import Report
-from lockstep.gate.trees import Tree, commits_between, take_out
-from lockstep.machine_code import TracingFailed
-from lockstep.nvml import NoGpu, Refused, Target, all_gpus
-from lockstep.precompile import precompile
+from lockstep.gate.trees import Version, commits_between, version
+from lockstep.machine_code import Target, TracingFailed, codes_of
+from lockstep.nvml import NoGpu, Refused, all_gpus
+from lockstep.nvml import Target as ClockTarget
 from lockstep.suite import Suite
 from lockstep.thresholds import Thresholds
 from lockstep.watched import WorkerDied
@@ -33,6 +31,7 @@ class Request:
         benchmark_dir: today's suites.
         results_dir: recorded results; the noisier ones are judged first.
         packages: top-level packages under test.
+        trusted: further packages that they may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
         suites: by name.
         cases: labels by suite; ``None`` for all cases of a suite.
@@ -54,6 +53,7 @@ class Request:
     benchmark_dir: Path
     results_dir: Path
     packages: tuple[str, ...]
+    trusted: tuple[str, ...]
     base: str
     head: str
     suites: Mapping[str, Suite]
@@ -69,7 +69,7 @@ class Request:
     measure_all: bool = False
     need_gpu: bool = False
     need_lock: bool = False
-    lock: Target | None = None
+    lock: ClockTarget | None = None
     quick: bool = False
 
 
@@ -77,17 +77,17 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
     """Judge; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
 
     Raises:
-        TreeError: base or head is no version of this repository.
+        RefError: base or head is no version of this repository.
     """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="lockstep-gate-") as folder:
+    with contextlib.ExitStack() as folders:
         base, head = (
-            take_out(request.repository, name, request.packages, Path(folder) / side)
-            for side, name in (("base", request.base), ("head", request.head))
+            folders.enter_context(version(request.repository, name, request.packages, request.trusted))
+            for name in (request.base, request.head)
         )
         ring = Ring(
-            base=base.root,
-            head=head.root,
+            base=base.tree.root,
+            head=head.tree.root,
             packages=request.packages,
             benchmark_dir=request.benchmark_dir,
             suites=tuple(request.suites),
@@ -135,7 +135,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         )
 
 
-def _hold(request: Request, judge: Judge, base: Tree, head: Tree, say: Callable[[str], None]) -> str:
+def _hold(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> str:
     """Judge what was asked for; why the machine cannot, or ""."""
     started = time.monotonic()
     machine = judge.start()
@@ -144,16 +144,16 @@ def _hold(request: Request, judge: Judge, base: Tree, head: Tree, say: Callable[
         return trouble
     started = time.monotonic()
     proof = _prove(request, judge, base, head, say)
-    if request.measure_all:
-        _compile(request, machine, (base, head))
     say(f"code compared in {time.monotonic() - started:.0f} s")
     judge.judge(_select(request, machine), proof)
     return judge.trouble()
 
 
-def _prove(request: Request, judge: Judge, base: Tree, head: Tree, say: Callable[[str], None]) -> Proof:
+def _prove(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> Proof:
     try:
-        proof = prove(base, head, request.packages, request.suites.values(), judge.machine, say)
+        proof = prove(base.tree, head.tree, request.suites.values(), judge.machine, say)
+        if request.measure_all:
+            _compile(request, judge.machine, (base, head), say)
     except TracingFailed as failed:
         judge.notes.append(f"nothing is proved, everything measured: the code could not be traced ({failed})")
         proof = Proof()
@@ -166,21 +166,11 @@ def _select(request: Request, machine: Mapping[str, str]) -> Selection:
     )
 
 
-def _compile(request: Request, machine: Mapping[str, str], trees: Sequence[Tree]) -> None:
-    """Fill Triton's cache for both trees, where everything is measured; otherwise comparing the code has done it."""
-    if machine["device"] != "cuda":
-        return
-    arch = int(machine["capability"].replace(".", ""))
-    with ThreadPoolExecutor(len(trees)) as both:
-        # list() for the exceptions: a future that nobody reads keeps its own.
-        list(
-            both.map(
-                lambda root: precompile(
-                    request.benchmark_dir, root, request.packages, arch, suites=tuple(request.suites)
-                ),
-                {tree.root for tree in trees},
-            )
-        )
+def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version], say: Callable[[str], None]) -> None:
+    """Fill Triton's cache for both, where everything is measured; otherwise comparing the code has done it."""
+    if host["device"] == "cuda":
+        for one in both:
+            codes_of(one.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
 
 
 def _unfit(request: Request, machine: Mapping[str, str]) -> str:
@@ -193,7 +183,7 @@ def _unfit(request: Request, machine: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _locked(target: Target | None) -> Iterator[None]:
+def _locked(target: ClockTarget | None) -> Iterator[None]:
     """Clocks locked for the block and reset after it, whatever ends it.
 
     Raises:

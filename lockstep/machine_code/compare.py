@@ -116,7 +116,14 @@ def compare(
 
 
 def codes_of(
-    tree: Tree, suites: Iterable[Suite], target: Target, *, cache: Cache | None = None, say: Say = lambda line: None
+    tree: Tree,
+    suites: Iterable[Suite],
+    target: Target,
+    *,
+    processes: int | None = None,
+    anew: bool = False,
+    cache: Cache | None = None,
+    say: Say = lambda line: None,
 ) -> Mapping[CaseKey, CaseCode]:
     """The code of every case, every kernel compiled.
 
@@ -124,15 +131,24 @@ def codes_of(
         tree: sources.
         suites: today's.
         target: what to compile for.
+        processes: that compile at once; by default one for each processor.
+        anew: compile also what is known, so that Triton's own cache has it for whoever launches it.
         cache: what was found out before; by default the user's.
         say: told what takes long.
 
     Raises:
         TracingFailed: the tree's process does not start.
     """
-    with _Reader(tree, list(suites), _processors(), cache or Cache(), say) as reader:
+    with _Reader(tree, list(suites), processes or _processors(), cache or Cache(), say) as reader:
         codes = reader.traced(target)
-        return reader.built(target, codes, {kernel.identity for code in codes.values() for kernel in code.kernels})
+        return reader.built(target, codes, _identities(codes), anew=anew)
+
+
+def kept_codes(
+    tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
+) -> Mapping[CaseKey, CaseCode]:
+    """As ``codes_of``, from the cache alone: nothing is started, and what is not kept is left out."""
+    return _Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
 
 
 class _Reader:
@@ -152,29 +168,29 @@ class _Reader:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
+    def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
+        """Code of the cases that the cache knows, with the machine code that it knows."""
+        codes = self._kept_cases(target)[0]
+        return _completed(codes, self._kept_kernels(_identities(codes)))
+
     def traced(self, target: Target) -> dict[CaseKey, CaseCode]:
-        """Code of every case; kernels may be compiled or not."""
-        keys = {name: self._key(suite, target) for name, suite in self._suites.items()}
-        known = self._cache.get(keys.values())
-        missing = [name for name, key in keys.items() if key not in known]
-        codes: dict[CaseKey, CaseCode] = {}
-        for name, key in keys.items():
-            codes |= {CaseKey(name, *which): case_code_from(row) for *which, row in known.get(key, ())}
+        """Code of every case, no kernel compiled."""
+        codes, missing = self._kept_cases(target)
         if missing:
             self._say(f"tracing {', '.join(missing)} of {self._tree.name} for {target.name}")
             fresh = self._session.trace(missing, target)
             for name in missing:
                 rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
-                self._cache.put({keys[name]: rows})
+                self._cache.put({missing[name]: rows})
             codes |= fresh
         return codes
 
     def built(
-        self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str]
+        self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
     ) -> dict[CaseKey, CaseCode]:
         """The same with these kernels compiled."""
         wanted = sorted(set(identities))
-        known = {one: kernel_code_from(row) for one, row in self._cache.get(wanted).items()}
+        known = {} if anew else self._kept_kernels(wanted)
         missing = [one for one in wanted if one not in known]
         if missing:
             self._say(f"compiling {len(missing)} kernels of {self._tree.name} for {target.name}")
@@ -182,9 +198,19 @@ class _Reader:
             fresh = self._session.build(missing, sorted(users), target)
             self._cache.put({one: asdict(kernel) for one, kernel in fresh.items()})
             known |= fresh
-        return {
-            key: replace(code, kernels=tuple(_with(known, one) for one in code.kernels)) for key, code in codes.items()
-        }
+        return _completed(codes, known)
+
+    def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
+        """Code of the cases that the cache knows, and the suites that it does not, with their keys."""
+        keys = {name: self._key(suite, target) for name, suite in self._suites.items()}
+        known = self._cache.get(keys.values())
+        codes: dict[CaseKey, CaseCode] = {}
+        for name, key in keys.items():
+            codes |= {CaseKey(name, *which): case_code_from(row) for *which, row in known.get(key, ())}
+        return codes, {name: key for name, key in keys.items() if key not in known}
+
+    def _kept_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
+        return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
 
     def _key(self, suite: Suite, target: Target) -> str:
         """Of everything that decides what the cases of a suite do."""
@@ -197,10 +223,18 @@ class _Reader:
         )
 
 
-def _with(known: Mapping[str, KernelCode], kernel: KernelCode) -> KernelCode:
-    """The kernel with its machine code, if that is known; its place in the sources is the tree's own."""
-    found = known.get(kernel.identity)
-    return replace(kernel, machine=found.machine, failure=found.failure) if found else kernel
+def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:
+    return {kernel.identity for code in codes.values() for kernel in code.kernels}
+
+
+def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode]) -> dict[CaseKey, CaseCode]:
+    """The codes with the machine code of known kernels; where a kernel stands in the sources is the tree's own."""
+
+    def complete(kernel: KernelCode) -> KernelCode:
+        found = known.get(kernel.identity)
+        return replace(kernel, machine=found.machine, failure=found.failure) if found else kernel
+
+    return {key: replace(code, kernels=tuple(complete(one) for one in code.kernels)) for key, code in codes.items()}
 
 
 def _family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:

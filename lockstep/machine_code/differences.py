@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -82,14 +83,16 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
         both = base.unknown == head.unknown
         sides = [f"{side}: {code.unknown}" for side, code in (("base", base), ("head", head)) if code.unknown]
         yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
+        if not base.kernels or not head.kernels:
+            return  # a trace may have ended early: what it has not got need not be gone
     for before, after in _matched(base.kernels, head.kernels):
         if before is None or after is None:
             (there,) = (kernel for kernel in (before, after) if kernel)
             yield _of_kernel("launched no more" if after is None else "launched now", before, after, there)
         elif not before.same_as(after):
             yield _of_kernel(kernel_sentence(before, after), before, after, after)
-    if base.host != head.host:
-        yield CodeChange("", "host", _host_sentence(base.host, head.host))
+    if base.host != head.host and not base.unknown and not head.unknown:
+        yield CodeChange("", "host", _host_sentence(base, head))
 
 
 def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | None, there: KernelCode) -> CodeChange:
@@ -127,11 +130,22 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
     return ", ".join(told) or "other instructions, the same figures"
 
 
-def _host_sentence(base: Sequence[str], head: Sequence[str]) -> str:
+def _host_sentence(base: CaseCode, head: CaseCode) -> str:
     """The first step of the host that differs, and how many more do."""
-    steps = [(one, other) for one, other in zip_longest(base, head) if one != other]
-    one, other = steps[0]
-    more = f" (and {len(steps) - 1} more)" if len(steps) > 1 else ""
+    pairs = list(zip_longest(base.host, head.host))
+    different = [at for at, (one, other) in enumerate(pairs) if one != other]
+    one, other = pairs[different[0]]
+    more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
     if one is None or other is None:
         return f"{'does' if one is None else 'no longer does'} {one or other}{more}"
-    return f"{one} → {other}{more}"
+    old, new = _LAUNCH.fullmatch(one), _LAUNCH.fullmatch(other)
+    if not old or not new:
+        return f"{one} → {other}{more}"
+    launches = sum(step.startswith("launch ") for step in head.host[: different[0]])
+    name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
+    steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
+    steps += [f"arguments ({old[2]}) → ({new[2]})"] if old[2] != new[2] else []
+    return f"{name}: {', '.join(steps)}{more}"
+
+
+_LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")

@@ -31,7 +31,8 @@ class MachineCode:
         shared_bytes: shared memory a block.
         mix: instruction class ("HGMMA", "TMA", "STL", …, "all") to how often it stands in the code; no zeros.
         blocks: blocks that fit on a multiprocessor at once; 0: one does not fit.
-        limit: what keeps more from fitting: "registers", "shared memory", "warps", "blocks", "tensor memory".
+        limit: what keeps more from fitting: "registers", "shared memory", "warps", "blocks", "tensor memory", or
+            several of them, as in "registers and shared memory".
     """
 
     fingerprint: str

@@ -8,6 +8,7 @@ H100, RTX Blackwell) and the B200's data sheet.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 #: Registers of a multiprocessor, all architectures since 3.5; handed to a warp in units of ``REGISTER_UNIT``.
@@ -70,6 +71,11 @@ class Target:
         return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
 
     @classmethod
+    def of_host(cls, facts: Mapping[str, str]) -> Target:
+        """The GPU of ``lockstep.provenance.host_facts``."""
+        return cls(int(facts["capability"].replace(".", "")), int(facts["sm_count"]))
+
+    @classmethod
     def parse(cls, text: str) -> Target:
         """A target from "sm_90", or "sm_90:114" with its number of multiprocessors.
 
@@ -110,8 +116,8 @@ def occupancy(
     by["shared memory"] = limits.shared // a_block if shared_bytes <= limits.shared_block else 0
     if tensor_columns:
         by["tensor memory"] = TENSOR_COLUMNS // tensor_columns
-    limit = min(by, key=lambda name: by[name])
-    return by[limit], limit
+    blocks = min(by.values())
+    return blocks, " and ".join(name for name, most in by.items() if most == blocks)
 
 
 def _up(value: int, unit: int) -> int:

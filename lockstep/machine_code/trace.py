@@ -147,7 +147,7 @@ def trace_case(
             trace.muted = False
             with _Calls(trace):
                 call(**arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and _raised_in(error) == suite.package:
             # It says itself that it is not for this shape or GPU, and on a GPU it would say the same.
             trace.steps.append(f"refuses: {_first_line(error)}")
@@ -213,9 +213,9 @@ class _Places(TorchFunctionMode):
         self._trace = trace
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.data_ptr:
+        if func == torch.Tensor.data_ptr:
             return self._trace.place(args[0])
-        if func is torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
+        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
             self._trace.distrust("asks whether a tensor is on a GPU (is_cuda); here none is")
         return func(*args, **(kwargs or {}))
 
