@@ -88,6 +88,10 @@ def reached(variant, **changes):
         ({"work": ('{"w": w}', '{"w": w.t()}')}, {"apart"}),
         ({"work": ('"slow": slow', '"slow": fast')}, {"slow"}),
         ({"work": ("@functools.cache", "@functools.lru_cache(None)")}, {"fast"}),
+        ({"helpers": ("return x\n", "return x + 1\n")}, set()),
+        # A text may be a name, and an attribute of a module from outside is none of ours.
+        ({"work": ("return x + SIZE", "return TABLE['scale'], x")}, {"slow"}),
+        ({"work": ("return x\n", "return torch.slow(x)\n")}, {"apart"}),
         # What runs at import may do anything to anything.
         ({"helpers": ("def unused", "print(deeper)\n\n\ndef unused")}, set(VARIANTS)),
         ({"shapes": ("OTHER = 9", "OTHER = len('12')")}, set(VARIANTS)),
@@ -97,6 +101,18 @@ def reached(variant, **changes):
 def test_a_change_touches_those_that_reach_it(changes, touched):
     assert {name for name in VARIANTS if reached(name) != reached(name, **changes)} == touched
     assert all(reached(name) for name in VARIANTS)
+
+
+def test_looking_others_up_in_the_table_reaches_them_all():
+    """A dispatcher that goes by name calls any of them."""
+    dispatch = ("def apart(x):\n    return x", "def apart(x):\n    return VARIANTS[choice(x)](x)")
+    files = {path: textwrap.dedent(text) for path, text in FILES.items()}
+    assert dispatch[0] in files["toy/work.py"]
+    files["toy/work.py"] = files["toy/work.py"].replace(*dispatch)
+    before = {path: text.encode() for path, text in files.items()}
+    after = {**before, "toy/helpers.py": before["toy/helpers.py"].replace(b"x * 3", b"x * 4")}
+    assert reach(before, "toy/work", "apart") != reach(after, "toy/work", "apart")
+    assert reach(before, "toy/work", "slow") == reach(after, "toy/work", "slow")
 
 
 @pytest.mark.parametrize(

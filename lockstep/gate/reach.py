@@ -52,6 +52,8 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
     reached = {f"{path} {content.hex()}" for path, content in files.items() if path not in modules}
     waiting: list[tuple[str, ast.stmt]] = []
     names: set[str] = set()
+    packages = {path.split("/", 1)[0] for path in files}
+    foreign = {path: _foreign(module, packages) for path, module in modules.items()}
     for path, module in modules.items():
         for statement in module.body:
             if path in (f"{family}.py", f"{family}/__init__.py") and _binds(statement) & {"VARIANTS", "PREPARE"}:
@@ -59,17 +61,18 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
                 if entries is None:
                     return None
                 for entry in entries:
-                    names |= _mentions(entry)
+                    names |= set(_mentions(entry, foreign[path]))
                     reached.add(ast.dump(entry))
+                waiting.append((path, statement))  # whole, should anything look others up in it
             elif _acts(statement):
-                names |= _mentions(statement)
+                names |= set(_mentions(statement, foreign[path]))
                 reached.add(f"{path} {ast.dump(statement)}")
             else:
                 waiting.append((path, statement))
     while found := [(path, statement) for path, statement in waiting if _binds(statement) & names]:
         for path, statement in found:
             waiting.remove((path, statement))
-            names |= _mentions(statement)
+            names |= set(_mentions(statement, foreign[path]))
             reached.add(f"{path} {ast.dump(statement)}")
     return frozenset(reached)
 
@@ -124,20 +127,44 @@ def _binds(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def _mentions(node: ast.AST) -> set[str]:
-    return set(_named(node))
-
-
-def _named(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        match one:
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                yield name
-            case ast.Constant(value=str(text)):
-                yield from text.replace(".", " ").split()
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+def _foreign(module: ast.Module, packages: set[str]) -> set[str]:
+    """Names that stand for modules from outside everywhere in the module: their attributes are not the project's."""
+    imported: set[str] = set()
+    other: set[str] = set()
+    for node in ast.walk(module):
+        match node:
+            case ast.Import(names=aliases):
                 for alias in aliases:
-                    yield from alias.name.split(".")
+                    outside = alias.name.split(".")[0] not in packages
+                    (imported if outside else other).add(alias.asname or alias.name.split(".")[0])
+            case ast.ImportFrom(module=source, names=aliases, level=level):
+                outside = not level and (source or "").split(".")[0] not in packages
+                (imported if outside else other).update(alias.asname or alias.name for alias in aliases)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                other.add(name)
+    return imported - other
+
+
+def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
+    """Names, attributes, and texts that may be names."""
+    match node:
+        case ast.Attribute():
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in foreign:
+                yield root.id
+                return
+            yield node.attr
+        case ast.Name(id=name):
+            yield name
+        case ast.Constant(value=str(text)) if all(part.isidentifier() for part in text.split(".")):
+            yield from text.split(".")
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            for alias in aliases:
+                yield from alias.name.split(".")
+    for child in ast.iter_child_nodes(node):
+        yield from _mentions(child, foreign)
 
 
 def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
