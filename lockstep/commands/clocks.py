@@ -37,7 +37,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         status.add_argument("--verify", action="store_true", help="check a recorded lock under load")
 
         locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`; verified under load")
-        locking.add_argument("target", nargs="?", type=_target, default="base", metavar="MHz|base")
+        locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")
         locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
         resetting = actions.add_parser("reset", help="Unlock, also what a dead process left locked")
@@ -74,7 +74,8 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         return cls.run_from_args(args)
 
 
-def _target(text: str) -> Target:
+def clock_target(text: str) -> Target:
+    """Of a command line."""
     if text == "base":
         return "base"
     if text.isdigit() and int(text) > 0:
