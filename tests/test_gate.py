@@ -128,13 +128,17 @@ def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
 
 def test_wrong_words_are_usage_and_name_what_there_is(project):
     for arguments, answer in [
-        (["--base", "nowhere"], "has no commit 'nowhere'; fetch it first"),
+        (["--base", "nowhere"], "has no commit 'nowhere'; give what git knows"),
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is no share; write 1% or 0.01"),
     ]:
         code, shown, _ = gate(project, *arguments)
-        assert (code in (2, 4), answer in shown) == (True, True), shown
+        assert (code, answer in shown) == (4, True), shown
         assert "Traceback" not in shown
+    (project.root / "asv.conf.json").rename(project.root / "kept.json")
+    code, shown, _ = gate(project)
+    assert (code, "No `asv.conf` file found" in shown) == (4, True), shown
+    (project.root / "kept.json").rename(project.root / "asv.conf.json")
     project.write("thresholds.toml", "[default]\nmin_efect = 1\n")
     code, shown, _ = gate(project)
     assert (code, "min_efect is no key here" in shown) == (4, True), shown

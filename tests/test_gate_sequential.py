@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.gate.sequential import LOOKS, Test, interval
+from lockstep.gate.sequential import LOOKS, Test, interval, relative
 
 EFFECT = 0.0025
 
@@ -91,6 +91,26 @@ def test_heavy_tails_cost_power_and_no_error():
         decisions = [test.decide(row[:taken].tolist()) for taken in LOOKS]
         wrong += next((one for one in decisions if one), None) in ("slower", "faster")
     assert wrong / 600 <= test.round_level
+
+
+def test_what_is_too_noisy_is_given_up_early_and_what_is_not_is_not():
+    chance = np.random.default_rng(8)
+    test = Test(EFFECT, 0.01, 100)
+    given_up = dict.fromkeys((0.0005, 0.002, 0.03), 0)
+    for spread in given_up:
+        for row in chance.normal(0.0, spread, (200, LOOKS[-1])).tolist():
+            given_up[spread] += any(test.hopeless(row[:taken]) for taken in LOOKS)
+    assert (given_up[0.0005], given_up[0.002]) == (0, 0)
+    assert given_up[0.03] > 180
+    # A tenfold slowdown is found however noisy.
+    assert not test.hopeless([2.3 + one for one in (-0.03, 0.03, 0.0) * 3])
+
+
+def test_relative_changes_of_endless_intervals():
+    told = relative(interval([0.1, 0.1 + 1e3], 0.01))
+    assert told.high == math.inf
+    assert told.low == -1.0
+    assert relative(interval([0.01, 0.01], 0.01)).value == pytest.approx(math.expm1(0.01))
 
 
 def test_intervals_cover_the_truth_at_every_look():

@@ -15,6 +15,8 @@ from types import FrameType
 from typing import Any
 
 from asv.commands import Command
+from asv.console import log
+from asv.util import UserError
 from rich.console import Console
 
 from lockstep.cli import USAGE
@@ -28,7 +30,7 @@ from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.trees import WORKING_TREE, RefError
 from lockstep.suite import CACHE_STATES, Suite
 from lockstep.suites import load_suites, pick_suites
-from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
+from lockstep.thresholds import FILE, read_thresholds
 
 #: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
 SILENCE_S = 60.0
@@ -77,6 +79,16 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         return parser
 
     @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Read the project's configuration; without one it is wrong usage, and not asv's 1, which here means slower."""
+        try:
+            code: int = super().run_from_args(args)
+        except UserError as error:
+            log.error(str(error))
+            return USAGE
+        return code
+
+    @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Judge and report."""
         console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -84,8 +96,8 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
             report = run(_request(conf, args), lambda line: console.print(line, markup=False))
-        except (RefError, ThresholdsError) as error:
-            console.print(str(error), markup=False)
+        except RefError as error:
+            console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
             return USAGE
         finally:
             signal.signal(signal.SIGTERM, former)

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -23,11 +23,10 @@ from lockstep.family import Family
 from lockstep.gate.client import Alone
 from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Epoch, Pace, SideFailed, run_epoch, time_alone
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.sequential import LOOKS, Decision, Test, interval
+from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
 from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
 from lockstep.inputs import tensors_of
 from lockstep.measure import DeviceLost
-from lockstep.record import Estimate
 from lockstep.suite import Case, Suite, bind
 
 #: Epochs of a round that are thrown out because a control moved; further ones count all the same.
@@ -56,7 +55,8 @@ class _Trial:
 
     @property
     def over(self) -> bool:
-        return self.decision is not None or self.failure is not None or len(self.epochs) >= LOOKS[-1]
+        undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
+        return self.decision is not None or self.failure is not None or undecidable
 
 
 class Referee:
@@ -322,7 +322,7 @@ def _verdict(key: SeriesKey, first: _Trial, second: _Trial | None) -> Verdict:
     log = interval(told.ratios, first.test.alpha)
     verdict = replace(
         verdict,
-        change=Estimate(*(math.expm1(min(value, 700.0)) for value in (log.value, log.low, log.high))),
+        change=relative(log),
         base_s=fmean(epoch.seconds[BASE] for epoch in told.epochs),
         head_s=fmean(epoch.seconds[HEAD] for epoch in told.epochs),
     )
@@ -342,6 +342,8 @@ def _verdict(key: SeriesKey, first: _Trial, second: _Trial | None) -> Verdict:
 
 def _undecided(trial: _Trial) -> str:
     count = len(trial.epochs)
+    if trial.test.hopeless(trial.ratios):
+        return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
     if count >= LOOKS[-1]:
         return f"too close to call after {count} epochs"
     return f"out of time after {count} epochs"

@@ -12,6 +12,9 @@ from lockstep.gate.verdict import Verdict
 #: In the order of a report: what blocks first.
 ORDER = ("failed", "slower", "unsure", "faster", "removed", "new")
 
+#: Intervals that end above this (tenfold) say nothing, and say it at length.
+MOST_SHOWN = 9.0
+
 COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", "change", "interval", "why")
 
 
@@ -93,7 +96,8 @@ def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
     for seconds in (first.base_s, first.head_s):
         yield f"{seconds * 1e6:.2f}" if seconds is not None else ""
     yield f"{first.change.value:+.2%}" if first.change else ""
-    yield f"{first.change.low:+.2%} … {first.change.high:+.2%}" if first.change else ""
+    bounded = first.change is not None and first.change.high < MOST_SHOWN
+    yield f"{first.change.low:+.2%} … {first.change.high:+.2%}" if first.change and bounded else ""
     yield _why(first)
 
 

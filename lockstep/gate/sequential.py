@@ -75,6 +75,18 @@ class Test:
             return "same"
         return None
 
+    def hopeless(self, epochs: Sequence[float]) -> bool:
+        """Whether all further looks would hardly decide it, judging by the spread so far: the time is better spent
+        elsewhere. It leads to no verdict, and so to no wrong one.
+        """
+        if len(epochs) not in LOOKS[2:]:
+            return False
+        last, bound = LOOKS[-1], math.log1p(self.min_effect)
+        error = stdev(epochs) / math.sqrt(last)
+        equal = _quantile(self.alpha / len(LOOKS), last - 1) * error
+        differs = _quantile(self.round_level / len(LOOKS), last - 1) * error
+        return equal > 1.5 * bound and differs > 1.5 * abs(abs(fmean(epochs)) - bound)
+
 
 def interval(epochs: Sequence[float], alpha: float) -> Estimate:
     """Mean of the epochs' log ratios with its two-sided ``1 − alpha`` interval at every look at once.
@@ -86,6 +98,11 @@ def interval(epochs: Sequence[float], alpha: float) -> Estimate:
         return Estimate(centre, -math.inf, math.inf)
     half = _quantile(alpha / 2 / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
     return Estimate(centre, centre - half, centre + half)
+
+
+def relative(log: Estimate) -> Estimate:
+    """From log ratios to relative changes: 0.01 is 1 % slower."""
+    return Estimate(*(math.expm1(value) if value < 700 else math.inf for value in (log.value, log.low, log.high)))
 
 
 @cache

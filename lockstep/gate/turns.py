@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 from lockstep.gate.client import Alone, GateWorker, Ring
-from lockstep.gate.sequential import LOOKS, Decision, Test, interval
+from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
 from lockstep.gate.verdict import Group, SeriesKey, Verdict
-from lockstep.record import Estimate
 from lockstep.watched import WorkerDied
 
 #: What two processes of the same code were seen to differ by on an H200 with free clocks, the worst.
@@ -177,7 +176,7 @@ class Turns:
         verdict = Verdict(
             key,
             "unsure",
-            change=Estimate(*(math.expm1(min(value, 700.0)) for value in (log.value, log.low, log.high))),
+            change=relative(log),
             min_effect=self._widened(test, told).min_effect,
             base_s=median(told.seconds["base"]),
             head_s=median(told.seconds["head"]),
