@@ -18,10 +18,11 @@ from functools import partial
 
 import torch
 
-from kernels import grouped_tma
+from kernels import grouped_gated, grouped_tma
 from kernels.arguments import expect
 from kernels.devices import require_triton
-from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Groups, Products
+from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped_rows import Groups
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -213,10 +214,10 @@ def mlp_tma(
         ValueError: as ``linear``.
         NotImplementedError: as ``kernels.grouped_tma.product``, or not a CUDA tensor.
     """
-    hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
+    groups, hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
     y = _buffer(out, "out", x, x.shape)
-    grouped_tma.gated(x, w_gate_up, offsets, hidden, None)
-    grouped_tma.product(hidden, w_down, offsets, y)
+    grouped_gated.gated(x, w_gate_up, groups, hidden)
+    grouped_tma.product(hidden, w_down, groups, y)
     return y
 
 
@@ -246,17 +247,18 @@ def mlp_train_tma(
         ValueError: as ``linear``.
         NotImplementedError: as ``mlp_tma``.
     """
-    hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
+    groups, hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
     one = (w_gate_up.shape[0], *x.shape[1:], hidden.shape[1])
     y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, (x.shape, x.shape, one, one, w_down.shape))
     gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
-    grouped_tma.gated(x, w_gate_up, offsets, hidden, gate_up)
-    grouped_tma.product(hidden, w_down, offsets, y)
-    grouped_tma.grad_weight(hidden, grad_out, offsets, grad_down)
-    grouped_tma.gated_grad(grad_out, w_down, gate_up, offsets, grad_gate_up)
-    grouped_tma.grad_weight(x, grad_gate_up, offsets, grad_gate, grad_up)
-    grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), offsets, grad_x)
+    grouped_gated.gated(x, w_gate_up, groups, hidden, gate_up)
+    grouped_tma.product(hidden, w_down, groups, y)
+    # The launches that do not read what the one ahead writes begin while it ends.
+    grouped_tma.grad_weight(hidden, grad_out, groups, grad_down, follows=False)
+    grouped_gated.gated_grad(grad_out, w_down, gate_up, groups, grad_gate_up, follows=False)
+    grouped_tma.grad_weight(x, grad_gate_up, groups, grad_gate, grad_up)
+    grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), groups, grad_x, follows=False)
     return y, grad_x, grad_gate, grad_up, grad_down
 
 
@@ -265,7 +267,7 @@ def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Te
 
     Where H is no multiple of 128 there is no such weight, and its shape says so to ``mlp_tma``.
     """
-    half = grouped_tma.HALF
+    half = grouped_gated.HALF
     if w_gate.shape[2] % half:
         return {"w_gate_up": torch.cat((w_gate, w_up), dim=2)}
     pair = torch.stack((w_gate.unflatten(2, (-1, half)), w_up.unflatten(2, (-1, half))), dim=3)
@@ -274,13 +276,13 @@ def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Te
 
 def _packed_hidden(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
-) -> torch.Tensor:
+) -> tuple[Groups, torch.Tensor]:
     """Check what ``mlp_tma`` and ``mlp_train_tma`` share, and make room for the hidden layer."""
     require_triton(x, "tma")
     groups = _groups(x, w_gate_up, "w_gate_up", offsets, None)
     shape = (groups.count, w_gate_up.shape[2] // 2, x.shape[1])
     expect(w_down, "w_down", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return x.new_empty(x.shape[0], shape[1])
+    return groups, x.new_empty(x.shape[0], shape[1])
 
 
 def _groups(
@@ -297,7 +299,7 @@ def _groups(
         expect(offsets, "offsets", shape=(count + 1,), dtype=torch.int32, device=x.device, contiguous=True)
     if host_offsets is not None and (len(host_offsets) != count + 1 or host_offsets[-1] != x.shape[0]):
         raise ValueError(f"host_offsets must be {count + 1} numbers that end at {x.shape[0]}, got {host_offsets}")
-    return Groups(count, offsets, host_offsets)
+    return Groups(x.shape[0], count, offsets, host_offsets)
 
 
 def _mlp_groups(

@@ -6,38 +6,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import silu
 
 from kernels import grouped_tma, grouped_triton
 from kernels.devices import require_triton
+from kernels.grouped_rows import Groups
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Groups:
-    """How rows are dealt to ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
-
-    count: int
-    offsets: torch.Tensor | None
-    host: tuple[int, ...] | None
-
-    def rows(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
-        """The rows of one group, a view [rows of the group, columns]."""
-        if self.offsets is None:
-            return matrix.view(-1, self.count, matrix.shape[1])[:, group]
-        if self.host is None:
-            raise ValueError("host_offsets must be given for a loop over ragged groups: offsets are on the GPU")
-        return matrix[self.host[group] : self.host[group + 1]]
-
-    def batch(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Every group's rows as a strided view [G, B, columns]; nothing is copied."""
-        if self.offsets is not None:
-            raise NotImplementedError("a batched product needs groups of equal size")
-        return matrix.view(-1, self.count, matrix.shape[1]).transpose(0, 1)
 
 
 class Products(ABC):
@@ -102,7 +79,7 @@ class Loop(Products):
         self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
     ) -> None:
         """See ``Products``."""
-        parts = [groups.rows(a, g) @ weight[g] for g in range(groups.count)]
+        parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
         if groups.offsets is None:
             torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
         else:
@@ -115,7 +92,7 @@ class Loop(Products):
     def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """See ``Products``."""
         for g in range(groups.count):
-            torch.mm(groups.rows(x, g).t(), groups.rows(grad, g), out=out[g])
+            torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
 
 
 class Bmm(Products):
@@ -185,11 +162,11 @@ class Tma(Triton):
         require_triton(a, "tma")
         if too:
             raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
-        grouped_tma.product(a, weight, groups.offsets, out)
+        grouped_tma.product(a, weight, groups, out)
 
     def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """See ``Products``."""
-        grouped_tma.grad_weight(x, grad, groups.offsets, out)
+        grouped_tma.grad_weight(x, grad, groups, out)
 
 
 LOOP = Loop()

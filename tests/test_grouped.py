@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import grouped as suites
-from kernels import grouped, grouped_tma
+from kernels import grouped, grouped_gated, grouped_tma
 from kernels.grouped_products import TMA, TRITON
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
@@ -31,6 +31,12 @@ def halved(op):
         return drawn
 
     return dataclasses.replace(SUITES[op], inputs=in_half(SUITES[op].inputs), outputs=in_half(SUITES[op].outputs))
+
+
+def few_multiprocessors(monkeypatch):
+    """Each program of a persistent kernel works through several tiles."""
+    for module in (grouped_tma, grouped_gated):
+        monkeypatch.setattr(module, "sm_count", lambda device: 3)
 
 
 def shape(op, B, G, K, width, ragged):
@@ -58,7 +64,7 @@ def test_variant_matches_the_reference(op, variant, ragged, B, G, K, width):
 @pytest.mark.parametrize(("B", "G"), [(70, 2), (140, 1)])
 def test_tma_matches_the_reference(op, ragged, B, G, monkeypatch):
     # Few multiprocessors, so that each program works through several tiles.
-    monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
+    few_multiprocessors(monkeypatch)
     checker = Checker.draw(halved(op), shape(op, B, G, 256, 256, ragged), "cpu", seed=1)
     assert checker.error(FAMILIES[op], "tma") < 2e-3
 
@@ -74,7 +80,7 @@ def test_quick_cases_run_on_a_cpu_in_bf16(op, variant, ragged):
 
 @pytest.mark.parametrize(("op", "variant"), VARIANTS)
 def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
-    monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
+    few_multiprocessors(monkeypatch)
     width = 256 if variant == "tma" else 32
     inputs = halved(op).inputs(draw=Draw("cpu", 0), **shape(op, 8, 1, width, width, False))
     given = FAMILIES[op].arguments(variant, inputs)
@@ -90,7 +96,7 @@ def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
 @pytest.mark.parametrize("products", [None, TRITON, TMA], ids=["best", "triton", "tma"])
 @pytest.mark.parametrize("host_offsets", [(0, 0, 5, 5, 8), (0, 8, 8, 8, 8)])
 def test_groups_without_rows(products, host_offsets, monkeypatch):
-    monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
+    few_multiprocessors(monkeypatch)
     width = 256 if products is TMA else 24
     x, weight, grad = torch.randn(8, width).half(), torch.randn(4, width, width).half(), torch.randn(8, width).half()
     offsets = torch.tensor(host_offsets, dtype=torch.int32)
