@@ -165,7 +165,7 @@ class Measurer:
             records[arm] = replace(
                 self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
                 check_error=errors[arms[arm]],
-                note=note,
+                note="; ".join(filter(None, (family.note, note))),
                 wall_s=wall / len(outcomes),
             )
         return list(records.values())
