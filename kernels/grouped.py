@@ -13,22 +13,33 @@ Backward passes are written out: their products are what is measured, not autogr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import torch
 
 from kernels import grouped_gated, grouped_tma
 from kernels.arguments import expect
+from kernels.choices import Offer
 from kernels.devices import require_triton
 from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped_rows import Groups
+from kernels.grouped_table import TABLE, Tile
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 Offsets = tuple[int, ...]
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 Five = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+#: Ways of computing products by the name that variants and tables have for them.
+WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
+
+#: The way that is best for R rows a group on average.
+BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
+    op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
+}
 
 
 def linear(
@@ -39,6 +50,7 @@ def linear(
     *,
     out: torch.Tensor | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> torch.Tensor:
     """``y = x @ weight[g]`` for the rows of each group g.
 
@@ -48,7 +60,8 @@ def linear(
         offsets: int32 [G + 1] where groups are ragged; rising from 0 to T, which is not checked (it is on the GPU).
         host_offsets: the same as a tuple of ints; only the loop needs it.
         out: [T, N], contiguous.
-        products: how the products are computed; by default the best for the shape.
+        products: how the products are computed; by default as ``config`` says.
+        config: a name in ``WAYS``; by default what the GPU's table has for the shape.
 
     Returns:
         [T, N].
@@ -58,9 +71,9 @@ def linear(
         NotImplementedError: ``products`` cannot serve this layout or device.
     """
     groups = _groups(x, weight, "weight", offsets, host_offsets)
-    products = products or _best(x, groups)
     y = _buffer(out, "out", x, (x.shape[0], weight.shape[2]))
-    products.product(x, weight, groups, y)
+    ways = (products,) if products else _ways(config or _best("linear", x, weight, groups), x, groups)
+    _first(ways, lambda way: way.product(x, weight, groups, y))
     return y
 
 
@@ -73,6 +86,7 @@ def linear_train(
     *,
     out: Three | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> Three:
     """``linear`` and its gradients.
 
@@ -84,6 +98,7 @@ def linear_train(
         host_offsets: the same as ints.
         out: buffers for the three results.
         products: how the products are computed.
+        config: as in ``linear``.
 
     Returns:
         (y [T, N], gradient of x [T, K], gradient of weight [G, K, N]).
@@ -93,13 +108,16 @@ def linear_train(
         NotImplementedError: as ``linear``.
     """
     groups = _groups(x, weight, "weight", offsets, host_offsets)
-    products = products or _best(x, groups)
     shape = (x.shape[0], weight.shape[2])
     expect(grad_out, "grad_out", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
     y, grad_x, grad_weight = _buffers(out, x, (shape, x.shape, weight.shape))
-    products.product(x, weight, groups, y)
-    products.product(grad_out, weight.transpose(1, 2), groups, grad_x)
-    products.grad_weight(x, grad_out, groups, grad_weight)
+
+    def compute(way: Products) -> None:
+        way.product(x, weight, groups, y)
+        way.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
+        way.grad_weight(x, grad_out, groups, grad_weight, follows=False)
+
+    _first((products,) if products else _ways(config or _best("linear_train", x, weight, groups), x, groups), compute)
     return y, grad_x, grad_weight
 
 
@@ -110,9 +128,11 @@ def mlp(
     w_down: torch.Tensor,
     offsets: torch.Tensor | None = None,
     host_offsets: Offsets | None = None,
+    w_gate_up: torch.Tensor | None = None,
     *,
     out: torch.Tensor | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> torch.Tensor:
     """``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
 
@@ -123,8 +143,10 @@ def mlp(
         w_down: [G, H, K], contiguous.
         offsets: int32 [G + 1] or None.
         host_offsets: the same as ints.
+        w_gate_up: [G, K, 2·H], both weights from ``pack_gate_up``; without it no packed kernel is used.
         out: [T, K], contiguous.
         products: how the products are computed.
+        config: as in ``linear``.
 
     Returns:
         [T, K].
@@ -134,11 +156,19 @@ def mlp(
         NotImplementedError: as ``linear``.
     """
     groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
-    products = products or _best(x, groups)
     y = _buffer(out, "out", x, tuple(x.shape))
+    name = config or _best("mlp", x, w_gate, groups)
+    if products is None and w_gate_up is not None and name == "tma":
+        with suppress(NotImplementedError):
+            _mlp_tma(x, w_gate_up, w_down, groups, y)
+            return y
     hidden = x.new_empty(x.shape[0], w_gate.shape[2])
-    products.gated(x, w_gate, w_up, groups, hidden)
-    products.product(hidden, w_down, groups, y)
+
+    def compute(way: Products) -> None:
+        way.gated(x, w_gate, w_up, groups, hidden)
+        way.product(hidden, w_down, groups, y)
+
+    _first((products,) if products else _ways(name, x, groups), compute)
     return y
 
 
@@ -150,9 +180,11 @@ def mlp_train(
     grad_out: torch.Tensor,
     offsets: torch.Tensor | None = None,
     host_offsets: Offsets | None = None,
+    w_gate_up: torch.Tensor | None = None,
     *,
     out: Five | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> Five:
     """``mlp`` and its gradients.
 
@@ -164,8 +196,10 @@ def mlp_train(
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: int32 [G + 1] or None.
         host_offsets: the same as ints.
+        w_gate_up: as in ``mlp``.
         out: buffers for the five results.
         products: how the products are computed.
+        config: as in ``linear``.
 
     Returns:
         (y [T, K], gradients of x, w_gate, w_up and w_down in the shapes of those).
@@ -175,19 +209,27 @@ def mlp_train(
         NotImplementedError: as ``linear``.
     """
     groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
-    products = products or _best(x, groups)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
     shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
-    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, shapes)
+    results = y, grad_x, grad_gate, grad_up, grad_down = _five(out, x, shapes)
+    name = config or _best("mlp_train", x, w_gate, groups)
+    if products is None and w_gate_up is not None and name == "tma":
+        with suppress(NotImplementedError):
+            _mlp_train_tma(x, w_gate_up, w_down, grad_out, groups, results)
+            return results
     gate, up, hidden, of_gate, of_up = (x.new_empty(x.shape[0], w_gate.shape[2]) for _ in range(5))
-    products.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
-    products.product(hidden, w_down, groups, y)
-    products.grad_weight(hidden, grad_out, groups, grad_down)
-    products.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
-    products.grad_weight(x, of_gate, groups, grad_gate)
-    products.grad_weight(x, of_up, groups, grad_up)
-    products.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
-    return y, grad_x, grad_gate, grad_up, grad_down
+
+    def compute(way: Products) -> None:
+        way.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
+        way.product(hidden, w_down, groups, y)
+        way.grad_weight(hidden, grad_out, groups, grad_down)
+        way.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
+        way.grad_weight(x, of_gate, groups, grad_gate)
+        way.grad_weight(x, of_up, groups, grad_up)
+        way.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
+
+    _first((products,) if products else _ways(name, x, groups), compute)
+    return results
 
 
 def mlp_tma(
@@ -214,11 +256,16 @@ def mlp_tma(
         ValueError: as ``linear``.
         NotImplementedError: as ``kernels.grouped_tma.product``, or not a CUDA tensor.
     """
-    groups, hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
     y = _buffer(out, "out", x, x.shape)
+    _mlp_tma(x, w_gate_up, w_down, groups, y)
+    return y
+
+
+def _mlp_tma(x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor) -> None:
+    hidden = x.new_empty(x.shape[0], w_down.shape[1])
     grouped_gated.gated(x, w_gate_up, groups, hidden)
     grouped_tma.product(hidden, w_down, groups, y)
-    return y
 
 
 def mlp_train_tma(
@@ -229,6 +276,7 @@ def mlp_train_tma(
     offsets: torch.Tensor | None = None,
     *,
     out: Five | None = None,
+    config: Tile | None = None,
 ) -> Five:
     """``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
 
@@ -239,6 +287,7 @@ def mlp_train_tma(
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: int32 [G + 1] or None.
         out: buffers for the five results.
+        config: tile of the product whose epilogue is the gradient of the activation; by default the table's.
 
     Returns:
         As ``mlp_train``: the gradients of the gate and up weights apart, each [G, K, H].
@@ -247,19 +296,28 @@ def mlp_train_tma(
         ValueError: as ``linear``.
         NotImplementedError: as ``mlp_tma``.
     """
-    groups, hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
-    one = (w_gate_up.shape[0], *x.shape[1:], hidden.shape[1])
-    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, (x.shape, x.shape, one, one, w_down.shape))
+    one = (w_gate_up.shape[0], *x.shape[1:], w_down.shape[1])
+    results = _five(out, x, (x.shape, x.shape, one, one, w_down.shape))
+    _mlp_train_tma(x, w_gate_up, w_down, grad_out, groups, results, config)
+    return results
+
+
+def _mlp_train_tma(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
+    results: Five, cut: Tile | None = None,
+) -> None:  # fmt: skip
+    y, grad_x, grad_gate, grad_up, grad_down = results
     gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
+    hidden = x.new_empty(x.shape[0], w_down.shape[1])
     grouped_gated.gated(x, w_gate_up, groups, hidden, gate_up)
     grouped_tma.product(hidden, w_down, groups, y)
     # The launches that do not read what the one ahead writes begin while it ends.
     grouped_tma.grad_weight(hidden, grad_out, groups, grad_down, follows=False)
-    grouped_gated.gated_grad(grad_out, w_down, gate_up, groups, grad_gate_up, follows=False)
+    grouped_gated.gated_grad(grad_out, w_down, gate_up, groups, grad_gate_up, cut, follows=False)
     grouped_tma.grad_weight(x, grad_gate_up, groups, grad_gate, grad_up)
     grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), groups, grad_x, follows=False)
-    return y, grad_x, grad_gate, grad_up, grad_down
 
 
 def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -274,15 +332,15 @@ def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Te
     return {"w_gate_up": pair.flatten(2)}
 
 
-def _packed_hidden(
+def _packed_groups(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
-) -> tuple[Groups, torch.Tensor]:
-    """Check what ``mlp_tma`` and ``mlp_train_tma`` share, and make room for the hidden layer."""
+) -> Groups:
+    """Check what ``mlp_tma`` and ``mlp_train_tma`` share."""
     require_triton(x, "tma")
     groups = _groups(x, w_gate_up, "w_gate_up", offsets, None)
     shape = (groups.count, w_gate_up.shape[2] // 2, x.shape[1])
     expect(w_down, "w_down", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return groups, x.new_empty(x.shape[0], shape[1])
+    return groups
 
 
 def _groups(
@@ -333,11 +391,33 @@ def _buffers(
     return [_buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
 
 
-def _best(x: torch.Tensor, groups: Groups) -> Products:
-    """cuBLAS serves even groups in one launch; ragged ones need the loop or the Triton kernels."""
-    if groups.offsets is None:
-        return BMM
-    return LOOP if x.device.type == "cpu" else TRITON
+def _five(out: Five | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]) -> Five:
+    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, shapes)
+    return y, grad_x, grad_gate, grad_up, grad_down
+
+
+def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
+    """Name of the way that the table has for these shapes; on a CPU torch's."""
+    ragged = groups.offsets is not None
+    if x.device.type == "cpu":
+        return "loop" if ragged else "bmm"
+    return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
+
+
+def _ways(name: str, x: torch.Tensor, groups: Groups) -> tuple[Products, ...]:
+    """The way of this name, then one that serves what it cannot."""
+    if x.device.type == "cpu":
+        return (WAYS[name],)
+    return WAYS[name], (BMM if groups.offsets is None else TRITON)
+
+
+def _first(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:
+    """Compute in the first way that can; the last one's refusal is the caller's."""
+    for way in ways[:-1]:
+        with suppress(NotImplementedError):
+            compute(way)
+            return
+    compute(ways[-1])
 
 
 VARIANTS = {
@@ -365,5 +445,24 @@ VARIANTS = {
 
 PREPARE = {
     "mlp.tma": pack_gate_up,
+    "mlp.best": pack_gate_up,
     "mlp_train.tma": pack_gate_up,
+    "mlp_train.best": pack_gate_up,
+}
+
+
+def _best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
+    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma")
+    return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
+
+
+def _gated_grad_tiles(B: int, G: int, K: int, H: int) -> Offer:
+    tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
+    return Offer("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {
+    **{f"{op}.best": partial(_best_of, op) for op in BEST},
+    "mlp_train.tma": _gated_grad_tiles,
 }

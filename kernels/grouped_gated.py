@@ -11,9 +11,8 @@ import triton.language as tl
 
 from kernels.devices import sm_count
 from kernels.grouped_rows import Groups
+from kernels.grouped_table import TABLE, Tile
 from kernels.grouped_tiles import (
-    BLOCK_M,
-    Tile,
     begin,
     end,
     halves,
@@ -31,10 +30,9 @@ from kernels.grouped_tiles import (
 #: Columns of gate, then of up, that lie side by side in a packed weight: together one tile of the product.
 HALF = 128
 
-GATED = Tile(BLOCK_M, 2 * HALF, 64, 8, 4)
-#: ``GATED_GRAD_SHARE`` programs share a multiprocessor, so that one multiplies while the other waits for gate and up.
-GATED_GRAD = Tile(BLOCK_M, HALF, 64, 8, 3)
-GATED_GRAD_SHARE = 2
+GATED = TABLE.choice("tma.gated", Tile, "R G K H", upto="R")
+#: Several programs may share a multiprocessor, so that one multiplies while the other waits for gate and up.
+GATED_GRAD = TABLE.choice("tma.gated_grad", Tile, "R G K H", upto="R")
 #: Whether a tile's gate and up are asked into the L2 before its product is begun.
 ASK_AHEAD = True
 
@@ -89,7 +87,7 @@ def gated(
         NotImplementedError: as ``kernels.grouped_tma.product``.
     """
     (rows, K), G, H = x.shape, w_gate_up.shape[0], hidden.shape[1]
-    cut = GATED
+    cut = GATED(x.device, rows // G, G, K, H)
     require(x, K=(K, cut.BLOCK_K), H=(H, HALF))
     dealt, bands = groups.dealt, groups.bands
     programs, order = sm_count(x.device), order_of(x, follows=True)
@@ -172,7 +170,7 @@ mov.b32 $0, 0;
 
 def gated_grad(
     grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
-    *, follows: bool = True,
+    cut: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """Gradient of the packed product from that of the output; the hidden layer's gradient is never stored.
 
@@ -182,22 +180,22 @@ def gated_grad(
         gate_up: [T, 2·H], as ``gated`` kept it.
         groups: of the rows.
         grad_gate_up: [T, 2·H], written.
+        cut: by default what the table has.
         follows: as in ``kernels.grouped_tma.product``.
 
     Raises:
         NotImplementedError: as ``kernels.grouped_tma.product``.
     """
     (rows, K), (G, H, _) = grad.shape, w_down.shape
-    cut = GATED_GRAD
+    cut = cut or GATED_GRAD(grad.device, rows // G, G, K, H)
     require(grad, K=(K, cut.BLOCK_K), H=(H, max(cut.BLOCK_N, HALF)))
     dealt, bands = groups.dealt, groups.bands
-    share = GATED_GRAD_SHARE
-    programs, order = share * sm_count(grad.device), order_of(grad, follows)
+    programs, order = cut.programs * sm_count(grad.device), order_of(grad, follows)
     _gated_grad[(programs,)](
         rows_of(grad, bands, cut.BLOCK_M, cut.BLOCK_K), weight_of(w_down, [cut.BLOCK_N, cut.BLOCK_K]),
         gate_up, grad_gate_up, dealt, room_of(dealt), rows, G, K, H,
         AHEAD=ASK_AHEAD and order > 0, RAGGED=dealt is not None, ORDER=order, HALF=HALF,
         BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K, PROGRAMS=programs,
         num_warps=cut.num_warps, num_stages=cut.num_stages,
-        maxnreg=min(255, 65536 // (share * 32 * cut.num_warps)), **launch_options(order),
+        maxnreg=min(255, 65536 // (cut.programs * 32 * cut.num_warps)), **launch_options(order),
     )  # fmt: skip

@@ -22,12 +22,23 @@ class Products(ABC):
 
     @abstractmethod
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
-        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N]."""
+        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
+
+        ``follows``: whether the call before writes what this one reads; only "tma" can use that it does not.
+        """
 
     @abstractmethod
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
 
     def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
@@ -76,7 +87,13 @@ class Loop(Products):
     """One product a group, the results stacked afterwards: the "before" of recsys-examples PR 263."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
@@ -89,7 +106,9 @@ class Loop(Products):
             self.product(*too, groups, other)
             out += other
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
         for g in range(groups.count):
             torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
@@ -99,14 +118,22 @@ class Bmm(Products):
     """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         torch.bmm(groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
         torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
@@ -131,13 +158,21 @@ class Triton(Products):
     """Triton kernels, for both layouts of rows."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         require_triton(a, "triton")
         grouped_triton.product(a, weight, groups.offsets, out, too)
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
         grouped_triton.grad_weight(x, grad, groups.offsets, out)
 
@@ -156,17 +191,25 @@ class Tma(Triton):
     """Persistent kernels fed by TMA, for widths that are multiples of 256 and 64: see ``kernels.grouped_tma``."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         require_triton(a, "tma")
         if too:
             raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
-        grouped_tma.product(a, weight, groups, out)
+        grouped_tma.product(a, weight, groups, out, follows=follows)
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
-        grouped_tma.grad_weight(x, grad, groups, out)
+        grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
 
 
 LOOP = Loop()

@@ -19,8 +19,6 @@ first.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
@@ -28,17 +26,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.devices import capability
-
-
-class Tile(NamedTuple):
-    """Tile of one program and how it is compiled."""
-
-    BLOCK_M: int
-    BLOCK_N: int
-    BLOCK_K: int
-    num_warps: int
-    num_stages: int
-
 
 #: Rows of a tile, in every kernel that reads what was dealt.
 BLOCK_M = 128

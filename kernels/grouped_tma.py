@@ -11,9 +11,8 @@ import triton.language as tl
 
 from kernels.devices import sm_count
 from kernels.grouped_rows import Groups
+from kernels.grouped_table import TABLE, Tile
 from kernels.grouped_tiles import (
-    BLOCK_M,
-    Tile,
     begin,
     end,
     halves,
@@ -28,8 +27,8 @@ from kernels.grouped_tiles import (
     weight_of,
 )
 
-PRODUCT = Tile(BLOCK_M, 256, 64, 8, 4)
-GRAD_WEIGHT = Tile(128, 256, 64, 8, 4)
+PRODUCT = TABLE.choice("tma.product", Tile, "R G K N", upto="R")
+GRAD_WEIGHT = TABLE.choice("tma.grad_weight", Tile, "R G K N", upto="R")
 
 
 @triton.jit
@@ -82,7 +81,7 @@ def product(a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Te
         NotImplementedError: not 16-bit elements, widths that are no multiples of the tile's, or a GPU without TMA.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
-    cut = PRODUCT
+    cut = PRODUCT(a.device, rows // G, G, K, N)
     require(a, K=(K, cut.BLOCK_K), N=(N, cut.BLOCK_N))
     transposed = weight.stride(1) == 1
     block = [cut.BLOCK_N, cut.BLOCK_K] if transposed else [cut.BLOCK_K, cut.BLOCK_N]
@@ -160,7 +159,7 @@ def grad_weight(
         NotImplementedError: as ``product``.
     """
     (G, K, _), width = out.shape, grad.shape[1]
-    cut, bands = GRAD_WEIGHT, groups.bands
+    cut, bands = GRAD_WEIGHT(x.device, len(x) // G, G, K, width), groups.bands
     require(x, K=(K, cut.BLOCK_M), N=(width, cut.BLOCK_N))
     programs, order = sm_count(x.device), order_of(x, follows)
     _grad_weight[(programs,)](
