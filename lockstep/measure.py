@@ -44,12 +44,14 @@ class Measurer:
         plan: how long.
         seed: of the inputs that results are checked on; a new one each run unless given.
         listener: told of each stage.
+        load: gives a suite's variants; by default those of its family's module.
     """
 
     device: Device
     plan: Plan
     seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
     listener: Listener = lambda stage, variant: None
+    load: Callable[[Suite], Family] = load_family
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
     _checker: Checker | None = None
@@ -114,7 +116,7 @@ class Measurer:
         if self.device.kind == "cuda" and case not in suite.cases:
             return give_up("a shape for machines without a GPU")
         try:
-            family = load_family(suite)
+            family = self.load(suite)
         except ModuleNotFoundError as error:
             if error.name and not f"{suite.package}.{suite.family}".startswith(error.name):
                 return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
