@@ -22,7 +22,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels import linear_stream
 from kernels.arguments import expect
-from kernels.devices import capability, require_triton, sm_count
+from kernels.devices import capability, capturing, require_triton, sm_count
 
 
 class Tile(NamedTuple):
@@ -309,7 +309,7 @@ def _launch(pdl: bool) -> dict[str, bool]:
 @functools.cache
 def _counters(device: torch.device) -> Tensor:
     """A counter for every tile that K is split for, zero before and after every launch."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if capturing(device):
         raise RuntimeError("call split_k once before capturing it in a CUDA graph: its counters would be the graph's")
     return torch.zeros(sm_count(device), dtype=torch.int32, device=device)
 

@@ -15,7 +15,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from kernels.devices import sm_count
+from kernels.devices import capturing, sm_count
 from kernels.streaming import barrier, stream, tiles_of
 
 
@@ -48,7 +48,7 @@ MOST_PARTS = 16
 @functools.cache
 def counters(device: torch.device) -> Tensor:
     """Counters for every tile that K is split for, zero before and after every launch."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if capturing(device):
         raise RuntimeError("call stream once before capturing it in a CUDA graph: its counters would be the graph's")
     return torch.zeros(2 * sm_count(device), dtype=torch.int32, device=device)
 
