@@ -24,7 +24,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import capability
 from kernels.kda_decode import COUNTERS, counters_of
-from kernels.streaming import barrier, fetch, stream, tiles_of
+from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
 STREAM_LIMIT = 64
@@ -42,6 +42,7 @@ class Stream(NamedTuple):
     x_stages: int
     split_low: int
     split_wide: int
+    ahead: int = 0
 
 
 #: By the largest M served. Two programs share a multiprocessor, so a program may use 113 KB of shared memory.
@@ -98,18 +99,18 @@ def launch(
     programs = low_tiles * split_low + wide_tiles * split_wide
     partials = torch.empty(programs * ROWS * cut.m, dtype=torch.float32, device=x.device)
     _decode_stream[(programs + 2 * D // ROWS,)](
-        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K),
+        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K), x,
         wide, beta, fg, partials, counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
-        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
+        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, AHEAD=cut.ahead, num_warps=4, launch_pdl=True,
     )  # fmt: skip
 
 
 @gluon.jit
 def _decode_stream(
-    w_in, w_fg, x, wide, beta, fg, partials, counters, M, H,
+    w_in, w_fg, x, x_plain, wide, beta, fg, partials, counters, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
-    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
     ROWS: gl.constexpr = w_in.block_type.shape[0]
     LONG: gl.constexpr = 2 * R // ROWS * SPLIT_LOW + (3 * D // ROWS + 1) * SPLIT_WIDE
@@ -117,17 +118,18 @@ def _decode_stream(
     pid = gl.program_id(0)
     if pid < LONG:
         _long(
-            pid, w_in, x, wide, beta, partials, counters, M, H, STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES
-        )
+            pid, w_in, x, x_plain, wide, beta, partials, counters, M, H,
+            STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES, AHEAD,
+        )  # fmt: skip
     else:
         _short(pid - LONG, w_fg, x, fg, partials, counters, M, D, R, SPLIT_LOW)
 
 
 @gluon.jit
 def _long(
-    pid, w_in, x, wide, beta, partials, counters, M, H,
+    pid, w_in, x, x_plain, wide, beta, partials, counters, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
-    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
     """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
     ROWS: gl.constexpr = w_in.block_type.shape[0]
@@ -143,6 +145,10 @@ def _long(
     part = index % parts
     row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
     steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
+    if AHEAD > 0:
+        # f_a and g_a are the ones waited for: the others see to x.
+        SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
+        prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
     total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))

@@ -20,9 +20,10 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels import linear_stream
+from kernels import linear_direct, linear_stream
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton, sm_count
+from kernels.direct import CHUNK
 
 
 class Tile(NamedTuple):
@@ -165,15 +166,32 @@ def stream(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
             or rows of x and weight that do not begin at multiples of 16 bytes.
     """
     out = _checked(x, weight, bias, out)
-    if capability(x.device)[0] != 9:
-        raise NotImplementedError("stream uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
-    if not _in_vectors(x, weight):
-        raise NotImplementedError(f"stream needs 16-bit elements and rows at multiples of 16 bytes, got K={x.shape[1]}")
+    _require_hopper("stream", x, weight)
     cut = next((cut for rows, cut in linear_stream.STREAMS.items() if rows >= len(x)), None)
     if cut is None:
         raise NotImplementedError(f"stream is for up to {max(linear_stream.STREAMS)} rows, got {len(x)}")
     parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
     linear_stream.launch(x, weight, bias, out, cut, parts)
+    return out
+
+
+def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Whole rows of the weight a program, all of them on their way before the kernel ahead has ended.
+
+    ``weight`` must be there in time: see ``gemv_pdl``.
+
+    Raises:
+        NotImplementedError: more rows than ``linear_direct.DIRECTS`` has tiles for, no Hopper GPU, 32-bit elements, or
+            a K that is no multiple of 64.
+    """
+    out = _checked(x, weight, bias, out)
+    _require_hopper("direct", x, weight)
+    if x.shape[1] % CHUNK:
+        raise NotImplementedError(f"direct needs K at multiples of {CHUNK}, got {x.shape[1]}")
+    cut = next((cut for rows, cut in linear_direct.DIRECTS.items() if rows >= len(x)), None)
+    if cut is None:
+        raise NotImplementedError(f"direct is for up to {max(linear_direct.DIRECTS)} rows, got {len(x)}")
+    linear_direct.launch(x, weight, bias, out, cut)
     return out
 
 
@@ -213,9 +231,14 @@ def _checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None)
     return out
 
 
-def _in_vectors(x: Tensor, weight: Tensor) -> bool:
-    """Whether the tensor memory accelerator can address both: 16-bit elements, rows at multiples of 16 bytes."""
-    return x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
+def _require_hopper(variant: str, x: Tensor, weight: Tensor) -> None:
+    """Raise unless the tensor memory accelerator of a Hopper GPU can address both."""
+    if capability(x.device)[0] != 9:
+        raise NotImplementedError(f"{variant} is written for Hopper GPUs (compute capability 9.0)")
+    if x.element_size() != 2 or (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16:
+        raise NotImplementedError(
+            f"{variant} needs 16-bit elements and rows at multiples of 16 bytes, got K={x.shape[1]}"
+        )
 
 
 def _compiled(x: Tensor, mode: str) -> Callable[..., Tensor]:
@@ -427,6 +450,7 @@ VARIANTS = {
     "gemv": gemv,
     "gemv_pdl": gemv_pdl,
     "stream": stream,
+    "direct": direct,
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}

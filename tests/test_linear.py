@@ -78,7 +78,9 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
         VARIANTS[variant](**moved)
 
 
-@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream"])
+@pytest.mark.parametrize(
+    "variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream", "direct"]
+)
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
         checker(torch.float16, "cpu", M=1, K=64, N=32).error(FAMILY, variant)
@@ -158,6 +160,31 @@ def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
     # 228 KB a multiprocessor, of which each program costs one more.
     assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:-1]), kernels
     assert kernels[-1].shared_bytes <= 227 * 1024
+
+
+def test_direct_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
+    shapes = [(1, 4096, 2048), (8, 1536, 3072), (16, 7168, 576), (32, 4096, 2048)]
+    kernels = compile_in_subprocess(
+        "from kernels.linear import VARIANTS\n"
+        f"for M, K, N in {shapes}:\n"
+        "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
+        "    VARIANTS['direct'](x, x.new_empty(N, K), x.new_empty(N))"
+    )
+    assert len(kernels) == len(shapes)
+    for kernel in kernels:
+        assert kernel.stack_bytes == 0, kernel
+        # 228 KB a multiprocessor, of which each program costs one more; 65536 registers.
+        assert kernel.shared_bytes <= 113 * 1024, kernel
+        assert kernel.registers * 32 * kernel.num_warps <= 65536 // 2, kernel
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("N", "K"), [(64, 128), (200, 192), (72, 1536), (2048, 4096), (2112, 7168)])
+@pytest.mark.parametrize("M", [1, 7, 16, 20, 32])
+def test_direct_matches_the_reference(M, N, K, bias):
+    for dtype in (torch.float16, torch.bfloat16):
+        assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "direct") < 4e-3
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
