@@ -24,12 +24,16 @@ from kernels.int4 import (
     dequantise,
     dequantise_planes,
     expect_quantised,
+    has_hopper_ptx,
+    has_wgmma,
     pack_pairs,
     pack_planes,
     pack_rows,
     plane_shape,
 )
 from kernels.w4a16_planes import choose_tile, multiply_planes
+from kernels.w4a16_ring import choose_ring, multiply_ring
+from kernels.w4a16_stream import LARGEST_STREAMED_M, choose_stream, multiply_stream
 
 #: Group sizes of ``torch._weight_int4pack_mm``, and its packing of k-tiles (8: 16-byte loads).
 INT4PACK_GROUPS = (32, 64, 128, 256)
@@ -150,6 +154,52 @@ def planes(
     return out
 
 
+def stream(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Few tokens: weights stream into shared memory, from before the kernel in front has ended.
+
+    Arguments as those of ``planes``.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: what ``planes`` cannot do either, too many tokens, rows of x or of the scales that are no
+            multiple of 16 bytes, or a GPU older than Hopper.
+    """
+    N = _expect_planes(x, words, scales32)
+    if not has_hopper_ptx(x.device):
+        raise NotImplementedError("stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it")
+    _require_vectors("stream", x=x, **({"scales32": scales32} if len(scales32) > 1 else {}))
+    if len(x) > LARGEST_STREAMED_M:
+        raise NotImplementedError(f"stream holds at most {LARGEST_STREAMED_M} tokens, got {len(x)}")
+    out = _output(x, N, out)
+    if len(x):
+        multiply_stream(x, words, scales32, out, choose_stream(len(x)))
+    return out
+
+
+def ring(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Many tokens on Hopper: a warp that only loads, two warp groups of which one unpacks while the other multiplies.
+
+    Arguments as those of ``planes``.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: what ``planes`` cannot do either, rows of x or of the result that are no multiple of 16
+            bytes, or another GPU than Hopper.
+    """
+    N = _expect_planes(x, words, scales32)
+    if not has_wgmma(x.device):
+        raise NotImplementedError("ring uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    out = _output(x, N, out)
+    _require_vectors("ring", x=x, out=out)
+    if len(x):
+        multiply_ring(x, words, scales32, out, choose_ring(len(x)))
+    return out
+
+
 def w4a16(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -219,6 +269,13 @@ def _expect_groups(scales: torch.Tensor, name: str, K: int) -> None:
         raise ValueError(f"{name} must have a number of rows that divides K={K}, got {len(scales)}")
 
 
+def _require_vectors(variant: str, **tensors: torch.Tensor) -> None:
+    """Raise unless every row begins at a multiple of 16 bytes, as the tensor memory accelerator needs it."""
+    for name, tensor in tensors.items():
+        if size := tensor.shape[1] * tensor.element_size() % 16:
+            raise NotImplementedError(f"{variant} needs rows of {name} of a multiple of 16 bytes, got {size} too many")
+
+
 def _output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
     """The caller's buffer, checked, or a new one; float16 [M, N]."""
     if out is None:
@@ -268,6 +325,8 @@ VARIANTS = {
     "int4pack": int4pack,
     "triton": triton_rows,
     "planes": planes,
+    "stream": stream,
+    "ring": ring,
     "best": w4a16,
 }
 
@@ -277,5 +336,7 @@ PREPARE = {
     "int4pack": _prepare_int4pack,
     "triton": _prepare_rows,
     "planes": _prepare_planes,
+    "stream": _prepare_planes,
+    "ring": _prepare_planes,
     "best": _prepare_planes,
 }
