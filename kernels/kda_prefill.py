@@ -120,6 +120,8 @@ def prefill(
         raise NotImplementedError(f"persistent needs rank 128, 3·D % {BIG} == 0 and H ≤ {SMALL}, got {R}, D = {D}, {H}")
     if x.element_size() != 2 or K % 8:
         raise NotImplementedError(f"persistent needs 16-bit elements and K % 8 == 0 for TMA, got {x.dtype} and K = {K}")
+    if K <= BLOCK_K:  # Triton 3.6 fails to compile loops over K that end after one step.
+        raise NotImplementedError(f"persistent needs K > {BLOCK_K}, got {K}")
     if x.device.type != "cpu" and capability(x.device) < (9, 0):
         raise NotImplementedError("persistent needs TMA, which GPUs have from compute capability 9.0 on")
     programs = sm_count(x.device)

@@ -172,7 +172,7 @@ def measured(monkeypatch):
         device = FakeDevice()
         monkeypatch.setattr("lockstep.measure.load_family", lambda suite: notes.family())
         epoch_starts = []
-        plan = Plan(rounds=1, replay_s=1e-9, warmup_s=0, settle_s=0, min_epochs=epochs, max_epochs=epochs)
+        plan = Plan(rounds=1, replay_s=1e-9, warmup_s=0, min_epochs=epochs, max_epochs=epochs)
 
         def listener(stage, variant):
             if stage == "time":

@@ -1,6 +1,10 @@
-"""Every variant of every grouped operation against its suite's reference; Triton through the interpreter, in fp16."""
+"""Every variant of every grouped operation against its suite's reference; Triton through the interpreter, in fp16.
+
+With LOCKSTEP_TEST_GPU set the same tests run on a GPU.
+"""
 
 import dataclasses
+import os
 
 import pytest
 import torch
@@ -17,6 +21,7 @@ from lockstep.suite import Case, bind
 SUITES = {suite.op: suite for suite in (suites.LINEAR, suites.LINEAR_TRAIN, suites.MLP, suites.MLP_TRAIN)}
 FAMILIES = {op: load_family(suite) for op, suite in SUITES.items()}
 VARIANTS = [(op, variant) for op, family in FAMILIES.items() for variant in family.variants]
+DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 LAYOUTS = pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
 
 
@@ -38,14 +43,14 @@ def shape(op, B, G, K, width, ragged):
 
 
 def arguments(op, ragged=False):
-    return halved(op).inputs(draw=Draw("cpu", 0), **shape(op, 8, 2, 32, 48, ragged))
+    return halved(op).inputs(draw=Draw(DEVICE, 0), **shape(op, 8, 2, 32, 48, ragged))
 
 
 @pytest.mark.parametrize(("op", "variant"), VARIANTS)
 @LAYOUTS
 @pytest.mark.parametrize(("B", "G", "K", "width"), [(37, 3, 40, 88), (140, 1, 72, 136)])
 def test_variant_matches_the_reference(op, variant, ragged, B, G, K, width):
-    checker = Checker.draw(halved(op), shape(op, B, G, K, width, ragged), "cpu", seed=1)
+    checker = Checker.draw(halved(op), shape(op, B, G, K, width, ragged), DEVICE, seed=1)
     if (ragged and variant == "bmm") or variant == "tma":
         with pytest.raises(NotImplementedError, match=r"equal size|multiple of"):
             checker.error(FAMILIES[op], variant)
@@ -59,7 +64,7 @@ def test_variant_matches_the_reference(op, variant, ragged, B, G, K, width):
 def test_tma_matches_the_reference(op, ragged, B, G, monkeypatch):
     # Few multiprocessors, so that each program works through several tiles.
     monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
-    checker = Checker.draw(halved(op), shape(op, B, G, 256, 256, ragged), "cpu", seed=1)
+    checker = Checker.draw(halved(op), shape(op, B, G, 256, 256, ragged), DEVICE, seed=1)
     assert checker.error(FAMILIES[op], "tma") < 2e-3
 
 
@@ -76,7 +81,7 @@ def test_quick_cases_run_on_a_cpu_in_bf16(op, variant, ragged):
 def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
     monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
     width = 256 if variant == "tma" else 32
-    inputs = halved(op).inputs(draw=Draw("cpu", 0), **shape(op, 8, 1, width, width, False))
+    inputs = halved(op).inputs(draw=Draw(DEVICE, 0), **shape(op, 8, 1, width, width, False))
     given = FAMILIES[op].arguments(variant, inputs)
     function = FAMILIES[op].variants[variant]
     fresh = function(**given)
@@ -92,8 +97,8 @@ def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
 def test_groups_without_rows(products, host_offsets, monkeypatch):
     monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
     width = 256 if products is TMA else 24
-    x, weight, grad = torch.randn(8, width).half(), torch.randn(4, width, width).half(), torch.randn(8, width).half()
-    offsets = torch.tensor(host_offsets, dtype=torch.int32)
+    x, weight, grad = (torch.randn(*shape).half().to(DEVICE) for shape in ((8, width), (4, width, width), (8, width)))
+    offsets = torch.tensor(host_offsets, dtype=torch.int32, device=DEVICE)
     got = grouped.linear_train(x, weight, grad, offsets, host_offsets, products=products)
     want = suites.linear_train_reference(x, weight, grad, host_offsets)
     for result, expected in zip(got, want, strict=True):
@@ -117,7 +122,7 @@ def test_a_gradient_that_nobody_writes_is_found(op, index):
 
     planted = Family({"forgets": forgets}, {})
     with pytest.raises(WrongResult, match=f"output {index}"):
-        Checker.draw(halved(op), shape(op, 8, 2, 32, 48, False), "cpu", seed=3).error(planted, "forgets")
+        Checker.draw(halved(op), shape(op, 8, 2, 32, 48, False), DEVICE, seed=3).error(planted, "forgets")
 
 
 @pytest.mark.parametrize(

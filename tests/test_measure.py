@@ -72,7 +72,7 @@ class Ticking(FakeDevice):
 
 def measurer(device=None):
     device = device or Ticking()
-    plan = Plan(rounds=3, warmup_s=0, settle_s=0)
+    plan = Plan(rounds=3, warmup_s=0)
     return Measurer(device, plan, seed=1, _controls=steady_controls(device))
 
 

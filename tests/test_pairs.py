@@ -10,10 +10,10 @@ import torch
 from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.device import CaptureError, Timing
-from lockstep.pairs import MOST_SAMPLES, Plan, at_common_clock, compare
+from lockstep.pairs import LEAD_ROUNDS, MOST_SAMPLES, Plan, at_common_clock, compare
 
 #: One call fills a replay; no waiting.
-PLAN = Plan(replay_s=1e-3, warmup_s=0.0, settle_s=0.0)
+PLAN = Plan(replay_s=1e-3, warmup_s=0.0)
 
 
 def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1):
@@ -55,7 +55,7 @@ def test_every_second_round_is_the_one_before_flipped_and_neighbours_change():
     # The first epoch learns each arm's time from one call.
     order = bench.order[4:]
     rounds = [tuple(order[i : i + 4]) for i in range(0, len(order), 4)]
-    assert len(rounds) == 6 * 4
+    assert len(rounds) == 6 * (LEAD_ROUNDS + 4)
     for there, back in zip(rounds[::2], rounds[1::2], strict=True):
         assert set(there) == set(bench.seconds)
         assert back == there[::-1]
@@ -103,9 +103,20 @@ def test_slow_arms_get_fewer_rounds_but_three():
         return run(bench).outcomes["b"].rounds / PLAN.min_epochs
 
     assert rounds(1e-3) == PLAN.rounds
-    # 4 s for 4 epochs: a second for rounds of 0.2 s.
-    assert 4 <= rounds(0.1) <= 5
+    # 4 s for 4 epochs: a second for rounds of 0.16 s, the lead among them.
+    assert rounds(0.08) == 6 - LEAD_ROUNDS
     assert rounds(5.0) == 3
+
+
+def test_the_first_rounds_of_an_epoch_do_not_count():
+    bench = Bench({"base": 1e-3})
+    # Four epochs of two rounds. Each epoch warms up with one replay; before, the first learns the time from two.
+    slow_at_first = [9e-3, 9e-3, 9e-3, *[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
+    later = [9e-3, *[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
+    bench.seconds["b"] = iter(slow_at_first + later * 3).__next__
+    outcome = run(bench, plan=replace(PLAN, replay_s=1e-9, rounds=2)).outcomes["b"]
+    assert set(outcome.latency_samples) == {2e-3}
+    assert outcome.rounds == 4 * 2
 
 
 def test_noise_within_an_epoch_is_taken_out_by_the_median():
