@@ -46,14 +46,16 @@ class Ring(NamedTuple):
 
 #: Largest M that a ring is chosen for (the last serves every larger M).
 RINGS = (
-    (128, Ring(64, 8)),
-    (1 << 30, Ring(128, 4)),
+    (64, Ring(32, 4)),
+    (128, Ring(64, 4)),
+    (256, Ring(128, 4)),
+    (512, Ring(256, 2)),
 )
 
 
 def choose_ring(M: int) -> Ring:
     """The ring for M tokens."""
-    return next(ring for largest, ring in RINGS if largest >= M)
+    return next((ring for largest, ring in RINGS if largest >= M), RINGS[-1][1])
 
 
 def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, ring: Ring) -> None:

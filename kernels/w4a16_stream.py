@@ -48,9 +48,9 @@ class Stream(NamedTuple):
 
 #: Largest M that a stream is chosen for.
 STREAMS = (
-    (8, Stream(8, 128, 2, 3, 2)),
-    (16, Stream(16, 128, 1, 5, 2)),
-    (32, Stream(32, 128, 1, 3, 2)),
+    (8, Stream(8, 128, 2, 2, 4)),
+    (16, Stream(16, 128, 2, 2, 4)),
+    (32, Stream(32, 128, 1, 5, 2)),
 )
 LARGEST_STREAMED_M = STREAMS[-1][0]
 

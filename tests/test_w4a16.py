@@ -1,5 +1,6 @@
 """Every variant against the suite's reference; Triton kernels through the interpreter."""
 
+import itertools
 import os
 
 import pytest
@@ -8,6 +9,7 @@ from wgmma_operands import disassemble, overwritten
 
 from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
+from kernels.w4a16_choice import WAYS, choose
 from kernels.w4a16_planes import Tile, multiply_planes
 from kernels.w4a16_ring import Ring
 from kernels.w4a16_stream import Stream
@@ -146,14 +148,33 @@ def test_planes_hold_groups_of_whole_tiles(variant):
         FAMILY.variants[variant](**arguments(variant, group=64))
 
 
-def test_best_dequantises_once_for_many_tokens(monkeypatch):
-    monkeypatch.setattr(module, "LARGEST_FUSED_M", 16)
-    ways = []
-    for way in ("planes", "dequant"):
-        monkeypatch.setattr(module, way, lambda *_, way=way, out: ways.append(way))
-    for M in (16, 17):
-        module.w4a16(**arguments("best", M=M))
-    assert ways == ["planes", "dequant"]
+@pytest.mark.parametrize("N", [64, 4096, 14336])
+def test_best_takes_the_fastest_way_that_can_run(N, monkeypatch):
+    """The largest product on Hopper; what it falls back to elsewhere, and where rows are ragged."""
+    taken = []
+    for way in ("multiply_stream", "multiply_ring", "multiply_planes", "dequant"):
+        monkeypatch.setattr(module, way, lambda *_, way=way, **__: taken.append(way))
+
+    def way_for(M, K=4096, N=N, hopper=True):
+        monkeypatch.setattr(module, "has_hopper_ptx", lambda device: hopper)
+        monkeypatch.setattr(module, "has_wgmma", lambda device: hopper)
+        module.w4a16(**FAMILY.arguments("best", SUITE.inputs(Draw("meta", 0), M, K, N, "channel" if K % 8 else 128)))
+        return taken.pop()
+
+    assert way_for(1) == "multiply_stream"
+    assert way_for(32) == "multiply_planes"
+    assert way_for(512) == way_for(1 << 20) == "multiply_ring"
+    assert way_for(1, hopper=False) == way_for(512, K=1028, hopper=True) == "multiply_planes"
+    assert way_for(2049, hopper=False) == "dequant"
+
+
+def test_choose_takes_the_nearest_weights_and_the_next_larger_m():
+    for weights, ways in WAYS.items():
+        wider = weights._replace(K=weights.K * 33 // 32)
+        for (largest, way), (_, following) in itertools.pairwise(ways):
+            assert choose(largest, weights) == choose(largest, wider) == way
+            assert choose(largest + 1, weights) == following
+        assert choose(1 << 20, weights) == ways[-1][1]
 
 
 @pytest.mark.parametrize(("group", "scale_weights"), [(256, True), (256, False), ("channel", False)])
