@@ -76,8 +76,11 @@ def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, 
     out_box = [ring.tokens, PLANE_N]
     results = TensorDescriptor.from_tensor(out, out_box, gl.NVMMASharedLayout.get_default_for(out_box, gl.float16))
     programs = min(sm_count(x.device), triton.cdiv(M, ring.tokens) * triton.cdiv(N, CHANNELS))
+    grouped = None
+    if groups > 1:
+        grouped = TensorDescriptor.from_tensor(scales32, [1, PLANE_N], gl.NVMMASharedLayout(0, 32, rank=2))
     _multiply_ring[(programs,)](
-        tokens, codes, scales32, results, M, N,
+        tokens, codes, grouped, scales32, results, M, N,
         K_TILES=k_tiles,
         GROUP_TILES=k_tiles // groups if groups > 1 else 0,
         STAGES=ring.stages,
@@ -97,41 +100,56 @@ def _tile_of(index, M, N, BM: gl.constexpr, BN: gl.constexpr):
 
 
 @gluon.jit
-def _feed(tokens, codes, token_ring, code_ring, full, free, M, N, K_TILES: gl.constexpr):
+def _fetch_half(
+    codes, scales, code_ring, scale_ring, bar, n, k_tile, at, wanted, K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr
+):  # fmt: skip
+    """Ask for 64 channels' words and scales of one tile of K."""
+    _tma_load(codes, [n * K_TILES + k_tile * 64, 0], bar, code_ring.index(at), pred=wanted)
+    if GROUP_TILES > 0:
+        _tma_load(scales, [k_tile // GROUP_TILES, n], bar, scale_ring.index(at), pred=wanted)
+
+
+@gluon.jit
+def _feed(
+    tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N,
+    K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr,
+):  # fmt: skip
     STAGES: gl.constexpr = token_ring.shape[0]
     BM: gl.constexpr = token_ring.shape[1]
     EARLY: gl.constexpr = min(STAGES, K_TILES)
-    BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * codes.block_type.nbytes
+    SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
+    BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * (codes.block_type.nbytes + SCALE_BYTES)
     # Weights are constants: those of the first round are asked for while the kernel in front still runs.
     _, first_n = _tile_of(gl.program_id(0), M, N, BM, 128)
     for early in gl.static_range(EARLY):
         mbarrier.expect(full.index(early), BYTES)
-        _tma_load(codes, [first_n * K_TILES + early * 64, 0], full.index(early), code_ring.index(2 * early))
-        _tma_load(
-            codes, [(first_n + 64) * K_TILES + early * 64, 0], full.index(early), code_ring.index(2 * early + 1)
-        )  # fmt: skip
+        for half in gl.static_range(2):
+            _fetch_half(
+                codes, scales, code_ring, scale_ring, full.index(early), first_n + half * 64, early, 2 * early + half,
+                True, K_TILES, GROUP_TILES,
+            )  # fmt: skip
     gdc_wait()
     step = 0
     for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128), gl.num_programs(0)):
         m, n = _tile_of(index, M, N, BM, 128)
-        row = n * K_TILES
         for k_tile in range(K_TILES):
             slot = step % STAGES
             # A fresh barrier counts as one whose last phase is over: the first round does not wait.
             mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
             wanted = step >= EARLY
             mbarrier.expect(full.index(slot), BYTES, pred=wanted)
-            _tma_load(codes, [row + k_tile * 64, 0], full.index(slot), code_ring.index(2 * slot), pred=wanted)
-            _tma_load(
-                codes, [row + (K_TILES + k_tile) * 64, 0], full.index(slot), code_ring.index(2 * slot + 1), pred=wanted
-            )  # fmt: skip
+            for half in gl.static_range(2):
+                _fetch_half(
+                    codes, scales, code_ring, scale_ring, full.index(slot), n + half * 64, k_tile, 2 * slot + half,
+                    wanted, K_TILES, GROUP_TILES,
+                )  # fmt: skip
             _tma_load(tokens, [m, k_tile * 128], full.index(slot), token_ring.index(slot))
             step += 1
 
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr, scales, out, results, token_ring, code_ring, full, free, M, N,
+    HALF: gl.constexpr, scales32, out, results, token_ring, code_ring, scale_ring, full, free, M, N,
     K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr,
 ):  # fmt: skip
     STAGES: gl.constexpr = token_ring.shape[0]
@@ -146,13 +164,9 @@ def _multiply(
         block_bases=[],
         shape=[64, 32],
     )
-    row = HALF * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, operand))
     step = 0
     for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128), gl.num_programs(0)):
         first_m, first_n = _tile_of(index, M, N, BM, 128)
-        n = first_n + row
-        if GROUP_TILES > 0:
-            following = gl.load(scales + n, n < N, other=0.0)
         total = gl.zeros((64, BM), gl.float32, sums)
         for k_tile in range(K_TILES):
             slot = step % STAGES
@@ -166,10 +180,8 @@ def _multiply(
             weights = joined.permute((0, 3, 2, 1)).reshape((64, 128))
             weights = gl.convert_layout(weights, operand, assert_trivial=True)
             if GROUP_TILES > 0:
-                scale = following
-                ahead = (n < N) & (k_tile + 1 < K_TILES)
-                following = gl.load(scales + ((k_tile + 1) // GROUP_TILES) * N + n, ahead, other=0.0)
-                weights = weights * gl.expand_dims(scale.to(gl.float16), 1)
+                scale = scale_ring.index(2 * slot + HALF).permute((1, 0)).load(operand)
+                weights = weights * scale.to(gl.float16)
             product = warpgroup_mma(weights, token_ring.index(slot).permute((1, 0)), total, is_async=True)
             # None stays in flight: ptxas would give the operand's registers away (see w4a16_planes.finish_products).
             total = warpgroup_mma_wait(num_outstanding=0, deps=[product])
@@ -177,7 +189,7 @@ def _multiply(
             step += 1
         if GROUP_TILES == 0:
             channel = first_n + HALF * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, sums))
-            total = total * gl.expand_dims(gl.load(scales + channel, channel < N, other=0.0), 1)
+            total = total * gl.expand_dims(gl.load(scales32 + channel, channel < N, other=0.0), 1)
         # What a tile stores leaves while the next one is multiplied.
         result = results.index(HALF)
         gluon_tma.store_wait(0)
@@ -189,12 +201,16 @@ def _multiply(
 
 @gluon.jit(do_not_specialize=["M"])
 def _multiply_ring(
-    tokens, codes, scales, out, M, N,
+    tokens, codes, scales, scales32, out, M, N,
     K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     BM: gl.constexpr = tokens.block_type.shape[0]
     token_ring = gl.allocate_shared_memory(tokens.dtype, [STAGES, BM, 128], tokens.layout)
     code_ring = gl.allocate_shared_memory(codes.dtype, [2 * STAGES, 64, 32], codes.layout)
+    # One scale per channel waits until the end, and this ring is never touched.
+    scale_ring = (
+        gl.allocate_shared_memory(scales.dtype, [2 * STAGES, 1, 64], scales.layout) if GROUP_TILES > 0 else code_ring
+    )
     results = gl.allocate_shared_memory(out.dtype, [2, BM, 64], out.layout)
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -208,10 +224,16 @@ def _multiply_ring(
     second: gl.constexpr = 1
     gl.warp_specialize(
         [
-            (_multiply, (first, scales, out, results, token_ring, code_ring, full, free, M, N, K_TILES, GROUP_TILES)),
-            (_multiply, (second, scales, out, results, token_ring, code_ring, full, free, M, N, K_TILES, GROUP_TILES)),
-            (_feed, (tokens, codes, token_ring, code_ring, full, free, M, N, K_TILES)),
+            (_multiply, (
+                first, scales32, out, results, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, GROUP_TILES,
+            )),
+            (_multiply, (
+                second, scales32, out, results, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, GROUP_TILES,
+            )),
+            (_feed, (
+                tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, GROUP_TILES,
+            )),
         ],
         [4, 1],
         [240, 24],
-    )
+    )  # fmt: skip
