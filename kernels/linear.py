@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +22,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels import linear_direct, linear_stream
 from kernels.arguments import expect
+from kernels.choices import Offer
 from kernels.devices import capability, capturing, require_triton, sm_count
 
 
@@ -36,27 +37,16 @@ class Tile(NamedTuple):
     num_stages: int
 
 
+Stream = linear_stream.Stream
+
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-#: "triton": up to this many rows → tile; ``LARGE_TILE`` beyond.
-TILES = {
-    16: Tile(16, 32, 128, False, 4, 5),
-    32: Tile(32, 32, 128, False, 4, 5),
-    64: Tile(64, 32, 128, False, 4, 5),
-    256: Tile(64, 64, 64, False, 4, 5),
-}
-LARGE_TILE = Tile(128, 128, 64, False, 8, 4)
+TABLE = linear_stream.TABLE
 
-#: "split_k": up to this many rows → tile. Hopper's products take 64 rows on their M side: at few rows of x
-#: those are rows of the weight. Of some 1,200 configurations tried on an H200 (K 4096, N 2048) those up to 64
-#: rows were the fastest.
-SPLITS = {
-    16: Tile(16, 64, 128, True, 4, 6),
-    32: Tile(32, 64, 128, True, 4, 6),
-    64: Tile(64, 32, 128, False, 4, 6),
-    128: Tile(128, 32, 128, False, 8, 5),
-    256: Tile(128, 64, 128, False, 8, 4),
-}
+#: Tile of "triton".
+TILE = TABLE.choice("triton", Tile, "M K N", upto="M")
+#: Tile of "split_k". Hopper's products take 64 rows on their M side: at few rows of x those are rows of the weight.
+SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
 MAX_SPLIT = 16
 
 
@@ -68,26 +58,16 @@ class Vectors(NamedTuple):
     num_warps: int
 
 
-#: "gemv": up to this many rows of x → tile; ``LONG_VECTORS`` where K is beyond ``LONG``.
-LONG = 4096
-VECTORS = {1: Vectors(4, 4096, 16), 2: Vectors(4, 4096, 8), 4: Vectors(2, 2048, 8)}
-LONG_VECTORS = {1: Vectors(2, 4096, 8), 4: Vectors(2, 2048, 8)}
+#: Tile of "gemv", and whether its weights are loaded ahead of the wait. On an H200 that takes K 7168 N 576 from 4.3 to
+#: 3.0 µs, but K 4096 N 2048 from 5.6 to 6.0: programs that fill the GPU early keep the kernel ahead from ending.
+VECTORS = TABLE.maybe("gemv", Vectors, "M K N", upto="M")
+AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
 
-#: "gemv" loads weights ahead of the wait up to this N. On an H200 that takes K 7168 N 576 from 4.3 to 3.0 µs, but
-#: K 4096 N 2048 from 5.6 to 6.0: programs that fill the GPU early keep the kernel ahead from ending.
-MOST_AHEAD = 1024
+#: Variant that ``linear`` calls.
+BEST = TABLE.choice("best", str, "M K N", upto="M")
 
-#: What ``linear`` calls, as measured on an H200 at K 4096 N 2048 and at K 7168: up to so many rows "gemv", then
-#: "split_k", then cuBLAS. On Hopper, where rows of the weight are at most ``linear_direct.MOST_K`` long, "direct" and
-#: "stream" come between the first two.
+#: What serves sizes and GPUs that the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
 MOST_VECTORS = 2
-MOST_DIRECT = 4
-MOST_STREAMED = 8
-MOST_ROWS = 64
-#: The same at K 1536, where there is little to split: "direct", then "stream" (elsewhere than on Hopper "split_k").
-SHALLOW = 2048
-MOST_SHALLOW_DIRECT = 8
-MOST_SHALLOW = 32
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -129,38 +109,46 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
     """
     require_triton(x, "triton")
     out = _checked(x, weight, bias, out)
-    tile = next((tiles for rows, tiles in TILES.items() if rows >= len(x)), LARGE_TILE)
+    tile = TILE(x.device, *x.shape, len(weight))
     return _run_product(tile, x, weight, bias, out, most_parts=1)
 
 
-def split_k(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def split_k(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
     """Several programs share an output tile, each a part of K; the last to finish adds their sums, in order.
 
     Calls on one device must not overlap: they share the counters that tell which program is the last. Calls
     on one stream, captured in graphs or not, do not.
 
     Raises:
-        NotImplementedError: more rows than ``SPLITS`` has tiles for.
+        NotImplementedError: more rows than the table has tiles for.
     """
-    return _split_k(x, weight, bias, out, pdl=False)
+    return _split_k(x, weight, bias, out, config, pdl=False)
 
 
-def split_k_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def split_k_pdl(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
     """``split_k`` with programmatic dependent launch: it is placed while the kernel before it still runs."""
     _require_pdl(x)
-    return _split_k(x, weight, bias, out, pdl=True)
+    return _split_k(x, weight, bias, out, config, pdl=True)
 
 
-def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
+) -> Tensor:
     """One to four rows without tensor cores: a program reads a few rows of the weight, whole, straight to registers.
 
     Raises:
         NotImplementedError: more than four rows.
     """
-    return _gemv(x, weight, bias, out, pdl=False)
+    return _gemv(x, weight, bias, out, config, pdl=False)
 
 
-def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def gemv_pdl(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
+) -> Tensor:
     """``gemv`` with programmatic dependent launch, its weights loaded while the kernels before it still run.
 
     So ``weight`` must not be written by a kernel that may still be running when this one starts: by one that ends
@@ -168,23 +156,25 @@ def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tens
     are constants, which is what this is for. ``x`` and ``bias`` may come from the kernel before.
     """
     _require_pdl(x)
-    return _gemv(x, weight, bias, out, pdl=True)
+    return _gemv(x, weight, bias, out, config, pdl=True)
 
 
-def stream(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def stream(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
+) -> Tensor:
     """``split_k`` by TMA and ``wgmma``, its first weights loaded while the kernels before it still run.
 
     ``weight`` must be there in time: see ``gemv_pdl``.
 
     Raises:
-        NotImplementedError: more rows than ``linear_stream.STREAMS`` has tiles for, no Hopper GPU, 32-bit elements,
+        NotImplementedError: more rows than the table has tiles for, no Hopper GPU, 32-bit elements,
             or rows of x and weight that do not begin at multiples of 16 bytes.
     """
     out = _checked(x, weight, bias, out)
     _require_hopper("stream", x, weight)
-    cut = next((cut for rows, cut in linear_stream.STREAMS.items() if rows >= len(x)), None)
+    cut = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
     if cut is None:
-        raise NotImplementedError(f"stream is for up to {max(linear_stream.STREAMS)} rows, got {len(x)}")
+        raise NotImplementedError(f"stream has no tile for {len(x)} rows: more fill the GPU without")
     parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
     linear_stream.launch(x, weight, bias, out, cut, parts)
     return out
@@ -208,7 +198,9 @@ def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     return out
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
     """``x @ weight.T + bias`` by the variant that is fastest at this shape.
 
     Args:
@@ -216,6 +208,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         bias: ``[N]`` or None.
         out: ``[M, N]`` to write into; allocated when None.
+        config: "gemv", "split_k", "direct", "stream" or "torch"; by default what the GPU's table has for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``, accumulated in float32.
@@ -224,16 +217,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = _checked(x, weight, bias, out)
-    rows, K = x.shape
-    shallow = K <= SHALLOW
-    if rows > (MOST_SHALLOW if shallow else MOST_ROWS) or x.dtype == torch.float32 or x.device.type == "cpu":
+    if x.dtype == torch.float32 or x.device.type == "cpu":
         return torch_linear(x, weight, bias, out=out)
-    if K <= linear_direct.MOST_K and _hopper_reads(x, weight):
-        if rows <= MOST_SHALLOW_DIRECT if shallow else MOST_VECTORS < rows <= MOST_DIRECT:
-            return direct(x, weight, bias, out=out)
-        if shallow or MOST_VECTORS < rows <= MOST_STREAMED:
-            return stream(x, weight, bias, out=out)
-    variant = _gemv if rows <= MOST_VECTORS else _split_k
+    name = config or BEST(x.device, *x.shape, len(weight))
+    if name in ("direct", "stream"):
+        try:
+            return (direct if name == "direct" else stream)(x, weight, bias, out=out)
+        except NotImplementedError:
+            if config:
+                raise
+            name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
+    if name == "torch":
+        return torch_linear(x, weight, bias, out=out)
+    variant = _gemv if name == "gemv" else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 
 
@@ -299,26 +295,30 @@ def _require_pdl(x: Tensor) -> None:
         raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
 
 
-def _split_k(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
+def _split_k(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, config: Tile | None = None, *, pdl: bool
+) -> Tensor:
     require_triton(x, "split_k")
     out = _checked(x, weight, bias, out)
-    tile = next((tiles for rows, tiles in SPLITS.items() if rows >= len(x)), None)
+    tile = config or SPLIT(x.device, *x.shape, len(weight))
     if tile is None:
-        raise NotImplementedError(f"split_k is for up to {max(SPLITS)} rows, got {len(x)}: more fill the GPU without")
+        raise NotImplementedError(f"split_k has no tile for {len(x)} rows: more fill the GPU without")
     return _run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
 
 
-def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
+def _gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, config: Vectors | None = None, *, pdl: bool
+) -> Tensor:
     require_triton(x, "gemv")
     out = _checked(x, weight, bias, out)
     (M, K), N = x.shape, weight.shape[0]
-    tiles = VECTORS if K <= LONG else LONG_VECTORS
-    tile = next((tile for rows, tile in tiles.items() if rows >= M), None)
+    tile = config or VECTORS(x.device, M, K, N)
     if tile is None:
-        raise NotImplementedError(f"gemv is for up to {max(VECTORS)} rows, got {M}")
+        raise NotImplementedError(f"gemv has no tile for {M} rows: it is for very few")
     block_k = min(tile.k, triton.next_power_of_2(K))
     _gemv_kernel[(triton.cdiv(N, tile.n),)](
-        x, weight, bias, out, N, K, PDL=pdl, AHEAD=N <= MOST_AHEAD, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
+        x, weight, bias, out, N, K,
+        PDL=pdl, AHEAD=AHEAD(x.device, M, K, N), HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
         M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=tile.n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
         num_warps=tile.num_warps, **_launch(pdl),
     )  # fmt: skip
@@ -476,3 +476,36 @@ VARIANTS = {
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}
+
+
+def _offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> Offer:
+    return Offer(choice, {"M": M, "K": K, "N": N}, configs)
+
+
+def _tiles_at(M: int, K: int, N: int) -> Offer:
+    """Programs of one wave: 16 to 128 rows of the weight, K steps of 64 to 256."""
+    if M > 64:
+        return _offer("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
+    m = max(16, triton.next_power_of_2(M))
+    shapes = [(n, k, stages) for n in (32, 64) for k, stages in ((64, 8), (128, 5), (128, 6), (256, 3))]
+    return _offer("split_k", [Tile(m, n, k, n == 64, 4, stages) for n, k, stages in shapes], M, K, N)
+
+
+def _vectors_at(M: int, K: int, N: int) -> Offer:
+    tiles = [Vectors(n, k, warps) for n in (2, 4) for k in (2048, 4096) for warps in (8, 16)]
+    return _offer("gemv", tiles if M <= 4 else [], M, K, N)
+
+
+def _streams_at(M: int, K: int, N: int) -> Offer:
+    m = max(8, triton.next_power_of_2(M))
+    rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= 64 else ()
+    return _offer("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
+
+
+def _variants_at(M: int, K: int, N: int) -> Offer:
+    few = [name for name, most in (("gemv", 4), ("direct", 8), ("stream", 128), ("split_k", 256)) if most >= M]
+    return _offer("best", [*few, "torch"], M, K, N)
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"split_k_pdl": _tiles_at, "gemv_pdl": _vectors_at, "stream": _streams_at, "best": _variants_at}

@@ -15,6 +15,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
+from kernels.choices import Table
 from kernels.devices import capturing, sm_count
 from kernels.streaming import barrier, prefetch_rows, prefetch_tokens, stream, tiles_of
 
@@ -34,15 +35,10 @@ class Stream(NamedTuple):
     num_warps: int
 
 
-#: Up to this many rows → tile. Those up to 32 rows leave room for two programs on a multiprocessor. The fastest of
-#: those tried on an H200: 8, 16 and 64 rows at K 4096, N 2048; 32 at K 1536, N 3072, where "best" takes it.
-STREAMS = {
-    8: Stream(8, 64, 128, 6, 8, 1, 4),
-    16: Stream(16, 64, 128, 5, 8, 1, 4),
-    32: Stream(32, 64, 128, 5, 4, 1, 4),
-    64: Stream(64, 64, 128, 8, 5, 1, 4),
-    128: Stream(128, 128, 64, 8, 5, 1, 8),
-}
+TABLE = Table("linear")
+
+#: Tile of "stream". Those up to 32 rows leave room for two programs on a multiprocessor.
+STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")
 MOST_PARTS = 16
 
 

@@ -1,5 +1,6 @@
 """Tables of what was tuned: which row answers, what is written, and that the ones in the repository are today's."""
 
+import importlib
 import tomllib
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import torch
 
 from benchmarks import grouped as grouped_suites
 from benchmarks import hgemm as hgemm_suite
-from kernels import choices, grouped, hgemm
+from kernels import choices, grouped, hgemm, linear
 from kernels.choices import TABLES, Table, TableError
 from lockstep.family import load_family
 
@@ -109,14 +110,15 @@ def test_a_gpu_without_a_table_gets_the_default_and_says_so(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*/*.toml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_row_of_the_repository_is_read_and_every_choice_has_one(path):
-    family = {"hgemm": hgemm, "grouped": grouped}[path.parent.name].TABLE
+    family = importlib.import_module(f"kernels.{path.parent.name}").TABLE
     rows = family.rows(path)
     assert set(rows) <= set(family.choices)
     for name, listed in rows.items():
         choice = family.choices[name]
         for row in listed:
             assert {size for size, _, _ in row.where} <= set(choice.sizes), (name, row)
-            assert choice.kind(**row.use) if isinstance(row.use, dict) else choice.kind(row.use)
+            made = choice.kind(**row.use) if isinstance(row.use, dict) else choice.kind(row.use)
+            assert made == (row.use if not isinstance(row.use, dict) else tuple({**made._asdict(), **row.use}.values()))
 
 
 def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
@@ -152,3 +154,22 @@ def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G,
     offer = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
     assert name in offer.configs
     assert set(grouped_suites.LINEAR.variants()) >= set(offer.configs)
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "N", "name"),
+    [
+        (1, 4096, 2048, "gemv"),
+        (3, 4096, 2048, "direct"),
+        (8, 4096, 2048, "stream"),
+        (16, 4096, 2048, "split_k"),
+        (65, 4096, 2048, "torch"),
+        (3, 7168, 576, "split_k"),
+        (1, 1536, 3072, "direct"),
+        (32, 1536, 3072, "stream"),
+        (33, 1536, 3072, "torch"),
+    ],
+)
+def test_linear_calls_on_an_h200_what_was_measured_to_be_best(M, K, N, name):
+    assert linear.BEST(META, M, K, N) == name
+    assert name in linear.CANDIDATES["best"](M=M, K=K, N=N).configs
