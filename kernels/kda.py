@@ -23,7 +23,6 @@ import torch
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton
 from kernels.kda_decode import decode_rows, decode_tiles
-from kernels.kda_direct import decode_direct
 from kernels.kda_prefill import prefill
 from kernels.kda_product import product
 from kernels.kda_stream import decode_stream
@@ -197,11 +196,6 @@ def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torc
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
-def direct(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch, no sum across programs: ``kernels.kda_direct``, for M ≤ 32. Else as ``rows``."""
-    return _one_launch("direct", decode_direct, x, w_in, w_fg, out)
-
-
 def persistent(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
     """Everything in one persistent launch: ``kernels.kda_prefill.prefill``, for large M. Else as ``rows``."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
@@ -304,7 +298,6 @@ VARIANTS = {
     "rows": rows,
     "tiles": tiles,
     "stream": stream,
-    "direct": direct,
     "persistent": persistent,
     "best": kda,
 }
@@ -315,7 +308,6 @@ PREPARE = {
     "rows": pack,
     "tiles": pack,
     "stream": pack,
-    "direct": pack,
     "persistent": pack,
     "best": pack,
 }

@@ -23,7 +23,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels import linear_direct, linear_stream
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton, sm_count
-from kernels.direct import CHUNK
 
 
 class Tile(NamedTuple):
@@ -60,19 +59,35 @@ SPLITS = {
 }
 MAX_SPLIT = 16
 
-#: "gemv": rows of x → (rows of the weight a program, elements of K a step, num_warps).
-VECTORS = {1: (2, 4096, 8), 2: (2, 2048, 8), 4: (2, 2048, 8)}
+
+class Vectors(NamedTuple):
+    """Rows of the weight a program of "gemv", elements of K a step."""
+
+    n: int
+    k: int
+    num_warps: int
+
+
+#: "gemv": up to this many rows of x → tile; ``LONG_VECTORS`` where K is beyond ``LONG``.
+LONG = 4096
+VECTORS = {1: Vectors(4, 4096, 16), 2: Vectors(4, 4096, 8), 4: Vectors(2, 2048, 8)}
+LONG_VECTORS = {1: Vectors(2, 4096, 8), 4: Vectors(2, 2048, 8)}
 
 #: "gemv" loads weights ahead of the wait up to this N. On an H200 that takes K 7168 N 576 from 4.3 to 3.0 µs, but
 #: K 4096 N 2048 from 5.6 to 6.0: programs that fill the GPU early keep the kernel ahead from ending.
 MOST_AHEAD = 1024
 
-#: What ``linear`` calls, as measured on an H200: "gemv" up to this many rows, "split_k" up to that many, cuBLAS
-#: beyond, and already above ``MOST_SHALLOW`` rows where K is at most ``SHALLOW``: there is little to split.
+#: What ``linear`` calls, as measured on an H200 at K 4096 N 2048 and at K 7168: up to so many rows "gemv", then
+#: "split_k", then cuBLAS. On Hopper, where rows of the weight are at most ``linear_direct.MOST_K`` long, "direct" and
+#: "stream" come between the first two.
 MOST_VECTORS = 2
+MOST_DIRECT = 4
+MOST_STREAMED = 8
 MOST_ROWS = 64
-MOST_SHALLOW = 16
+#: The same at K 1536, where there is little to split: "direct", then "stream" (elsewhere than on Hopper "split_k").
 SHALLOW = 2048
+MOST_SHALLOW_DIRECT = 8
+MOST_SHALLOW = 32
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -176,22 +191,20 @@ def stream(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
 
 
 def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Whole rows of the weight a program, all of them on their way before the kernel ahead has ended.
+    """Whole rows of the weight a program, in registers before the kernel ahead has ended.
 
     ``weight`` must be there in time: see ``gemv_pdl``.
 
     Raises:
-        NotImplementedError: more rows than ``linear_direct.DIRECTS`` has tiles for, no Hopper GPU, 32-bit elements, or
-            a K that is no multiple of 64.
+        NotImplementedError: more than 8 rows, K beyond 4096, no Hopper GPU, 32-bit elements, or rows of x and weight
+            that do not begin at multiples of 16 bytes.
     """
     out = _checked(x, weight, bias, out)
     _require_hopper("direct", x, weight)
-    if x.shape[1] % CHUNK:
-        raise NotImplementedError(f"direct needs K at multiples of {CHUNK}, got {x.shape[1]}")
-    cut = next((cut for rows, cut in linear_direct.DIRECTS.items() if rows >= len(x)), None)
-    if cut is None:
-        raise NotImplementedError(f"direct is for up to {max(linear_direct.DIRECTS)} rows, got {len(x)}")
-    linear_direct.launch(x, weight, bias, out, cut)
+    if len(x) > linear_direct.TOKENS or x.shape[1] > linear_direct.MOST_K:
+        most = f"{linear_direct.TOKENS} rows of up to {linear_direct.MOST_K} elements"
+        raise NotImplementedError(f"direct is for up to {most}, got {list(x.shape)}")
+    linear_direct.launch(x, weight, bias, out)
     return out
 
 
@@ -211,10 +224,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = _checked(x, weight, bias, out)
-    rows = len(x)
-    most = MOST_ROWS if x.shape[1] > SHALLOW else MOST_SHALLOW
-    if rows > most or x.dtype == torch.float32 or x.device.type == "cpu":
+    rows, K = x.shape
+    shallow = K <= SHALLOW
+    if rows > (MOST_SHALLOW if shallow else MOST_ROWS) or x.dtype == torch.float32 or x.device.type == "cpu":
         return torch_linear(x, weight, bias, out=out)
+    if K <= linear_direct.MOST_K and _hopper_reads(x, weight):
+        if rows <= MOST_SHALLOW_DIRECT if shallow else MOST_VECTORS < rows <= MOST_DIRECT:
+            return direct(x, weight, bias, out=out)
+        if shallow or MOST_VECTORS < rows <= MOST_STREAMED:
+            return stream(x, weight, bias, out=out)
     variant = _gemv if rows <= MOST_VECTORS else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 
@@ -231,13 +249,17 @@ def _checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None)
     return out
 
 
+def _hopper_reads(x: Tensor, weight: Tensor) -> bool:
+    """Whether this is a Hopper GPU that can read both 16 bytes at a time, as its tensor memory accelerator does."""
+    aligned = x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
+    return aligned and capability(x.device)[0] == 9
+
+
 def _require_hopper(variant: str, x: Tensor, weight: Tensor) -> None:
-    """Raise unless the tensor memory accelerator of a Hopper GPU can address both."""
-    if capability(x.device)[0] != 9:
-        raise NotImplementedError(f"{variant} is written for Hopper GPUs (compute capability 9.0)")
-    if x.element_size() != 2 or (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16:
+    if not _hopper_reads(x, weight):
         raise NotImplementedError(
-            f"{variant} needs 16-bit elements and rows at multiples of 16 bytes, got K={x.shape[1]}"
+            f"{variant} needs a Hopper GPU (compute capability 9.0), 16-bit elements and rows at multiples of 16 "
+            f"bytes, got {x.dtype} and K={x.shape[1]} on {x.device}"
         )
 
 
@@ -290,15 +312,15 @@ def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *,
     require_triton(x, "gemv")
     out = _checked(x, weight, bias, out)
     (M, K), N = x.shape, weight.shape[0]
-    config = next((config for rows, config in VECTORS.items() if rows >= M), None)
-    if config is None:
+    tiles = VECTORS if K <= LONG else LONG_VECTORS
+    tile = next((tile for rows, tile in tiles.items() if rows >= M), None)
+    if tile is None:
         raise NotImplementedError(f"gemv is for up to {max(VECTORS)} rows, got {M}")
-    block_n, most_k, num_warps = config
-    block_k = min(most_k, triton.next_power_of_2(K))
-    _gemv_kernel[(triton.cdiv(N, block_n),)](
+    block_k = min(tile.k, triton.next_power_of_2(K))
+    _gemv_kernel[(triton.cdiv(N, tile.n),)](
         x, weight, bias, out, N, K, PDL=pdl, AHEAD=N <= MOST_AHEAD, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
-        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=block_n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
-        num_warps=num_warps, **_launch(pdl),
+        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=tile.n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
+        num_warps=tile.num_warps, **_launch(pdl),
     )  # fmt: skip
     return out
 

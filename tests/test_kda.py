@@ -1,6 +1,6 @@
 """Every variant against the suite's reference; Triton kernels through the interpreter, in fp16.
 
-With LOCKSTEP_TEST_GPU set the same tests run on a GPU, and with them "stream" and "direct", which have no interpreter.
+With LOCKSTEP_TEST_GPU set the same tests run on a GPU, and with them "stream", which the interpreter cannot run.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from lockstep.suite import Case
 
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 FAMILY = load_family(SUITE)
-INTERPRETED = [variant for variant in FAMILY.variants if variant not in ("stream", "direct")]
+INTERPRETED = [variant for variant in FAMILY.variants if variant != "stream"]
 MOST_TOKENS = {"rows": kda_decode.ROWS_LIMIT, "tiles": kda_decode.TILES_LIMIT}
 
 
@@ -143,38 +143,6 @@ def test_stream_matches_the_reference_again_and_again(M, K, heads):
     assert not kda_decode.counters_of(torch.device("cuda", torch.cuda.current_device())).any()
 
 
-@pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_GPU"), reason="Gluon has no interpreter")
-@pytest.mark.parametrize("M", [1, 7, 16, 20, 32])
-@pytest.mark.parametrize(("K", "heads"), [(2304, 8), (2304, 4), (320, 1), (128, 2)])
-def test_direct_matches_the_reference_again_and_again(M, K, heads):
-    for seed in range(3):
-        checker = Checker.draw(SUITE, Case(M=M, K=K, heads=heads), "cuda", seed=seed)
-        assert checker.error(FAMILY, "direct") < SUITE.tolerance
-    assert not kda_decode.counters_of(torch.device("cuda", torch.cuda.current_device())).any()
-
-
-@pytest.mark.parametrize(("M", "reason"), [(2, "Hopper"), (33, "up to 32 tokens, got 33")])
-def test_direct_says_why_it_cannot(M, reason):
-    with pytest.raises(NotImplementedError, match=reason):
-        FAMILY.variants["direct"](**arguments("direct", M=M))
-
-
-def test_direct_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
-    kernels = compile_in_subprocess(
-        """
-        from kernels import kda
-        for M in (1, 16, 32):
-            x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
-            kda.direct(x, x.new_empty(3336, 2304), x.new_empty(2, 1024, 128))
-        """.replace("\n        ", "\n")
-    )
-    assert len(kernels) == 3
-    for kernel in kernels:
-        assert kernel.stack_bytes == 0, kernel
-        assert kernel.shared_bytes <= 113 * 1024, kernel
-        assert kernel.registers * 32 * kernel.num_warps <= 65536 // 2, kernel
-
-
 @pytest.mark.parametrize(
     ("M", "reason"),
     [
@@ -187,7 +155,7 @@ def test_stream_says_why_it_cannot(M, reason):
         FAMILY.variants["stream"](**arguments("stream", M=M))
 
 
-def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
+def test_stream_compiles_for_hopper():
     kernels = compile_in_subprocess(
         """
         from kernels import kda
@@ -199,8 +167,9 @@ def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
     assert len(kernels) == 4
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
-        # 228 KB a multiprocessor, of which each program costs one more.
-        assert kernel.shared_bytes <= 113 * 1024, kernel
+        assert kernel.shared_bytes <= 227 * 1024, kernel
+    # 228 KB a multiprocessor, of which each program costs one more: up to 16 tokens it holds two.
+    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:2]), kernels
 
 
 def test_triton_kernels_fit_a_hopper_gpu():
