@@ -24,6 +24,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import capability
 from kernels.kda_decode import COUNTERS, counters_of
+from kernels.kda_table import TABLE
 from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
@@ -44,14 +45,8 @@ class Stream(NamedTuple):
     split_wide: int
 
 
-#: By the largest M served; the fastest of those tried on an H200 at K 2304, 8 heads. Up to 16 tokens two programs share
-#: a multiprocessor; beyond, one has all of its K in flight at once.
-STREAMS = {
-    8: Stream(8, 6, 6, 6, 3),
-    16: Stream(16, 5, 6, 3, 3),
-    32: Stream(32, 9, 9, 3, 2),
-    64: Stream(64, 6, 6, 3, 3),
-}
+#: Up to 16 tokens two programs share a multiprocessor; beyond, one has all of its K in flight at once.
+STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
 
 def decode_stream(
@@ -66,7 +61,7 @@ def decode_stream(
         NotImplementedError: more than 64 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
             begin at multiples of 16 bytes, or no Hopper GPU.
     """
-    cut = next((cut for limit, cut in STREAMS.items() if limit >= x.shape[0]), None)
+    cut = STREAM(x.device, x.shape[0])
     if cut is None:
         raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
     launch(x, w_in, w_fg, wide, beta, fg, cut)

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import grouped as grouped_suites
 from benchmarks import hgemm as hgemm_suite
-from kernels import choices, grouped, hgemm, linear
+from kernels import choices, grouped, hgemm, kda, linear
 from kernels.choices import TABLES, Table, TableError
 from lockstep.family import load_family
 
@@ -173,3 +173,14 @@ def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G,
 def test_linear_calls_on_an_h200_what_was_measured_to_be_best(M, K, N, name):
     assert linear.BEST(META, M, K, N) == name
     assert name in linear.CANDIDATES["best"](M=M, K=K, N=N).configs
+
+
+@pytest.mark.parametrize(
+    ("M", "heads", "name"),
+    [(1, 8, "rows"), (2, 8, "stream"), (32, 4, "stream"), (33, 8, "torch"), (64, 4, "triton"), (4096, 4, "persistent")],
+)
+def test_kda_calls_on_an_h200_what_was_measured_to_be_best(M, heads, name):
+    offer = kda.CANDIDATES["best"](M=M, K=2304, heads=heads)
+    assert kda.BEST(META, *offer.sizes.values()) == name
+    assert set(offer.configs) <= set(kda.WAYS)
+    assert name in offer.configs
