@@ -19,19 +19,13 @@ from functools import partial
 
 import torch
 
-from kernels import grouped_gated, grouped_tma
 from kernels.arguments import expect
 from kernels.choices import Offer
-from kernels.devices import require_triton
+from kernels.grouped_arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
+from kernels.grouped_packed import compute_mlp, compute_mlp_train, mlp_tma, mlp_train_tma, pack_gate_up
 from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped_rows import Groups
 from kernels.grouped_table import TABLE, Tile
-
-FLOATS = (torch.bfloat16, torch.float16, torch.float32)
-
-Offsets = tuple[int, ...]
-Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-Five = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 #: Ways of computing products by the name that variants and tables have for them.
 WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
@@ -70,9 +64,9 @@ def linear(
         ValueError: a shape, dtype, device or stride does not fit; names the argument.
         NotImplementedError: ``products`` cannot serve this layout or device.
     """
-    groups = _groups(x, weight, "weight", offsets, host_offsets)
-    y = _buffer(out, "out", x, (x.shape[0], weight.shape[2]))
-    ways = (products,) if products else _ways(config or _best("linear", x, weight, groups), x, groups)
+    groups = groups_of(x, weight, "weight", offsets, host_offsets)
+    y = buffer(out, "out", x, (x.shape[0], weight.shape[2]))
+    ways = (products,) if products else _ways("linear", config, x, weight, groups)
     _first(ways, lambda way: way.product(x, weight, groups, y))
     return y
 
@@ -107,17 +101,17 @@ def linear_train(
         ValueError: as ``linear``.
         NotImplementedError: as ``linear``.
     """
-    groups = _groups(x, weight, "weight", offsets, host_offsets)
+    groups = groups_of(x, weight, "weight", offsets, host_offsets)
     shape = (x.shape[0], weight.shape[2])
     expect(grad_out, "grad_out", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    y, grad_x, grad_weight = _buffers(out, x, (shape, x.shape, weight.shape))
+    y, grad_x, grad_weight = buffers(out, x, (shape, x.shape, weight.shape))
 
     def compute(way: Products) -> None:
         way.product(x, weight, groups, y)
         way.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
         way.grad_weight(x, grad_out, groups, grad_weight, follows=False)
 
-    _first((products,) if products else _ways(config or _best("linear_train", x, weight, groups), x, groups), compute)
+    _first((products,) if products else _ways("linear_train", config, x, weight, groups), compute)
     return y, grad_x, grad_weight
 
 
@@ -155,20 +149,23 @@ def mlp(
         ValueError: as ``linear``.
         NotImplementedError: as ``linear``.
     """
-    groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
-    y = _buffer(out, "out", x, tuple(x.shape))
-    name = config or _best("mlp", x, w_gate, groups)
-    if products is None and w_gate_up is not None and name == "tma":
-        with suppress(NotImplementedError):
-            _mlp_tma(x, w_gate_up, w_down, groups, y)
+    groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
+    y = buffer(out, "out", x, tuple(x.shape))
+    ways = (products,) if products else _ways("mlp", config, x, w_gate, groups)
+    if ways[0] is TMA and w_gate_up is not None and products is None:
+        try:
+            compute_mlp(x, w_gate_up, w_down, groups, y)
             return y
+        except NotImplementedError:
+            if config:
+                raise
     hidden = x.new_empty(x.shape[0], w_gate.shape[2])
 
     def compute(way: Products) -> None:
         way.gated(x, w_gate, w_up, groups, hidden)
         way.product(hidden, w_down, groups, y)
 
-    _first((products,) if products else _ways(name, x, groups), compute)
+    _first(ways, compute)
     return y
 
 
@@ -208,15 +205,18 @@ def mlp_train(
         ValueError: as ``linear``.
         NotImplementedError: as ``linear``.
     """
-    groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
+    groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
     shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
-    results = y, grad_x, grad_gate, grad_up, grad_down = _five(out, x, shapes)
-    name = config or _best("mlp_train", x, w_gate, groups)
-    if products is None and w_gate_up is not None and name == "tma":
-        with suppress(NotImplementedError):
-            _mlp_train_tma(x, w_gate_up, w_down, grad_out, groups, results)
+    results = y, grad_x, grad_gate, grad_up, grad_down = five(out, x, shapes)
+    ways = (products,) if products else _ways("mlp_train", config, x, w_gate, groups)
+    if ways[0] is TMA and w_gate_up is not None and products is None:
+        try:
+            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results)
             return results
+        except NotImplementedError:
+            if config:
+                raise
     gate, up, hidden, of_gate, of_up = (x.new_empty(x.shape[0], w_gate.shape[2]) for _ in range(5))
 
     def compute(way: Products) -> None:
@@ -228,172 +228,8 @@ def mlp_train(
         way.grad_weight(x, of_up, groups, grad_up)
         way.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
 
-    _first((products,) if products else _ways(name, x, groups), compute)
+    _first(ways, compute)
     return results
-
-
-def mlp_tma(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None = None,
-    *,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
-
-    Args:
-        x: [T, K] as in ``linear``; so is ``offsets``.
-        w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
-        w_down: [G, H, K], contiguous.
-        offsets: int32 [G + 1] or None.
-        out: [T, K], contiguous.
-
-    Returns:
-        [T, K].
-
-    Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``kernels.grouped_tma.product``, or not a CUDA tensor.
-    """
-    groups = _packed_groups(x, w_gate_up, w_down, offsets)
-    y = _buffer(out, "out", x, x.shape)
-    _mlp_tma(x, w_gate_up, w_down, groups, y)
-    return y
-
-
-def _mlp_tma(x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor) -> None:
-    hidden = x.new_empty(x.shape[0], w_down.shape[1])
-    grouped_gated.gated(x, w_gate_up, groups, hidden)
-    grouped_tma.product(hidden, w_down, groups, y)
-
-
-def mlp_train_tma(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    grad_out: torch.Tensor,
-    offsets: torch.Tensor | None = None,
-    *,
-    out: Five | None = None,
-    config: Tile | None = None,
-) -> Five:
-    """``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
-
-    Args:
-        x: as in ``mlp_tma``; so are the weights and ``offsets``.
-        w_gate_up: [G, K, 2·H], packed.
-        w_down: [G, H, K].
-        grad_out: [T, K], contiguous: the gradient of y.
-        offsets: int32 [G + 1] or None.
-        out: buffers for the five results.
-        config: tile of the product whose epilogue is the gradient of the activation; by default the table's.
-
-    Returns:
-        As ``mlp_train``: the gradients of the gate and up weights apart, each [G, K, H].
-
-    Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``mlp_tma``.
-    """
-    groups = _packed_groups(x, w_gate_up, w_down, offsets)
-    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
-    one = (w_gate_up.shape[0], *x.shape[1:], w_down.shape[1])
-    results = _five(out, x, (x.shape, x.shape, one, one, w_down.shape))
-    _mlp_train_tma(x, w_gate_up, w_down, grad_out, groups, results, config)
-    return results
-
-
-def _mlp_train_tma(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
-    results: Five, cut: Tile | None = None,
-) -> None:  # fmt: skip
-    y, grad_x, grad_gate, grad_up, grad_down = results
-    gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
-    hidden = x.new_empty(x.shape[0], w_down.shape[1])
-    grouped_gated.gated(x, w_gate_up, groups, hidden, gate_up)
-    grouped_tma.product(hidden, w_down, groups, y)
-    # The launches that do not read what the one ahead writes begin while it ends.
-    grouped_tma.grad_weight(hidden, grad_out, groups, grad_down, follows=False)
-    grouped_gated.gated_grad(grad_out, w_down, gate_up, groups, grad_gate_up, cut, follows=False)
-    grouped_tma.grad_weight(x, grad_gate_up, groups, grad_gate, grad_up)
-    grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), groups, grad_x, follows=False)
-
-
-def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
-    """``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
-
-    Where H is no multiple of 128 there is no such weight, and its shape says so to ``mlp_tma``.
-    """
-    half = grouped_gated.HALF
-    if w_gate.shape[2] % half:
-        return {"w_gate_up": torch.cat((w_gate, w_up), dim=2)}
-    pair = torch.stack((w_gate.unflatten(2, (-1, half)), w_up.unflatten(2, (-1, half))), dim=3)
-    return {"w_gate_up": pair.flatten(2)}
-
-
-def _packed_groups(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
-) -> Groups:
-    """Check what ``mlp_tma`` and ``mlp_train_tma`` share."""
-    require_triton(x, "tma")
-    groups = _groups(x, w_gate_up, "w_gate_up", offsets, None)
-    shape = (groups.count, w_gate_up.shape[2] // 2, x.shape[1])
-    expect(w_down, "w_down", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return groups
-
-
-def _groups(
-    x: torch.Tensor, weight: torch.Tensor, name: str, offsets: torch.Tensor | None, host_offsets: Offsets | None
-) -> Groups:
-    """Check what all operations share."""
-    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
-    expect(weight, name, shape=(None, x.shape[1], None), dtype=x.dtype, device=x.device, contiguous=True)
-    count = weight.shape[0]
-    if offsets is None:
-        if x.shape[0] % count:
-            raise ValueError(f"x must have rows for {count} even groups, got {x.shape[0]}; give offsets if ragged")
-    else:
-        expect(offsets, "offsets", shape=(count + 1,), dtype=torch.int32, device=x.device, contiguous=True)
-    if host_offsets is not None and (len(host_offsets) != count + 1 or host_offsets[-1] != x.shape[0]):
-        raise ValueError(f"host_offsets must be {count + 1} numbers that end at {x.shape[0]}, got {host_offsets}")
-    return Groups(x.shape[0], count, offsets, host_offsets)
-
-
-def _mlp_groups(
-    x: torch.Tensor,
-    w_gate: torch.Tensor,
-    w_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None,
-    host_offsets: Offsets | None,
-) -> Groups:
-    groups = _groups(x, w_gate, "w_gate", offsets, host_offsets)
-    count, K, H = w_gate.shape
-    expect(w_up, "w_up", shape=(count, K, H), dtype=x.dtype, device=x.device, contiguous=True)
-    expect(w_down, "w_down", shape=(count, H, K), dtype=x.dtype, device=x.device, contiguous=True)
-    return groups
-
-
-def _buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    if given is None:
-        return x.new_empty(shape)
-    expect(given, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return given
-
-
-def _buffers(
-    out: tuple[torch.Tensor, ...] | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]
-) -> list[torch.Tensor]:
-    given = out or [None] * len(shapes)
-    if len(given) != len(shapes):
-        raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")
-    return [_buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
-
-
-def _five(out: Five | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]) -> Five:
-    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, shapes)
-    return y, grad_x, grad_gate, grad_up, grad_down
 
 
 def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
@@ -404,11 +240,14 @@ def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str
     return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
 
 
-def _ways(name: str, x: torch.Tensor, groups: Groups) -> tuple[Products, ...]:
-    """The way of this name, then one that serves what it cannot."""
-    if x.device.type == "cpu":
-        return (WAYS[name],)
-    return WAYS[name], (BMM if groups.offsets is None else TRITON)
+def _ways(op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> tuple[Products, ...]:
+    """The way that was asked for; else the best, then one that serves what it cannot."""
+    if config:
+        return (WAYS[config],)
+    best = WAYS[_best(op, x, weight, groups)]
+    if groups.offsets is None:
+        return best, BMM
+    return best, LOOP if x.device.type == "cpu" else TRITON
 
 
 def _first(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:

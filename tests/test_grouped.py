@@ -5,6 +5,7 @@ With LOCKSTEP_TEST_GPU set the same tests run on a GPU.
 
 import dataclasses
 import os
+from functools import partial
 
 import pytest
 import torch
@@ -166,6 +167,25 @@ def test_wrong_offsets_and_out_are_named(name, value, message):
     given = arguments("linear", ragged=True) | {name: value}
     with pytest.raises(ValueError, match=message):
         FAMILIES["linear"].variants["loop"](**given)
+
+
+def test_a_packed_weight_of_another_shape_is_named():
+    given = arguments("mlp")
+    with pytest.raises(ValueError, match=r"^w_gate_up must have shape \[2, 32, 96\]"):
+        grouped.mlp(**given, w_gate_up=given["w_gate"])
+
+
+@LAYOUTS
+@pytest.mark.parametrize("op", FAMILIES)
+def test_what_tma_refuses_goes_to_another_way_unless_it_was_asked_for(op, ragged, monkeypatch):
+    checker = Checker.draw(halved(op), shape(op, 37, 3, 40, 88, ragged), DEVICE, seed=1)
+    with pytest.raises(NotImplementedError, match="multiple of"):
+        checker.error(FAMILIES[op], "tma")
+    asked = Family({"best": partial(FAMILIES[op].variants["best"], config="tma")}, FAMILIES[op].prepare)
+    with pytest.raises(NotImplementedError):
+        checker.error(asked, "best")
+    monkeypatch.setattr(grouped, "_best", lambda *_: "tma")
+    assert checker.error(FAMILIES[op], "best") < 2e-3
 
 
 def test_triton_kernels_fit_a_hopper_gpu():
