@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lockstep.suite import PROTOCOL_VERSION
 from tests.project import make_project
 
 KERNELS = """
@@ -48,7 +49,7 @@ KERNELS = """
 
     def plain(x, weight, *, out=None, config=None):
         times = config.times if config else TABLE.times()
-        if times > 9:
+        if times > 99:
             raise NotImplementedError("too many")
         for _ in range(times):
             result = torch.mm(x, weight)
@@ -60,7 +61,7 @@ KERNELS = """
 
 
     def offer(M, K):
-        return Offer("repeats", {"M": 1}, tuple(map(Repeats, (5, 1, 0, 40))))
+        return Offer("repeats", {"M": 1}, tuple(map(Repeats, (20, 1, 0, 400))))
 
 
     VARIANTS = {"plain": plain, "twice": twice}
@@ -72,7 +73,7 @@ KERNELS = """
 def project(tmp_path):
     made = make_project(tmp_path / "toy")
     made.write("toy/product.py", KERNELS)
-    made.write("toy/tables/cpu.json", '{"times": 8, "by": "hand"}')
+    made.write("toy/tables/cpu.json", '{"times": 30, "by": "hand"}')
     return made
 
 
@@ -88,24 +89,27 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert (one["choice"], one["case"], one["tried"]) == ("repeats", "M=2,K=1024,N=512", 2)
     assert one["best"] == {"times": 1}
     assert one["won"]
-    assert one["ratio"]["low"] > 1.5
+    assert one["ratio"]["value"] > 3
     assert 0 < one["floor_s"] < one["best_s"] < one["previous_s"]
-    assert one["refused"].keys() == {"times=0", "times=40"}
+    assert one["refused"].keys() == {"times=0", "times=400"}
     assert "WrongResult" in one["refused"]["times=0"]
-    assert one["refused"]["times=40"] == "too many"
-    assert table(project) == {"times": 8, "by": "hand"}
+    assert one["refused"]["times=400"] == "too many"
+    assert table(project) == {"times": 30, "by": "hand"}
 
     written = project.lockstep("tune", "product")
     assert "wrote" in written.stdout, written.stdout
     assert table(project)["times"] == 1
     assert table(project)["sizes"] == {"M": 1}
-    assert table(project)["protocol"] == 1
+    assert table(project)["protocol"] == PROTOCOL_VERSION
 
     again = project.lockstep("tune", "product", "--case", "M=3", "--json")
     [one] = [json.loads(line) for line in again.stdout.splitlines() if line.startswith("{")]
     assert one["ratio"]["low"] < 1.3, "the same configuration against itself"
     measured = project.lockstep("measure", "product", "--quick", "--json")
-    assert {json.loads(line)["note"] for line in measured.stdout.splitlines()} == {"tuned by hand"}
+    notes = [json.loads(line)["note"] for line in measured.stdout.splitlines()]
+    # A busy machine adds a note of its own.
+    assert notes
+    assert all(note.split("; ")[0] == "tuned by hand" for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -126,4 +130,4 @@ def test_a_wrong_name_is_told_before_anything_runs(project, arguments, message):
 def test_the_budget_ends_between_cases(project):
     done = project.lockstep("tune", "product", "--budget", "0")
     assert "0 s are over: 1 of 1 cases were not begun" in done.stdout
-    assert table(project)["times"] == 8
+    assert table(project)["times"] == 30
