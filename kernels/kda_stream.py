@@ -24,7 +24,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import capability
 from kernels.kda_decode import COUNTERS, counters_of
-from kernels.streaming import barrier, fetch, stream, tiles_of
+from kernels.kda_table import TABLE
+from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
 STREAM_LIMIT = 64
@@ -44,13 +45,8 @@ class Stream(NamedTuple):
     split_wide: int
 
 
-#: By the largest M served. Two programs share a multiprocessor, so a program may use 113 KB of shared memory.
-STREAMS = {
-    8: Stream(8, 6, 5, 3, 2),
-    16: Stream(16, 5, 4, 3, 2),
-    32: Stream(32, 5, 4, 3, 2),
-    64: Stream(64, 4, 3, 3, 2),
-}
+#: Up to 16 tokens two programs share a multiprocessor; beyond, one has all of its K in flight at once.
+STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
 
 def decode_stream(
@@ -65,7 +61,7 @@ def decode_stream(
         NotImplementedError: more than 64 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
             begin at multiples of 16 bytes, or no Hopper GPU.
     """
-    cut = next((cut for limit, cut in STREAMS.items() if limit >= x.shape[0]), None)
+    cut = STREAM(x.device, x.shape[0])
     if cut is None:
         raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
     launch(x, w_in, w_fg, wide, beta, fg, cut)
@@ -98,7 +94,7 @@ def launch(
     programs = low_tiles * split_low + wide_tiles * split_wide
     partials = torch.empty(programs * ROWS * cut.m, dtype=torch.float32, device=x.device)
     _decode_stream[(programs + 2 * D // ROWS,)](
-        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K),
+        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K), x,
         wide, beta, fg, partials, counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
         W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
@@ -107,7 +103,7 @@ def launch(
 
 @gluon.jit
 def _decode_stream(
-    w_in, w_fg, x, wide, beta, fg, partials, counters, M, H,
+    w_in, w_fg, x, x_plain, wide, beta, fg, partials, counters, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
     W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -117,15 +113,16 @@ def _decode_stream(
     pid = gl.program_id(0)
     if pid < LONG:
         _long(
-            pid, w_in, x, wide, beta, partials, counters, M, H, STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES
-        )
+            pid, w_in, x, x_plain, wide, beta, partials, counters, M, H,
+            STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES,
+        )  # fmt: skip
     else:
         _short(pid - LONG, w_fg, x, fg, partials, counters, M, D, R, SPLIT_LOW)
 
 
 @gluon.jit
 def _long(
-    pid, w_in, x, wide, beta, partials, counters, M, H,
+    pid, w_in, x, x_plain, wide, beta, partials, counters, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
     W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -143,6 +140,9 @@ def _long(
     part = index % parts
     row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
     steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
+    # Tokens at least to L2 before the wait. f_a and g_a are the ones waited for: the others see to it.
+    SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
+    prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
     total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))

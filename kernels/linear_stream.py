@@ -15,8 +15,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
+from kernels.choices import Table
 from kernels.devices import capturing, sm_count
-from kernels.streaming import barrier, stream, tiles_of
+from kernels.streaming import barrier, prefetch_rows, prefetch_tokens, stream, tiles_of
 
 
 class Stream(NamedTuple):
@@ -34,14 +35,10 @@ class Stream(NamedTuple):
     num_warps: int
 
 
-#: Up to this many rows → tile. All but the last leave room for two programs on a multiprocessor.
-STREAMS = {
-    8: Stream(8, 64, 128, 6, 5, 1, 4),
-    16: Stream(16, 64, 128, 5, 4, 1, 4),
-    32: Stream(32, 64, 128, 5, 4, 1, 4),
-    64: Stream(64, 64, 128, 4, 3, 1, 4),
-    128: Stream(128, 128, 64, 8, 5, 1, 8),
-}
+TABLE = Table("linear")
+
+#: Tile of "stream". Those up to 32 rows leave room for two programs on a multiprocessor.
+STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")
 MOST_PARTS = 16
 
 
@@ -66,8 +63,8 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
     tiles, steps = triton.cdiv(N, cut.n), triton.cdiv(K, cut.k)
     partials = x.new_empty(tiles * parts * cut.m * cut.n, dtype=torch.float32) if parts > 1 else None
     _stream_kernel[(tiles, parts)](
-        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), bias, out, partials,
-        counters(x.device) if parts > 1 else None, M, N,
+        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out, partials,
+        counters(x.device) if parts > 1 else None, M, N, K,
         HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),
         W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
     )  # fmt: skip
@@ -75,7 +72,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
 
 @gluon.jit
 def _stream_kernel(
-    weight, x, bias, out, partials, counters, M, N, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
+    weight, x, w_plain, x_plain, bias, out, partials, counters, M, N, K, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
     STEPS: gl.constexpr, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
@@ -84,7 +81,12 @@ def _stream_kernel(
     gdc_launch_dependents()
     tile = gl.program_id(0)
     part = gl.program_id(1)
-    total = stream(weight, x, tile * BLOCK_N, part * STEPS * BLOCK_K, STEPS, W_STAGES, X_STAGES)
+    first = part * STEPS * BLOCK_K
+    # What is not asked for in shared memory before the wait comes at least to L2: a later write of x finds it there.
+    prefetch_tokens(x_plain, tile, gl.num_programs(0), first, M, K, STEPS * BLOCK_K)
+    if STEPS > W_STAGES:
+        prefetch_rows(w_plain, tile * BLOCK_N, first + W_STAGES * BLOCK_K, N, K, BLOCK_N, (STEPS - W_STAGES) * BLOCK_K)
+    total = stream(weight, x, tile * BLOCK_N, first, STEPS, W_STAGES, X_STAGES)
     rows = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
     if PARTS == 1:

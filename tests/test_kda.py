@@ -155,7 +155,7 @@ def test_stream_says_why_it_cannot(M, reason):
         FAMILY.variants["stream"](**arguments("stream", M=M))
 
 
-def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
+def test_stream_compiles_for_hopper():
     kernels = compile_in_subprocess(
         """
         from kernels import kda
@@ -167,8 +167,9 @@ def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
     assert len(kernels) == 4
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
-        # 228 KB a multiprocessor, of which each program costs one more.
-        assert kernel.shared_bytes <= 113 * 1024, kernel
+        assert kernel.shared_bytes <= 227 * 1024, kernel
+    # 228 KB a multiprocessor, of which each program costs one more: up to 16 tokens it holds two.
+    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:2]), kernels
 
 
 def test_triton_kernels_fit_a_hopper_gpu():

@@ -78,7 +78,9 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
         VARIANTS[variant](**moved)
 
 
-@pytest.mark.parametrize("variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream"])
+@pytest.mark.parametrize(
+    "variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream", "direct"]
+)
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
         checker(torch.float16, "cpu", M=1, K=64, N=32).error(FAMILY, variant)
@@ -120,9 +122,16 @@ def test_split_k_leaves_its_counters_as_it_found_them():
     assert torch.equal(first, second)
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="refused for the lack of a Hopper GPU")
+@pytest.mark.parametrize(("M", "K"), [(9, 64), (8, 4104)])
+def test_what_does_not_fit_the_registers_is_refused(M, K):
+    with pytest.raises(NotImplementedError, match=f"direct is for up to 8 rows of up to 4096 elements, got .{M}, {K}"):
+        checker(torch.float16, M=M, K=K, N=32).error(FAMILY, "direct")
+
+
 @pytest.mark.parametrize(("variant", "most"), [("gemv", 4), ("split_k", 256)])
 def test_more_rows_than_a_variant_is_for_are_refused(variant, most):
-    with pytest.raises(NotImplementedError, match=f"{variant} is for up to {most} rows, got {most + 1}"):
+    with pytest.raises(NotImplementedError, match=f"{variant} has no tile for {most + 1} rows"):
         checker(torch.float16, M=most + 1, K=64, N=32).error(FAMILY, variant)
 
 
@@ -134,6 +143,7 @@ def test_kernels_compile_for_hopper_without_spills():
         ("split_k", 64),
         ("split_k", 256),
         ("gemv", 1),
+        ("gemv", 2),
         ("gemv", 4),
     ]
     kernels = compile_in_subprocess(
@@ -146,7 +156,7 @@ def test_kernels_compile_for_hopper_without_spills():
     assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
 
 
-def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
+def test_stream_compiles_for_hopper():
     shapes = [(1, 4096, 2048), (16, 1536, 3072), (32, 7168, 576), (64, 4096, 2048), (128, 4096, 2048)]
     kernels = compile_in_subprocess(
         "from kernels.linear import VARIANTS\n"
@@ -154,10 +164,31 @@ def test_stream_compiles_for_hopper_and_two_programs_fit_a_multiprocessor():
         "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
         "    VARIANTS['stream'](x, x.new_empty(N, K), x.new_empty(N))"
     )
+    assert len(kernels) == len(shapes)
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+    # 228 KB a multiprocessor, of which each program costs one more: up to 32 rows it holds two.
+    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:3]), kernels
+
+
+def test_direct_compiles_for_hopper_without_spills():
+    shapes = [(1, 4096, 2048), (8, 1536, 3072), (8, 4096, 2048), (4, 1000, 72)]
+    kernels = compile_in_subprocess(
+        "from kernels.linear import VARIANTS\n"
+        f"for M, K, N in {shapes}:\n"
+        "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
+        "    VARIANTS['direct'](x, x.new_empty(N, K), x.new_empty(N))"
+    )
+    assert len(kernels) == len(shapes)
     assert all(kernel.stack_bytes == 0 for kernel in kernels), kernels
-    # 228 KB a multiprocessor, of which each program costs one more.
-    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:-1]), kernels
-    assert kernels[-1].shared_bytes <= 227 * 1024
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("N", "K"), [(64, 128), (200, 200), (72, 1536), (2048, 4096)])
+@pytest.mark.parametrize("M", [1, 4, 7, 8])
+def test_direct_matches_the_reference(M, N, K, bias):
+    for dtype in (torch.float16, torch.bfloat16):
+        assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "direct") < 4e-3
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
@@ -170,13 +201,21 @@ def test_stream_matches_the_reference(M, N, K, bias):
 
 
 def test_the_entry_point_picks_by_rows_and_weight():
+    long = [(2, 4096), (3, 4096), (5, 4096), (9, 4096), (64, 4096), (65, 4096), (2, 7168), (3, 7168)]
+    shallow = [(8, 1536), (9, 1536), (32, 1536), (33, 1536), (3, 1535)]
     kernels = compile_in_subprocess(
         "from kernels.linear import linear\n"
-        "for M, K, N in ((2, 256, 64), (3, 256, 64), (17, 256, 64), (64, 4096, 2048), (65, 4096, 2048)):\n"
+        f"for M, K in {long + shallow}:\n"
         "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
-        "    linear(x, x.new_empty(N, K))"
+        "    linear(x, x.new_empty(2048, K))"
     )
-    assert [kernel.name for kernel in kernels] == ["_gemv_kernel", "_product_kernel", "_product_kernel"]
+    product = "_product_kernel"
+    by_long = ["_gemv_kernel", "_direct_kernel", "_stream_kernel", product, product, "_gemv_kernel", product]
+    # cuBLAS, which compiles nothing, from 65 rows on, or 33. K = 1535 is nothing for 16-byte loads.
+    by_shallow = ["_direct_kernel", "_stream_kernel", "_stream_kernel", product]
+    assert [kernel.name for kernel in kernels] == by_long + by_shallow
+    # Registers without the limit that makes them spill, for what reads its weights into them.
+    assert all(kernel.stack_bytes == 0 for kernel in kernels), kernels
 
 
 def test_without_an_output_the_entry_point_allocates_one():
