@@ -157,7 +157,7 @@ def test_kernels_compile_for_hopper_without_spills():
 
 
 def test_stream_compiles_for_hopper():
-    shapes = [(1, 4096, 2048), (16, 1536, 3072), (32, 7168, 576), (64, 4096, 2048), (128, 4096, 2048)]
+    shapes = [(1, 4096, 2048), (16, 1536, 3072), (32, 7168, 576), (64, 4096, 2048)]
     kernels = compile_in_subprocess(
         "from kernels.linear import VARIANTS\n"
         f"for M, K, N in {shapes}:\n"
@@ -194,7 +194,7 @@ def test_direct_matches_the_reference(M, N, K, bias):
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("N", "K"), [(64, 128), (200, 136), (72, 1536), (2048, 4096)])
-@pytest.mark.parametrize("M", [1, 7, 16, 20, 48, 128])
+@pytest.mark.parametrize("M", [1, 7, 16, 20, 48, 64])
 def test_stream_matches_the_reference(M, N, K, bias):
     for dtype in (torch.float16, torch.bfloat16):
         assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "stream") < 4e-3
