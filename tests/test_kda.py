@@ -12,6 +12,7 @@ import torch
 from benchmarks.kda import RANK, SUITE
 from kernels import kda as family
 from kernels import kda_decode, kda_prefill
+from kernels.mailbox import mailbox
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -140,7 +141,9 @@ def test_stream_matches_the_reference_again_and_again(M, K, heads):
     for seed in range(3):
         checker = Checker.draw(SUITE, Case(M=M, K=K, heads=heads), "cuda", seed=seed)
         assert checker.error(FAMILY, "stream") < SUITE.tolerance
-    assert not kda_decode.counters_of(torch.device("cuda", torch.cuda.current_device())).any()
+    device = torch.device("cuda", torch.cuda.current_device())
+    assert not kda_decode.counters_of(device).any()
+    assert (mailbox(device) == -1).all()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_split_k_adds_all_parts_of_k(M):
     assert checker(torch.float16, M=M, K=1536, N=72, bias=True).error(FAMILY, "split_k") < 1e-3
 
 
-def test_split_k_leaves_its_counters_as_it_found_them():
+def test_split_k_gives_the_same_bits_again():
     case = checker(torch.float16, M=4, K=512, N=64)
     first, second = (VARIANTS["split_k"](**FAMILY.arguments("split_k", case.inputs)) for _ in range(2))
     assert torch.equal(first, second)
