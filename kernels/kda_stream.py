@@ -36,23 +36,22 @@ BLOCK_K = 128
 
 
 class Stream(NamedTuple):
-    """Tokens of a tile, stages of both rings, in how many parts K is split, weight tiles asked for before the wait."""
+    """Tokens of a tile, stages of both rings, and in how many parts K is split."""
 
     m: int
     w_stages: int
     x_stages: int
     split_low: int
     split_wide: int
-    early: int
 
 
 #: By the largest M served; the fastest of those tried on an H200 at K 2304, 8 heads. Up to 16 tokens two programs share
 #: a multiprocessor; beyond, one has all of its K in flight at once.
 STREAMS = {
-    8: Stream(8, 6, 6, 6, 3, 6),
-    16: Stream(16, 5, 6, 3, 3, 5),
-    32: Stream(32, 9, 9, 3, 2, 9),
-    64: Stream(64, 6, 6, 3, 3, 6),
+    8: Stream(8, 6, 6, 6, 3),
+    16: Stream(16, 5, 6, 3, 3),
+    32: Stream(32, 9, 9, 3, 2),
+    64: Stream(64, 6, 6, 3, 3),
 }
 
 
@@ -102,7 +101,7 @@ def launch(
         tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K), x,
         wide, beta, fg, mailbox(x.device), counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
-        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, EARLY=cut.early, num_warps=4, launch_pdl=True,
+        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
     )  # fmt: skip
 
 
@@ -110,7 +109,7 @@ def launch(
 def _decode_stream(
     w_in, w_fg, x, x_plain, wide, beta, fg, mail, counters, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
-    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr, EARLY: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
     ROWS: gl.constexpr = w_in.block_type.shape[0]
     LONG: gl.constexpr = 2 * R // ROWS * SPLIT_LOW + (3 * D // ROWS + 1) * SPLIT_WIDE
@@ -119,7 +118,7 @@ def _decode_stream(
     if pid < LONG:
         _long(
             pid, w_in, x, x_plain, wide, beta, mail, M, H,
-            STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES, EARLY,
+            STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES,
         )  # fmt: skip
     else:
         _short(pid - LONG, w_fg, x, fg, mail, counters, M, D, R, SPLIT_LOW)
@@ -129,7 +128,7 @@ def _decode_stream(
 def _long(
     pid, w_in, x, x_plain, wide, beta, mail, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
-    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr, EARLY: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
     """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
     ROWS: gl.constexpr = w_in.block_type.shape[0]
@@ -148,7 +147,7 @@ def _long(
     # Tokens at least to L2 before the wait. f_a and g_a are the ones waited for: the others see to it.
     SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
     prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
-    total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES, EARLY)
+    total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
     mail += pid * SIZE + rows[:, None] * BLOCK_M + tokens[None, :]

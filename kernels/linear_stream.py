@@ -22,8 +22,7 @@ from kernels.streaming import prefetch_rows, prefetch_tokens, stream, tiles_of
 class Stream(NamedTuple):
     """Tile of ``m`` tokens by ``n`` weight rows, ``k`` of K a step, rings of so many steps.
 
-    ``early`` weight tiles are asked for before the wait. K is cut into as many parts as ``slots`` programs a
-    multiprocessor allow.
+    K is cut into as many parts as ``slots`` programs a multiprocessor allow.
     """
 
     m: int
@@ -33,16 +32,15 @@ class Stream(NamedTuple):
     x_stages: int
     slots: int
     num_warps: int
-    early: int
 
 
 #: Up to this many rows → tile. Those up to 32 rows leave room for two programs on a multiprocessor. The fastest of
 #: those tried on an H200: 8, 16 and 64 rows at K 4096, N 2048; 32 at K 1536, N 3072, where "best" takes it.
 STREAMS = {
-    8: Stream(8, 64, 128, 6, 8, 1, 4, 6),
-    16: Stream(16, 64, 128, 5, 8, 1, 4, 5),
-    32: Stream(32, 64, 128, 5, 4, 1, 4, 5),
-    64: Stream(64, 64, 128, 8, 5, 1, 4, 8),
+    8: Stream(8, 64, 128, 6, 8, 1, 4),
+    16: Stream(16, 64, 128, 5, 8, 1, 4),
+    32: Stream(32, 64, 128, 5, 4, 1, 4),
+    64: Stream(64, 64, 128, 8, 5, 1, 4),
 }
 MOST_PARTS = 16
 
@@ -62,14 +60,14 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
         tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out,
         mailbox(x.device) if parts > 1 else None, M, N, K,
         HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),
-        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, EARLY=cut.early, num_warps=cut.num_warps, launch_pdl=True,
+        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
     )  # fmt: skip
 
 
 @gluon.jit
 def _stream_kernel(
     weight, x, w_plain, x_plain, bias, out, mail, M, N, K, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
-    STEPS: gl.constexpr, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr, EARLY: gl.constexpr,
+    STEPS: gl.constexpr, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
     BLOCK_K: gl.constexpr = weight.block_type.shape[1]
@@ -82,7 +80,7 @@ def _stream_kernel(
     prefetch_tokens(x_plain, tile, gl.num_programs(0), first, M, K, STEPS * BLOCK_K)
     if STEPS > W_STAGES:
         prefetch_rows(w_plain, tile * BLOCK_N, first + W_STAGES * BLOCK_K, N, K, BLOCK_N, (STEPS - W_STAGES) * BLOCK_K)
-    total = stream(weight, x, tile * BLOCK_N, first, STEPS, W_STAGES, X_STAGES, EARLY)
+    total = stream(weight, x, tile * BLOCK_N, first, STEPS, W_STAGES, X_STAGES)
     rows = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
     if PARTS == 1:

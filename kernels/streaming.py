@@ -1,7 +1,7 @@
 """A product of few tokens whose weights begin to arrive before the kernel ahead has ended (Gluon, Hopper).
 
 The tensor memory accelerator fills two rings in shared memory, of weight tiles and of token tiles. The first
-weight tiles are asked for before ``gdc_wait``: in inference weights are constants, so nothing that the
+``W_STAGES`` weight tiles are asked for before ``gdc_wait``: in inference weights are constants, so nothing that the
 kernel ahead writes is read too early. Tokens come after the wait. If rings take at most half of the shared
 memory, a multiprocessor holds a program of this launch beside one of the launch ahead, and memory never idles
 while the latter adds up its parts.
@@ -80,13 +80,10 @@ def prefetch_rows(matrix, row, first, N, K, ROWS: gl.constexpr, SPAN: gl.constex
 
 
 @gluon.jit
-def stream(
-    weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr, EARLY: gl.constexpr
-):  # fmt: skip
+def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr):
     """[BLOCK_N, BLOCK_M] float32: a tile of weight rows times all tokens, over ``steps`` blocks of K from ``first``.
 
-    Tiles beyond the edges of either matrix are zeros. ``EARLY`` weight tiles of the ring are asked for before the wait,
-    the others after the first tokens: what is asked for first also arrives first.
+    Tiles beyond the edges of either matrix are zeros.
     """
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
     BLOCK_K: gl.constexpr = weight.block_type.shape[1]
@@ -100,14 +97,11 @@ def stream(
     for slot in gl.static_range(X_STAGES):
         mbarrier.init(x_full.index(slot), count=1)
     fence_async_shared()
-    for slot in gl.static_range(EARLY):
+    for slot in gl.static_range(W_STAGES):
         fetch(weight, row, first + slot * BLOCK_K, w_ring, w_full, slot, slot < steps)
     gdc_wait()
-    for slot in gl.static_range(max(X_STAGES, W_STAGES - EARLY)):
-        if slot < X_STAGES:
-            fetch(x, 0, first + slot * BLOCK_K, x_ring, x_full, slot, slot < steps)
-        if EARLY + slot < W_STAGES:
-            fetch(weight, row, first + (EARLY + slot) * BLOCK_K, w_ring, w_full, EARLY + slot, EARLY + slot < steps)
+    for slot in gl.static_range(X_STAGES):
+        fetch(x, 0, first + slot * BLOCK_K, x_ring, x_full, slot, slot < steps)
     # The weight is the left operand: its rows fill the tensor core's 64-wide M side, tokens the narrow N side.
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_M, 16]
