@@ -11,7 +11,7 @@ from flask import Response
 from dashboard.address import parse_family
 from dashboard.pages import family, overview
 from dashboard.pages.parts import back_link, notice
-from dashboard.results import Tree
+from dashboard.results.store import Store
 from dashboard.theme import MANTINE
 
 _INDEX = """<!DOCTYPE html>
@@ -21,7 +21,7 @@ _INDEX = """<!DOCTYPE html>
 </html>"""
 
 
-def create_app(tree: Tree) -> Dash:
+def create_app(store: Store) -> Dash:
     """The dashboard of a results folder; ``.server`` is its WSGI application."""
     app = Dash(
         __name__,
@@ -38,7 +38,7 @@ def create_app(tree: Tree) -> Dash:
 
     @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
     def route(path: str | None, search: str | None) -> tuple[Any, str]:
-        return page(tree, path or "/", search or "")
+        return page(store, path or "/", search or "")
 
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
@@ -48,20 +48,20 @@ def create_app(tree: Tree) -> Dash:
         Input("scheme", "computedColorScheme"),
         State("colours", "data"),
     )
-    overview.register(app, tree)
-    family.register(app, tree)
+    overview.register(app, store)
+    family.register(app, store)
     _forbid(app)
     return app
 
 
-def page(tree: Tree, path: str, search: str) -> tuple[Any, str]:
+def page(store: Store, path: str, search: str) -> tuple[Any, str]:
     """The page of an address, and its title."""
     if path == "/":
-        return overview.layout(tree.current()), "Lockstep"
+        return overview.layout(store.current()), "Lockstep"
     address = parse_family(path, search)
     if address is None:
         return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
-    return family.layout(tree.current(), address), f"{address.suite} · Lockstep"
+    return family.layout(store.current(), address), f"{address.suite} · Lockstep"
 
 
 def _shell() -> Any:

@@ -6,14 +6,12 @@ import argparse
 import errno
 import os
 import socket
-from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
-from asv.config import Config
 from asv.util import UserError
 
-_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+from dashboard.places import add_places, open_store, results_folder
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
@@ -25,14 +23,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "dashboard", help="Show the results in a browser", description="Serve the results as pages."
         )
-        parser.add_argument(
-            "--results", type=Path, help="results folder (default: results_dir of asv.conf.json, or ./results)"
-        )
-        parser.add_argument(
-            "--repo",
-            type=Path,
-            help="git repository that tells commits' order and subjects (default: around the results)",
-        )
+        add_places(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free one (default: %(default)s)")
         parser.set_defaults(func=cls.run_from_args)
@@ -40,28 +31,25 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Serve; an asv.conf.json is used where there is one and not needed where there is none."""
-        there = args.config or any(Path(name).exists() for name in _CONFIGS)
-        return cls.run_from_conf_args(Config.load(args.config) if there else None, args)
-
-    @classmethod
-    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Serve until interrupted.
 
         Raises:
-            UserError: the address cannot be served at.
+            UserError: the address cannot be served at, or the cache cannot lie where it was asked for.
         """
-        results = args.results or Path(conf.results_dir if conf else "results")
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
         from dashboard.app import create_app
-        from dashboard.results import Tree
+        from dashboard.results.store import StoreError
         from dashboard.server import serve
 
-        app = create_app(Tree(results, args.repo))
+        try:
+            store = open_store(args)
+        except StoreError as error:
+            raise UserError(str(error)) from error
+        app = create_app(store)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        print(f"Lockstep shows {results} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
+        print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
         serve(app, listener)
         return 0
 

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from dashboard.rows import QUANTITIES, STATE_LABELS, Commit, Measured, Quantity, Row, axes_of
+from dashboard.results.model import Commit
+from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
@@ -201,9 +202,9 @@ def _hover(row: Row, value: Measured, what: Quantity, where: str) -> str:
     interval = f" [{value.low:.{digits}f}, {value.high:.{digits}f}]" if value.low and value.high else ""
     number = f"{value.value:.{digits}f} {what.unit}"
     lines = [f"<b>{escape(row.variant or row.suite)}</b>", f"<b>{number}</b>{interval}", where]
-    if row.clocks.sm_mhz:
-        reasons = f", {', '.join(map(escape, row.clocks.reasons))}" if row.clocks.reasons else ""
-        lines.append(f"SM {row.clocks.sm_mhz:.0f} MHz{reasons}")
+    if row.sm_mhz:
+        reasons = f", {', '.join(map(escape, row.clock_reasons))}" if row.clock_reasons else ""
+        lines.append(f"SM {row.sm_mhz:.0f} MHz{reasons}")
     if row.note:
         lines.append(_wrap(row.note))
     if row.state == "bare":

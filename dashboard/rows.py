@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 
-from lockstep.record import Clocks
+from dashboard.results.model import Benchmark, Commit, Point, Series, State
+from dashboard.results.picture import Results
 
-#: "ok"; "na" (not supported here); "failed"; "bare" (a number from asv's file that no provenance stands behind).
-State = Literal["ok", "na", "failed", "bare"]
+#: Machine, suite, variant, case, cache state.
+Key = tuple[str, str, str, str, str]
 
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
@@ -60,30 +61,26 @@ QUANTITIES: dict[str, Quantity] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One series at one commit on one machine.
+    """One series at one commit on one machine: latency and speedup, which are two points of the store, together.
 
     Attributes:
-        machine, environment: asv's names; the clock state is part of the machine's.
+        machine: the store's name of it.
         commit: full hash.
-        date: of the commit, milliseconds since 1970 (as in asv's file).
-        family, op: the suite's; a plain asv benchmark's full name and "".
-        variant, case, l2: as the suite names them; "" where a plain asv benchmark has none.
+        suite: ours, or the full name of another project's benchmark.
+        variant, case, l2: as the suite names them; other parameters are joined into the case.
         version: the ruler's digest; another one is another series.
         state, reason: see ``State``; the reason of "na" and "failed".
         latency: seconds a call. speedup: baseline's latency over this one's.
         flops, bytes: the task's cost in operations and bytes; 0 unknown.
-        floor_s: seconds at the machine's own rates; floor_source "measured" or "datasheet".
+        floor_s: seconds at the machine's own rates.
         bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
         mde: smallest relative change that the measurement could tell.
         measured_at: when, milliseconds since 1970; 0 unknown.
     """
 
     machine: str
-    environment: str
     commit: str
-    date: int
-    family: str
-    op: str
+    suite: str
     variant: str
     case: str
     l2: str
@@ -95,22 +92,17 @@ class Row:
     flops: float = 0.0
     bytes: float = 0.0
     floor_s: float | None = None
-    floor_source: str = ""
     bound: str = ""
     mde: float | None = None
     note: str = ""
     clock_state: str = ""
-    clocks: Clocks = field(default_factory=Clocks)
+    sm_mhz: float | None = None
+    clock_reasons: tuple[str, ...] = ()
     measured_at: int = 0
 
     @property
-    def suite(self) -> str:
-        """``family`` or ``family.op``."""
-        return f"{self.family}.{self.op}" if self.op else self.family
-
-    @property
-    def series(self) -> tuple[str, str, str, str, str]:
-        """Identity of the series: machine, suite, variant, case, cache state."""
+    def key(self) -> Key:
+        """Identity of the series."""
         return self.machine, self.suite, self.variant, self.case, self.l2
 
     def measured(self, quantity: str) -> Measured | None:
@@ -130,41 +122,92 @@ class Row:
         return latency.inverse(numerators[quantity]) if numerators[quantity] > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit that has results. ``subject`` is "" where no repository tells it; ``date`` in ms since 1970."""
-
-    hash: str
-    date: int
-    subject: str = ""
-
-    @property
-    def short(self) -> str:
-        """The first eight digits, as asv names its files."""
-        return self.hash[:8]
+def suite_of(benchmark: Benchmark) -> str:
+    """What a page of the benchmark is called: our suite, or another project's benchmark."""
+    return benchmark.suite if benchmark.ours else benchmark.name
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that could not be read: where (relative to the results folder) and what is wrong."""
-
-    path: str
-    what: str
+def is_shown(benchmark: Benchmark) -> bool:
+    """Whether the pages, which speak of latencies, show it."""
+    return benchmark.ours or benchmark.unit == "seconds"
 
 
-def positive(value: float | None, low: float | None = None, high: float | None = None) -> Measured | None:
-    """``Measured`` of a positive value; an interval that does not hold the value is dropped."""
-    if value is None or value <= 0:
+@lru_cache(maxsize=100_000)
+def key_of(series: Series, suite: str) -> Key:
+    """Identity of the row that a series belongs to."""
+    named = dict(series.axes)
+    variant, l2 = named.pop("variant", ""), named.pop("l2", "")
+    case = named["case"] if list(named) == ["case"] else ",".join(f"{key}={value}" for key, value in named.items())
+    return series.machine, suite, variant, case, l2
+
+
+def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
+    """Rows that a machine (``None``: any) ever had."""
+    suites = {name: suite_of(one) for name, one in results.benchmarks.items() if is_shown(one)}
+    shown = (one for one in results.series(machine=machine) if one.benchmark in suites)
+    return frozenset(key_of(one, suites[one.benchmark]) for one in shown)
+
+
+def series_of(results: Results, suite: str, machine: str | None = None) -> dict[Key, list[Series]]:
+    """Series of a suite by row."""
+    found: dict[Key, list[Series]] = {}
+    for benchmark in results.benchmarks.values():
+        if is_shown(benchmark) and suite_of(benchmark) == suite:
+            for one in results.series(machine=machine, benchmark=benchmark.name):
+                found.setdefault(key_of(one, suite), []).append(one)
+    return found
+
+
+def newest(results: Results, machine: str) -> tuple[Commit, list[Row]] | None:
+    """The machine's newest commit and its rows; ``None`` if it has none."""
+    commits = results.commits(machine)
+    return (commits[-1], rows_of(results, results.at(commits[-1].hash, machine))) if commits else None
+
+
+def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
+    """Points as rows, in the order of the points."""
+    pairs: dict[tuple[Key, str], dict[str, Point]] = {}
+    for point in points:
+        benchmark = results.benchmarks[point.series.benchmark]
+        if is_shown(benchmark):
+            key = key_of(point.series, suite_of(benchmark)), point.run.commit
+            pairs.setdefault(key, {})["speedup" if benchmark.quantity == "speedup" else "latency"] = point
+    return [_row(key, pair) for (key, _), pair in pairs.items()]
+
+
+def _row(key: Key, pair: dict[str, Point]) -> Row:
+    # What the record says stands at both; the state of the row is its latency's.
+    point = pair.get("latency") or pair["speedup"]
+    machine, suite, variant, case, l2 = key
+    return Row(
+        machine=machine,
+        commit=point.run.commit,
+        suite=suite,
+        variant=variant,
+        case=case,
+        l2=l2,
+        version=point.version,
+        state=point.state,
+        reason=point.reason,
+        latency=_measured(pair.get("latency")),
+        speedup=_measured(pair.get("speedup")),
+        flops=point.flops,
+        bytes=point.bytes,
+        floor_s=point.floor_s,
+        bound=point.bound,
+        mde=point.mde,
+        note=point.note,
+        clock_state=point.run.clock_state if point.state != "bare" else "",
+        sm_mhz=point.sm_mhz,
+        clock_reasons=point.clock_reasons,
+        measured_at=point.measured_at,
+    )
+
+
+def _measured(point: Point | None) -> Measured | None:
+    if point is None or point.value is None or point.value <= 0:
         return None
-    if low is None or high is None or not 0 < low <= value <= high:
-        return Measured(value)
-    return Measured(value, low, high)
-
-
-def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Sort key that reads digits as numbers: ``M=8`` before ``M=16``."""
-    parts = re.findall(r"\d+(?:\.\d+)?|\D+", text)
-    return tuple((0, float(part), "") if part[0].isdecimal() else (1, 0.0, part) for part in parts)
+    return Measured(point.value, point.low, point.high)
 
 
 def axes_of(case: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import functools
 import torch
 import triton
 
-#: Streaming multiprocessors assumed where no GPU can be asked (compiling without one): an H100/H200.
+#: Streaming multiprocessors assumed on a CPU (Triton's interpreter): an H100's or H200's.
 SM_COUNT_WITHOUT_GPU = 132
 
 
@@ -29,10 +29,16 @@ def require_triton(tensor: torch.Tensor, variant: str) -> None:
 
 @functools.cache
 def sm_count(device: torch.device) -> int:
-    """Number of streaming multiprocessors of ``device``; an H200's where there is no GPU to ask."""
-    if device.type != "cuda":
-        return SM_COUNT_WITHOUT_GPU
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+    """Number of streaming multiprocessors of ``device``; an H200's for a CPU.
+
+    As for ``capability``, a meta tensor answers with the target that Triton compiles for.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).multi_processor_count)
+    if device.type == "meta":
+        driver = triton.runtime.driver.active
+        return int(driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"])
+    return SM_COUNT_WITHOUT_GPU
 
 
 def capability(device: torch.device) -> tuple[int, int]:
@@ -48,3 +54,8 @@ def capability(device: torch.device) -> tuple[int, int]:
         arch = triton.runtime.driver.active.get_current_target().arch
         return int(arch) // 10, int(arch) % 10
     return 0, 0
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured on the current stream; never on a CPU or on "meta"."""
+    return device.type not in ("cpu", "meta") and torch.cuda.is_current_stream_capturing()

@@ -26,7 +26,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.devices import capability
+from kernels.devices import capability, capturing
 
 #: Most tokens that each of the two kernels serves.
 ROWS_LIMIT = 4
@@ -71,7 +71,7 @@ TILES: tuple[tuple[int, Tiles], ...] = (
 @functools.cache
 def counters_of(device: torch.device) -> torch.Tensor:
     """The device's counters, zero before and after every launch."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if capturing(device):
         # Zeroed inside the capture they would hold whatever lay there until the graph first runs, and a spin hang.
         raise RuntimeError("call the kda kernel once before capturing it in a graph, so that its counters are zeroed")
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)

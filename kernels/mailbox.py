@@ -23,7 +23,7 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernels.devices import sm_count
+from kernels.devices import capturing, sm_count
 
 #: Bits of a NaN that no arithmetic makes and no writer posts, and of the one posted in its place.
 EMPTY = tl.constexpr(-1)
@@ -48,7 +48,7 @@ def mailbox(device: torch.device) -> torch.Tensor:
     Raises:
         RuntimeError: the first call for a device is captured in a CUDA graph, whose own it would be.
     """
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if capturing(device):
         raise RuntimeError("call it once before capturing it in a CUDA graph: its mailbox would be the graph's")
     return torch.full((room(device),), EMPTY.value, dtype=torch.int32, device=device)
 

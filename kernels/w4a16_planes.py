@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.devices import sm_count
+from kernels.devices import capturing, sm_count
 from kernels.int4 import PLANE_K, has_hopper_ptx, has_wgmma, unpack_codes
 
 
@@ -214,6 +214,6 @@ def _counters(device: torch.device, count: int) -> torch.Tensor:
     if counters is None or len(counters) < count:
         counters = torch.zeros(max(count, 4096), dtype=torch.int32, device=device)
         # Memory that a CUDA graph allocates while it is captured belongs to that graph.
-        if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+        if not capturing(device):
             _COUNTERS[device] = counters
     return counters

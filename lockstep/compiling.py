@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from lockstep.machine_code.cubin import registers_and_stack
 
 
 @dataclass(frozen=True)
@@ -41,26 +41,10 @@ def intercept(arch: int) -> Iterator[list[Any]]:
 
     The kernels are Triton's own ``CompiledKernel`` objects (``.asm``, ``.metadata``), in launch order.
     """
-    import triton
-    from triton.backends.compiler import GPUTarget
     from triton.runtime.jit import JITFunction
 
-    class NoDevice:
-        """Stands in for Triton's CUDA driver, which needs a GPU to answer these."""
-
-        def get_current_target(self) -> Any:
-            return GPUTarget("cuda", arch, 32)
-
-        def get_current_device(self) -> int:
-            return 0
-
-        def get_current_stream(self, device: int) -> int:
-            return device * 0
-
-        def get_active_torch_device(self) -> Any:
-            import torch
-
-            return torch.device("meta")
+    from lockstep.machine_code.stand_in import stand_in
+    from lockstep.machine_code.targets import Target
 
     compiled: list[Any] = []
     launch = JITFunction.run
@@ -71,7 +55,7 @@ def intercept(arch: int) -> Iterator[list[Any]]:
             compiled.append(kernel)
         return kernel
 
-    triton.runtime.driver.set_active(NoDevice())
+    stand_in(Target.parse(f"sm_{arch}"))
     JITFunction.run = compile_instead
     try:
         yield compiled
@@ -83,23 +67,14 @@ def describe(kernel: Any) -> CompiledKernel:
     """Read a compiled kernel's resources with ``cuobjdump -res-usage``, which travels in Triton's wheel.
 
     Raises:
-        RuntimeError: cuobjdump is missing or prints something else than expected.
+        ToolError: cuobjdump is missing or prints something else than expected.
     """
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-        done = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False)
-    usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", done.stdout)}
-    if usage.keys() != {"REG", "STACK"}:
-        raise RuntimeError(f"{tool} -res-usage did not tell registers and stack:\n{done.stdout}{done.stderr}")
+    registers, stack = registers_and_stack(kernel.asm["cubin"])
     metadata = kernel.metadata
     return CompiledKernel(
         name=metadata.name,
-        registers=usage["REG"],
-        stack_bytes=usage["STACK"],
+        registers=registers,
+        stack_bytes=stack,
         shared_bytes=metadata.shared,
         num_warps=metadata.num_warps,
         num_stages=metadata.num_stages,

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, stdev
 
-from scipy import stats
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from lockstep.record import Estimate
 
@@ -49,6 +51,25 @@ def half_width(epochs: Sequence[float]) -> float:
     return _t(0.5 + NOMINAL / 2, len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
 
 
+def standard_error(
+    low: NDArray[np.float64], high: NDArray[np.float64], epochs: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Standard errors of the logs behind intervals that ``exponential(log_interval(...))`` gave.
+
+    Args:
+        low, high: ends of the intervals of ratios or times, of one length.
+        epochs: how many epochs each rests on.
+
+    Returns:
+        In log units; NaN from fewer than two epochs and where there is no interval.
+    """
+    known = (epochs >= 2) & (low > 0) & (high >= low) & np.isfinite(high)
+    found = np.full(len(low), np.nan)
+    quantile = special.stdtrit(epochs[known] - 1.0, 0.5 + NOMINAL / 2)
+    found[known] = np.log(high[known] / low[known]) / 2 / quantile
+    return found
+
+
 def exponential(estimate: Estimate) -> Estimate:
     """From log units to a ratio or to seconds."""
     return Estimate(math.exp(estimate.value), _exp(estimate.low), _exp(estimate.high))
@@ -80,7 +101,7 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
 
 @cache
 def _t(quantile: float, freedom: int) -> float:
-    return float(stats.t.ppf(quantile, freedom))
+    return float(special.stdtrit(freedom, quantile))
 
 
 def _exp(value: float) -> float:

@@ -18,6 +18,8 @@ from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family, load_family
 from lockstep.inputs import tensors_of
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.observed import Observer
 from lockstep.pairs import Outcome, Plan, compare
 from lockstep.record import TWIN, Record
 from lockstep.suite import Case, Suite, bind
@@ -44,12 +46,14 @@ class Measurer:
         plan: how long.
         seed: of the inputs that results are checked on; a new one each run unless given.
         listener: told of each stage.
+        observer: notes the machine code that runs.
     """
 
     device: Device
     plan: Plan
     seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
     listener: Listener = lambda stage, variant: None
+    observer: Observer = field(default_factory=Observer)
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
     _checker: Checker | None = None
@@ -167,6 +171,7 @@ class Measurer:
                 check_error=errors[arms[arm]],
                 note=note,
                 wall_s=wall / len(outcomes),
+                code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
             )
         return list(records.values())
 
@@ -180,7 +185,9 @@ class Measurer:
         if key not in self._checked:
             self.listener("check", name)
             try:
-                self._checked[key] = self._checker_of(suite, case).error(family, name)
+                checker = self._checker_of(suite, case)
+                with self.observer.watch(CaseKey(suite.name, name, case.label)):
+                    self._checked[key] = checker.error(family, name)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 self._checked[key] = MemoryError("no room on the device for its check")

@@ -60,6 +60,35 @@ class Clocks:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """One Triton or Gluon kernel that a variant launched while it was measured.
+
+    Attributes:
+        name: of the function.
+        code: fingerprint of its machine code; see ``lockstep.machine_code.MachineCode``.
+        registers: a thread.
+        spills: bytes of local memory a thread.
+        shared: bytes of shared memory a block.
+        mix: instruction class to number of instructions; empty if it was not disassembled.
+    """
+
+    name: str
+    code: str
+    registers: int | None = None
+    spills: int | None = None
+    shared: int | None = None
+    mix: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What ran: kernels in the order of their first launch, and the fingerprint of the host side ("" unknown)."""
+
+    kernels: tuple[Kernel, ...] = ()
+    host: str = ""
+
+
+@dataclass(frozen=True)
 class Record:
     """One series (suite × variant × case × cache state) at one commit.
 
@@ -80,6 +109,7 @@ class Record:
         baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
         latency_samples, speedup_samples: per round, seconds and ratio, at most 20 of them.
+        code: the machine code that ran; ``None`` where it is not known (on a CPU, in old files).
     """
 
     suite: str
@@ -108,6 +138,7 @@ class Record:
     wall_s: float = 0.0
     latency_samples: tuple[float, ...] = ()
     speedup_samples: tuple[float, ...] = ()
+    code: Code | None = None
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -225,7 +256,13 @@ def record_from(row: dict[str, Any]) -> Record:
     known["clocks"] = Clocks(**{**clocks, "reasons": tuple(clocks.get("reasons", ()))})
     for name in ("latency_samples", "speedup_samples"):
         known[name] = tuple(float(sample) for sample in known.get(name, ()))
+    known["code"] = _code_from(known["code"]) if known.get("code") else None
     return Record(**known)
+
+
+def _code_from(row: dict[str, Any]) -> Code:
+    kernels = tuple(Kernel(**_known(Kernel, kernel)) for kernel in row.get("kernels", ()))
+    return Code(**{**_known(Code, row), "kernels": kernels})
 
 
 def _demand(kind: type, row: dict[str, Any], *names: str) -> None:

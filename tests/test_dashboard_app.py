@@ -16,14 +16,14 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
-from test_dashboard_results import COMMIT, DATE, MACHINE, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, parse_family
 from dashboard.app import create_app, page
 from dashboard.commands import Dashboard, listen
 from dashboard.figures import sweep, sweep_axis, trend
 from dashboard.pages import family, overview
-from dashboard.results import Tree
+from dashboard.rows import newest
 from dashboard.theme import chart_layout, styles
 from lockstep.record import Estimate
 
@@ -44,7 +44,7 @@ def golden(root):
             torch = Estimate(latency * 1.9, latency * 1.8, latency * 2.0)
             records.append(record(variant="torch", latency=torch, speedup=Estimate(1.0, 1.0, 1.0), **base))
         write_measurement(root, records, commit=digit * 40, date=DATE + index)
-    return Tree(root, patience=0.0)
+    return open_store(root)
 
 
 def words(component):
@@ -53,13 +53,13 @@ def words(component):
 
 
 @pytest.fixture
-def tree(tmp_path):
+def store(tmp_path):
     return golden(tmp_path / "results")
 
 
 @pytest.fixture
-def client(tree):
-    return create_app(tree).server.test_client()
+def client(store):
+    return create_app(store).server.test_client()
 
 
 def call(client, output, *values, state=()):
@@ -86,7 +86,7 @@ def test_shapes_of_which_nothing_runs_here_come_last(tmp_path):
     failed = {"case": "C=1", "state": "failed", "reason": "wrong", "latency": None}
     rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
     write_measurement(tmp_path / "results", rows)
-    cells = overview.table(Tree(tmp_path / "results", patience=0.0).current(), MACHINE, "cold")
+    cells = overview.table(open_store(tmp_path / "results").current(), MACHINE, "cold")
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8", "B=1"]
 
@@ -124,9 +124,9 @@ def test_a_click_on_a_row_opens_its_family(client):
     assert parse_family(path, search) == FamilyAddress(MACHINE, "linear", (CASE,), "cold")
 
 
-def test_series_missing_at_the_newest_commit_are_counted(tree):
-    write_measurement(tree.root, [record()], commit="d" * 40, date=DATE + 9)
-    assert "5 series of this machine not measured" in words(overview.said(tree.current(), MACHINE))
+def test_series_missing_at_the_newest_commit_are_counted(store):
+    write_measurement(store.root, [record()], commit="d" * 40, date=DATE + 9)
+    assert "5 series of this machine not measured" in words(overview.said(store.current(), MACHINE))
 
 
 def test_the_family_page_draws_what_its_address_asks_for(client):
@@ -156,13 +156,13 @@ def test_choosing_nothing_says_so(client, chosen):
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 
 
-def test_a_trend_holds_the_numbers_and_breaks_at_a_new_ruler(tree):
+def test_a_trend_holds_the_numbers_and_breaks_at_a_new_ruler(store):
     write_measurement(
-        tree.root, [record(version="ruler2", latency=Estimate(4e-6, 3.9e-6, 4.1e-6))], commit="d" * 40, date=DATE + 9
+        store.root, [record(version="ruler2", latency=Estimate(4e-6, 3.9e-6, 4.1e-6))], commit="d" * 40, date=DATE + 9
     )
-    results = tree.current()
-    rows = [row for row in results.history(MACHINE, "linear") if row.case == CASE]
-    figure = trend(rows, results.commits, "latency", styles(["splitk"], set()), "light")
+    results = store.current()
+    rows = [row for row in every_row(results) if row.case == CASE]
+    figure = trend(rows, results.commits(), "latency", styles(["splitk"], set()), "light")
     go.Figure(figure)
     lines = [trace for trace in figure["data"] if trace.get("name") == "splitk"]
     assert [trace["x"] for trace in lines] == [[0, 1, 2], [3]]
@@ -175,29 +175,29 @@ def test_a_trend_holds_the_numbers_and_breaks_at_a_new_ruler(tree):
     )
 
 
-def test_a_failure_is_marked_with_its_reason(tree):
+def test_a_failure_is_marked_with_its_reason(store):
     failed = record(state="failed", reason="off by <b>0.3</b>", latency=None, speedup=None)
-    write_measurement(tree.root, [failed], commit="d" * 40, date=DATE + 9)
-    results = tree.current()
-    rows = [row for row in results.history(MACHINE, "linear") if row.case == CASE]
-    figure = trend(rows, results.commits, "latency", styles(["splitk"], set()), "dark")
+    write_measurement(store.root, [failed], commit="d" * 40, date=DATE + 9)
+    results = store.current()
+    rows = [row for row in every_row(results) if row.case == CASE]
+    figure = trend(rows, results.commits(), "latency", styles(["splitk"], set()), "dark")
     go.Figure(figure)
     mark = figure["data"][-1]
     assert mark["x"] == [3]
     assert "off by &lt;b&gt;0.3&lt;/b&gt;" in mark["text"][0]
 
 
-def test_a_quiet_series_is_not_blown_up(tree):
-    results = tree.current()
-    rows = [row for row in results.history(MACHINE, "linear") if row.case == CASE and row.commit[0] != "c"]
-    figure = trend(rows, results.commits, "latency", styles(["splitk"], set()), "light")
+def test_a_quiet_series_is_not_blown_up(store):
+    results = store.current()
+    rows = [row for row in every_row(results) if row.case == CASE and row.commit[0] != "c"]
+    figure = trend(rows, results.commits(), "latency", styles(["splitk"], set()), "light")
     low, high = figure["layout"]["yaxis"]["range"]
     assert (high - low) / low > 0.1
 
 
-def test_the_sweep_goes_over_the_axis_that_varies(tree):
-    results = tree.current()
-    rows = results.newest(MACHINE)[1]
+def test_the_sweep_goes_over_the_axis_that_varies(store):
+    results = store.current()
+    rows = newest(results, MACHINE)[1]
     axis, alike = sweep_axis([row.case for row in rows], CASE)
     assert axis == "M"
     assert set(alike) == {"M=1,K=4096,N=2048", CASE, "M=64,K=4096,N=2048"}
@@ -258,29 +258,35 @@ def test_a_wrong_address_is_met_with_a_page(client, path):
     assert re.search("no such page|has no results", json.dumps(answer["page"]))
 
 
-def test_another_machine_is_offered_where_one_has_none(tree):
-    shown, title = page(tree, "/family/elsewhere/linear", "")
+def test_another_machine_is_offered_where_one_has_none(store):
+    shown, title = page(store, "/family/elsewhere/linear", "")
     assert MACHINE in words(shown)
     assert title == "linear · Lockstep"
 
 
-def test_choices_that_do_not_exist_are_replaced(tree):
+def test_choices_that_do_not_exist_are_replaced(store):
     address = FamilyAddress(MACHINE, "linear", ("M=3",), "hot", ("beauty",), ("nobody",))
-    text = words(family.layout(tree.current(), address))
+    text = words(family.layout(store.current(), address))
     assert '"value": ["latency", "speedup"]' in text
     assert '"value": ["splitk", "torch"]' in text
     assert '"value": "cold"' in text
 
 
 def test_an_empty_folder_says_what_to_run(tmp_path):
-    shown, _ = page(Tree(tmp_path / "results"), "/", "")
+    shown, _ = page(open_store(tmp_path / "results"), "/", "")
     assert "lockstep run HEAD" in words(shown)
+
+
+def test_a_folder_without_times_says_so(tmp_path):
+    path = write_measurement(tmp_path, [record()], proof=False)
+    edit(path, lambda data: data.update(results={"a.peakmem_x": [[1e6]]}))
+    assert "No times among the results" in words(page(open_store(tmp_path), "/", "")[0])
 
 
 def test_a_folder_of_broken_files_says_what_is_wrong(tmp_path):
     path = write_measurement(tmp_path, [record()])
     path.write_text("<html>")
-    text = words(page(Tree(tmp_path), "/", "")[0])
+    text = words(page(open_store(tmp_path), "/", "")[0])
     assert "can be read" in text
     assert path.name in text
     assert "is not JSON" in text
@@ -288,8 +294,8 @@ def test_a_folder_of_broken_files_says_what_is_wrong(tmp_path):
 
 def test_hostile_names_reach_the_charts_escaped(tmp_path):
     write_measurement(tmp_path, [record(variant=HOSTILE, case=HOSTILE, note=HOSTILE)])
-    results = Tree(tmp_path).current()
-    assert results.rows[0].variant == HOSTILE
+    results = open_store(tmp_path).current()
+    assert every_row(results)[0].variant == HOSTILE
     address = FamilyAddress(MACHINE, "linear", (HOSTILE,), "cold", ("latency",), (HOSTILE,))
     [card] = family.trends(results, address, "light")
     figure = card.children[1].children.figure
@@ -316,8 +322,8 @@ def test_nothing_in_the_page_is_loaded_from_elsewhere(client):
         assert client.get(one).status_code == 200, one
 
 
-def test_new_results_show_without_a_restart(tree, client):
-    write_measurement(tree.root, [record(latency=Estimate(7e-6, 6.9e-6, 7.1e-6))], commit="d" * 40, date=DATE + 9)
+def test_new_results_show_without_a_restart(store, client):
+    write_measurement(store.root, [record(latency=Estimate(7e-6, 6.9e-6, 7.1e-6))], commit="d" * 40, date=DATE + 9)
     rows = call(client, "overview-grid.rowData", MACHINE, "cold")["overview-grid"]["rowData"]
     assert [row["latency"] for row in rows] == pytest.approx([7.0])
 
@@ -364,7 +370,10 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
         "args.config = None\n"
         "sys.exit(args.func(args))"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     server = subprocess.Popen(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     )

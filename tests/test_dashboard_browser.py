@@ -5,12 +5,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from test_dashboard_app import CASE, golden
-from test_dashboard_results import MACHINE, record, write_measurement
+from trees import MACHINE, open_store, record, write_measurement
 from werkzeug.serving import make_server
 
 from dashboard.address import FamilyAddress
 from dashboard.app import create_app
-from dashboard.results import Tree
 from dashboard.server import warm
 
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
@@ -24,8 +23,8 @@ def serve():
     """Serve a results folder in a thread; gives the address."""
     servers = []
 
-    def start(tree):
-        app = create_app(tree)
+    def start(store):
+        app = create_app(store)
         warm(app)
         server = make_server("127.0.0.1", 0, app.server, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -182,7 +181,7 @@ def test_the_search_narrows_the_table(visit, site):
 def test_markup_in_names_stays_text(visit, serve, tmp_path):
     path = write_measurement(tmp_path, [record(), record(variant=HOSTILE, case=HOSTILE)])
     path.with_name(f"deadbeef-{HOSTILE.replace('/', '')}.json").write_text("<script>document.title=2</script>")
-    site = serve(Tree(tmp_path, patience=0.0))
+    site = serve(open_store(tmp_path))
     page = visit(site)
     page.locator(".trouble summary").click()
     assert HOSTILE in page.locator(".problems").inner_text()
@@ -196,6 +195,6 @@ def test_markup_in_names_stays_text(visit, serve, tmp_path):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_with_nothing_measured_the_page_says_what_to_run(visit, serve, tmp_path, size):
-    page = visit(serve(Tree(tmp_path / "results")), size)
+    page = visit(serve(open_store(tmp_path / "results")), size)
     page.get_by_text("lockstep run HEAD").wait_for()
     assert fits(page)

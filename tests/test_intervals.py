@@ -1,11 +1,12 @@
 """Intervals keep their promise when measuring stops early, and the stated MDE is what shows."""
 
 import math
+from statistics import stdev
 
 import numpy as np
 import pytest
 
-from lockstep.intervals import detectable, epochs_to_detect, exponential, half_width, log_interval
+from lockstep.intervals import detectable, epochs_to_detect, exponential, half_width, log_interval, standard_error
 from lockstep.pairs import Plan
 from lockstep.record import Estimate
 
@@ -89,3 +90,12 @@ def test_a_ratio_lies_in_its_interval():
     one = exponential(log_interval([math.log(ratio) for ratio in (1.1, 1.2, 1.3)]))
     assert one.low < one.value < one.high
     assert one.value == pytest.approx((1.1 * 1.2 * 1.3) ** (1 / 3))
+
+
+def test_a_standard_error_is_read_back_from_an_interval():
+    epochs = [0.01, 0.013, 0.011, 0.016]
+    shown = exponential(log_interval(epochs))
+    low, high = np.array([shown.low, 1.0, np.nan, 1.0]), np.array([shown.high, 2.0, 2.0, np.inf])
+    found = standard_error(low, high, np.array([4, 1, 4, 4], np.int32))
+    assert found[0] == pytest.approx(stdev(epochs) / 2)
+    assert np.isnan(found[1:]).all()

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from lockstep.record import (
     SCHEMA_VERSION,
     Clocks,
+    Code,
     Estimate,
+    Kernel,
     Provenance,
     Record,
     RecordError,
@@ -29,6 +31,10 @@ names = st.text(min_size=1, max_size=20)
 estimates = st.none() | st.builds(Estimate, numbers, numbers, numbers)
 some = st.none() | numbers
 samples = st.lists(numbers, max_size=20).map(tuple)
+counts = st.integers(0, 1 << 20)
+kernels = st.builds(
+    Kernel, names, texts, st.none() | counts, st.none() | counts, st.none() | counts, st.dictionaries(names, counts)
+)
 clocks = st.builds(Clocks, some, some, some, some, st.lists(texts, max_size=3).map(tuple))
 given_fields = {
     "suite": names,
@@ -57,6 +63,7 @@ given_fields = {
     "wall_s": numbers,
     "latency_samples": samples,
     "speedup_samples": samples,
+    "code": st.none() | st.builds(Code, st.lists(kernels, max_size=2).map(tuple), texts),
 }
 records = st.builds(Record, **given_fields)
 provenances = st.builds(
@@ -142,6 +149,8 @@ def test_another_schema_is_refused_by_number(path, schema):
         (1, {"latency_samples": [None]}),
         (1, {"latency_samples": 5}),
         (1, {"clocks": [1]}),
+        (1, {"code": "fast"}),
+        (1, {"code": {"kernels": [{"registers": 8}]}}),
         (1, {"state": 1}),
         (1, {"variant": ["torch"]}),
         (0, {"recorded_at": 5}),

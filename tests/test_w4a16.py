@@ -4,7 +4,7 @@ import os
 
 import pytest
 import torch
-from wgmma_operands import disassemble, overwritten
+from wgmma_operands import overwritten
 
 from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
@@ -13,6 +13,7 @@ from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
 from lockstep.inputs import Draw
+from lockstep.machine_code.cubin import disassemble
 from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)

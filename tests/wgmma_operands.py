@@ -9,24 +9,10 @@ by a little or a lot, as the timing has it.
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
-from pathlib import Path
-
-import triton
 
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
 LABEL = re.compile(r"^(\.L_x_\d+):")
 WRITES_NO_REGISTER = ("ST", "LDGSTS", "LDGDEPBAR", "BAR", "WARPGROUP", "DEPBAR", "BRA", "EXIT", "RED")
-
-
-def disassemble(cubin: bytes) -> str:
-    """Instructions of a cubin as text, by the nvdisasm in Triton's wheel."""
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
 
 
 def overwritten(assembly: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -11,8 +11,11 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from dashboard.address import FamilyAddress
 from dashboard.figures import sweep, sweep_axis, trend
 from dashboard.pages.parts import back_link, commit_line, count, mono, notice
-from dashboard.results import Results, Tree
-from dashboard.rows import QUANTITIES, STATE_LABELS, Row, natural
+from dashboard.results.model import Commit, Series
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.rows import QUANTITIES, STATE_LABELS, Key, Row, rows_of, series_of
 from dashboard.theme import GRAPH_CONFIG, Scheme, Style, styles
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
@@ -26,7 +29,8 @@ _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
 def layout(results: Results, address: FamilyAddress) -> Any:
     """The page that an address asks for; choices that it leaves open, or that do not exist, are made here."""
-    machines = results.machines_with(address.suite)
+    keys = series_of(results, address.suite)
+    machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
         elsewhere = [
             html.Li(dcc.Link(machine, href=FamilyAddress(machine, address.suite).link(), className="link mono"))
@@ -34,15 +38,14 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         ]
         there = [html.P("It was measured on"), html.Ul(elsewhere)] if machines else []
         return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
-    rows = [row for machine in machines for row in results.history(machine, address.suite)]
-    cases = sorted({row.case for row in rows}, key=natural)
-    caches = sorted({row.l2 for row in rows})
-    drawn = suite_styles(rows)
+    cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
+    caches = sorted({l2 for *_, l2 in keys})
+    drawn = suite_styles(results, address.suite)
     controls = [
         dmc.Select(
             id="family-machine",
             label="Machine",
-            data=list(machines),
+            data=machines,
             value=address.machine,
             allowDeselect=False,
             className="machine",
@@ -73,7 +76,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
                     [dmc.Chip(one.label, value=one.name) for one in QUANTITIES.values()],
                     id="family-quantities",
                     multiple=True,
-                    value=_existing(address.quantities, list(QUANTITIES)) or _usual(rows),
+                    value=_existing(address.quantities, list(QUANTITIES)) or _usual(results, keys),
                 ),
             ],
             className="chips",
@@ -107,7 +110,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     )
 
 
-def register(app: Dash, tree: Tree) -> None:
+def register(app: Dash, store: Store) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
 
@@ -130,7 +133,7 @@ def register(app: Dash, tree: Tree) -> None:
         if scheme is None:
             return no_update, no_update
         address = FamilyAddress(machine, suite, tuple(cases or ()), l2, tuple(quantities or ()), tuple(variants or ()))
-        results = tree.current()
+        results = store.current()
         return trends(results, address, scheme), latest(results, address, scheme)
 
     clientside: Any = app.clientside_callback
@@ -143,20 +146,22 @@ def register(app: Dash, tree: Tree) -> None:
     )
 
 
-def suite_styles(rows: Sequence[Row]) -> dict[str, Style]:
-    """Styles of a suite's variants by all its rows, so that no choice on the page changes a colour."""
-    variants = sorted({row.variant for row in rows})
-    return styles(variants, _baselines(rows))
+def suite_styles(results: Results, suite: str) -> dict[str, Style]:
+    """Styles of a suite's variants by all its series, so that no choice on the page changes a colour."""
+    keys = series_of(results, suite)
+    return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
 
 
 def trends(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
     """A chart for each chosen case and quantity."""
-    rows, drawn = _chosen(results, address)
-    commits = results.commits_of(address.machine)
+    keys, drawn = _chosen(results, address)
+    commits = results.commits(address.machine)
     if not drawn or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
+    cases = _cases(address, keys)
+    rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
     charts = []
-    for case in _cases(address, rows):
+    for case in cases:
         own = [row for row in rows if row.case == case]
         for name in address.quantities:
             what = QUANTITIES[name]
@@ -171,14 +176,13 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
     """Latency over the shapes at the newest commit that measured the suite, and the numbers of the chosen cases."""
-    rows, drawn = _chosen(results, address)
-    measured = {row.commit for row in rows}
-    commits = [commit for commit in results.commits_of(address.machine) if commit.hash in measured]
-    if not commits or not drawn:
+    keys, drawn = _chosen(results, address)
+    commit = _newest(results, keys)
+    if commit is None or not drawn:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
-    now = [row for row in rows if row.commit == commits[-1].hash]
-    cases = _cases(address, rows)
-    parts: list[Any] = [html.P(commit_line(commits[-1]), className="said")]
+    now = [row for row in rows_of(results, results.at(commit.hash, address.machine)) if row.key in keys]
+    cases = _cases(address, keys)
+    parts: list[Any] = [html.P(commit_line(commit), className="said")]
     found = sweep_axis(sorted({row.case for row in now}, key=natural), cases[0]) if cases else None
     if found:
         axis, alike = found
@@ -194,16 +198,28 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     return parts
 
 
-def _chosen(results: Results, address: FamilyAddress) -> tuple[list[Row], dict[str, Style]]:
-    """Rows of the machine, suite and cache state, and the styles of the chosen variants."""
-    every = [row for machine in results.machines_with(address.suite) for row in results.history(machine, address.suite)]
-    drawn = {variant: style for variant, style in suite_styles(every).items() if variant in address.variants}
-    return [row for row in every if row.machine == address.machine and row.l2 == address.l2], drawn
+def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[Key, list[Series]], dict[str, Style]]:
+    """Series of the machine, suite and cache state by row, and the styles of the chosen variants."""
+    drawn = {
+        variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
+    }
+    keys = series_of(results, address.suite, address.machine)
+    return {key: series for key, series in keys.items() if key[-1] == address.l2}, drawn
 
 
-def _cases(address: FamilyAddress, rows: Sequence[Row]) -> list[str]:
+def _newest(results: Results, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
+    """The last commit at which one of these has a point."""
+    every = [one for series in keys.values() for one in series]
+    places = [(int(one.commit[-1]), one.series.machine) for one in results.trends(every)]
+    if not places:
+        return None
+    place, machine = max(places)
+    return results.commits(machine)[place]
+
+
+def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
     """The chosen cases; the nameless one of a benchmark without parameters needs no choosing."""
-    existing = {row.case for row in rows}
+    existing = {case for _, _, _, case, _ in keys}
     return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
 
 
@@ -240,17 +256,25 @@ def _table_cells(row: Row) -> list[Any]:
     ]
 
 
-def _baselines(rows: Sequence[Row]) -> set[str]:
+def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[str]:
     """Variants that are measured against themselves: a ratio of exactly one, always."""
-    ratios: dict[str, set[float]] = {}
-    for row in rows:
-        if row.speedup:
-            ratios.setdefault(row.variant, set()).add(row.speedup.value)
-    return {variant for variant, values in ratios.items() if values == {1.0}}
+    ratios: dict[str, bool] = {}
+    variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}
+    for ratio in results.trends(one for one in variants if _is_speedup(results, one)):
+        values = ratio.value[ratio.value > 0]
+        if len(values):
+            variant = variants[ratio.series]
+            ratios[variant] = ratios.get(variant, True) and bool((values == 1.0).all())
+    return {variant for variant, always_one in ratios.items() if always_one}
 
 
-def _usual(rows: Sequence[Row]) -> list[str]:
-    return [name for name in ("latency", "speedup") if name == "latency" or any(row.speedup for row in rows)]
+def _usual(results: Results, keys: Mapping[Key, Sequence[Series]]) -> list[str]:
+    has_speedup = any(_is_speedup(results, one) for series in keys.values() for one in series)
+    return ["latency", "speedup"] if has_speedup else ["latency"]
+
+
+def _is_speedup(results: Results, series: Series) -> bool:
+    return results.benchmarks[series.benchmark].quantity == "speedup"
 
 
 def _existing(asked: Sequence[str], there: Sequence[str]) -> list[str]:

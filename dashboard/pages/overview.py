@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 import dash_ag_grid as dag
@@ -12,8 +11,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, html, no_update
 
 from dashboard.address import FamilyAddress
 from dashboard.pages.parts import commit_line, count, day, mono, notice, problem_list
-from dashboard.results import Results, Tree
-from dashboard.rows import STATE_LABELS, Row, natural
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.rows import STATE_LABELS, Key, Row, is_shown, key_of, keys_of, newest, suite_of
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
@@ -23,10 +24,11 @@ _FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 def layout(results: Results) -> Any:
     """The page."""
-    if not results.rows:
+    keys = keys_of(results)
+    if not keys:
         return _nothing(results)
     machine = _freshest(results)
-    caches = sorted({row.l2 for row in results.rows if row.l2})
+    caches = sorted({l2 for *_, l2 in keys if l2})
     controls = [
         dmc.Select(
             id="overview-machine",
@@ -48,12 +50,12 @@ def layout(results: Results) -> Any:
     return html.Main(
         [
             html.H1("Overview", className="visually-hidden"),
-            _loaded(results),
+            _loaded(results, keys),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
             dag.AgGrid(
                 id="overview-grid",
-                columnDefs=_columns(results.rows),
+                columnDefs=_columns(results, keys),
                 rowData=[],
                 defaultColDef={"sortable": True, "filter": True, "resizable": True},
                 getRowId="params.data.id",
@@ -72,7 +74,7 @@ def layout(results: Results) -> Any:
     )
 
 
-def register(app: Dash, tree: Tree) -> None:
+def register(app: Dash, store: Store) -> None:
     """Connect the page's controls."""
 
     @app.callback(
@@ -82,7 +84,7 @@ def register(app: Dash, tree: Tree) -> None:
         Input("overview-l2", "value"),
     )
     def fill(machine: str, l2: str) -> tuple[list[dict[str, Any]], list[Any]]:
-        results = tree.current()
+        results = store.current()
         return table(results, machine, l2), said(results, machine)
 
     @app.callback(
@@ -107,43 +109,43 @@ def register(app: Dash, tree: Tree) -> None:
 
 def table(results: Results, machine: str, l2: str) -> list[dict[str, Any]]:
     """Rows of the grid: one a series at the machine's newest commit, as plain numbers in the columns' units."""
-    newest = results.newest(machine)
-    if newest is None:
+    found = newest(results, machine)
+    if found is None:
         return []
-    rows = [row for row in newest[1] if l2 in ("all", row.l2, "")]
+    rows = [row for row in found[1] if l2 in ("all", row.l2, "")]
     past = _past(results, machine)
     # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not.
     there = {(row.suite, row.case, row.l2) for row in rows if row.state != "na"}
     rows.sort(key=lambda row: ((row.suite, row.case, row.l2) not in there, _order(row)))
-    return [_cells(row, past[row.series]) for row in rows]
+    return [_cells(row, past[row.key]) for row in rows]
 
 
 def said(results: Results, machine: str) -> list[Any]:
     """The line above the table: which commit, measured when and how, and what was not measured at it."""
-    newest = results.newest(machine)
-    if newest is None:
+    found = newest(results, machine)
+    if found is None:
         return [f"{machine} has no results."]
-    commit, rows = newest
-    measured = max(row.measured_at for row in rows)
+    commit, rows = found
+    measured = max((row.measured_at for row in rows), default=0)
     line = [mono(machine), " at ", mono(commit.short)]
     line.append(html.Span(f" · measured {day(measured)}" if measured else "", className="dim"))
     clocks = sorted({row.clock_state for row in rows if row.clock_state})
     if clocks:
         line.append(html.Span([" · clocks ", mono(", ".join(clocks))], className="dim"))
-    missing = sum(series[0] == machine for series in results.series) - len(rows)
+    missing = len(keys_of(results, machine)) - len(rows)
     if missing:
         line.append(html.Span(f" · {count(missing, 'series')} of this machine not measured at it", className="dim"))
     return line
 
 
-def _loaded(results: Results) -> Any:
+def _loaded(results: Results, keys: frozenset[Key]) -> Any:
     numbers = [
         count(len(results.machines), "machine"),
-        count(len(results.commits), "commit"),
-        count(len(results.series), "series"),
+        count(len(results.commits()), "commit"),
+        count(len(keys), "series"),
     ]
     parts: list[Any] = [html.Span(" · ".join(numbers), className="strong"), " · newest "]
-    parts += commit_line(results.commits[-1])
+    parts += commit_line(results.commits()[-1])
     line = html.P(parts, className="loaded")
     if not results.problems:
         return line
@@ -155,14 +157,17 @@ def _nothing(results: Results) -> Any:
     folder = html.P(["Looked in ", mono(str(results.root)), "."])
     if any(problem.what != "does not exist" for problem in results.problems):
         return notice("None of the results can be read", folder, problem_list(results.problems))
+    if results.series():
+        what = f"{count(len(results.series()), 'series')} of other units are there; this page compares times."
+        return notice("No times among the results", html.P(what), folder)
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
     return notice("Nothing measured yet", run, folder)
 
 
 def _freshest(results: Results) -> str:
     """The machine with the newest commit; among several the first by name."""
-    at = {commit.hash: index for index, commit in enumerate(results.commits)}
-    return max(results.machines, key=lambda machine: at[results.commits_of(machine)[-1].hash])
+    at = {commit.hash: index for index, commit in enumerate(results.commits())}
+    return max(results.machines, key=lambda machine: at[results.commits(machine)[-1].hash])
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -171,13 +176,14 @@ def _order(row: Row) -> tuple[Any, ...]:
     return row.suite, natural(row.case), row.l2, _FIRST[row.state], latency, row.variant
 
 
-def _past(results: Results, machine: str) -> dict[tuple[str, ...], list[float]]:
+def _past(results: Results, machine: str) -> dict[Key, list[float]]:
     """Latencies of every series in µs at the machine's last commits, oldest first."""
-    past: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for commit in results.commits_of(machine)[-SPARK:]:
-        for row in results.at(machine, commit):
-            if row.latency:
-                past[row.series].append(float(f"{row.latency.value * 1e6:.5g}"))
+    latencies = (one for one in results.benchmarks.values() if is_shown(one) and one.quantity != "speedup")
+    series = [series for one in latencies for series in results.series(machine=machine, benchmark=one.name)]
+    past: dict[Key, list[float]] = defaultdict(list)
+    for trend in results.trends(series, last=SPARK):
+        values = trend.value[trend.value > 0] * 1e6
+        past[key_of(trend.series, suite_of(trend.benchmark))] += [float(f"{value:.5g}") for value in values.tolist()]
     return past
 
 
@@ -190,7 +196,7 @@ def _cells(row: Row, past: list[float]) -> dict[str, Any]:
             numbers[f"{quantity}_low"] = measured.low if measured else None
             numbers[f"{quantity}_high"] = measured.high if measured else None
     return {
-        "id": "\n".join(row.series[1:]),
+        "id": "\n".join(row.key[1:]),
         "href": FamilyAddress(row.machine, row.suite, (row.case,), row.l2).link(),
         "family": row.suite,
         "variant": row.variant,
@@ -206,14 +212,17 @@ def _cells(row: Row, past: list[float]) -> dict[str, Any]:
     }
 
 
-def _columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _columns(results: Results, keys: frozenset[Key]) -> list[dict[str, Any]]:
     # 7.4 px a letter; the ends of two labels are what tells them apart.
-    case_width = min(max(150, round(7.4 * max(len(row.case) for row in rows)) + 24), 330)
-    family_width = min(max(116, round(7.2 * max(len(row.suite) for row in rows)) + 24), 220)
+    case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
+    family_width = min(max(116, round(7.2 * max(len(suite) for _, suite, *_ in keys)) + 24), 220)
+
+    has_speedup = any(one.quantity == "speedup" for one in results.benchmarks.values())
+    has_costs = any(run.protocol for run in results.runs)
 
     def number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        # A plain asv project has latencies alone.
-        known = any(row.mde is not None if field == "mde" else row.measured(field) for row in rows)
+        # A plain asv project has latencies alone, and without provenance there are no costs.
+        known = field == "latency" or (has_speedup if field == "speedup" else has_costs)
         column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "hide": not known}
         return column | {"filter": "agNumberColumnFilter", "cellClass": "number"} | more
 
@@ -228,7 +237,7 @@ def _columns(rows: Sequence[Row]) -> list[dict[str, Any]]:
         text("variant", "Variant", 112, cellClass="mono"),
         text("case", "Case", case_width, cellClass="mono", comparator={"function": "byShape"}, tooltipField="case")
         | {"flex": 1, "minWidth": case_width},
-        text("l2", "L2", 58, hide=not any(row.l2 for row in rows)),
+        text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
         number("latency", "Latency µs", 102, cellRenderer="Interval"),
         number("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         number("floor", "% of floor", 112, cellRenderer="Floor"),

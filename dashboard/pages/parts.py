@@ -9,7 +9,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from dashboard.rows import Commit, Problem
+from dashboard.results.model import Commit, Problem
 
 #: A list longer than this helps nobody; the rest is counted.
 MOST_PROBLEMS = 200

@@ -164,8 +164,7 @@ class Recorder:
             return
         self._compiled = True
         started = time.monotonic()
-        arch = int(host["capability"].replace(".", ""))
-        if precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, arch):
+        if precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, host):
             self._say(f"compiled the kernels of {self.target.commit[:8]} in {time.monotonic() - started:.0f} s")
 
     def _load(self, resume: bool) -> None:

@@ -17,11 +17,14 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lockstep.asv.client import CONTEXT_LOST
+from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.suite import Suite
 
 
 def main() -> int:
@@ -46,6 +49,7 @@ def main() -> int:
     import_from(options.checkout, options.packages)
 
     from lockstep.device import open_device
+    from lockstep.machine_code.observed import Observer
     from lockstep.measure import DeviceLost, Measurer
     from lockstep.pairs import QUICK, Plan
     from lockstep.provenance import host_facts
@@ -55,13 +59,19 @@ def main() -> int:
         QUICK if options.quick else Plan(),
         listener=lambda stage, variant: emit("stage", stage=stage, variant=variant),
     )
-    emit("ready", host=host_facts())
+    host = host_facts()
+    emit("ready", host=host)
+    informed = False
     for line in sys.stdin:
         request = json.loads(line)
         if "run" in request:
             code, out = _run(request["run"], request["cwd"])
             emit("ran", code=code, out=out)
             continue
+        if not informed:
+            # Not before: kernels are compiled ahead, and read, once the worker says that it is ready.
+            measurer.observer = Observer(_known_code(host, suites, options.checkout, options.packages))
+            informed = True
         asked = request["measure"]
         suite = suites[asked["suite"]]
         try:
@@ -73,6 +83,20 @@ def main() -> int:
             return CONTEXT_LOST
         emit("records", records=[asdict(record) for record in records], controls=measurer.controls_summary())
     return 0
+
+
+def _known_code(
+    host: Mapping[str, str], suites: Mapping[str, Suite], checkout: Path, packages: Sequence[str]
+) -> Mapping[CaseKey, CaseCode]:
+    """What compiling ahead found out of this tree's code; nothing on a CPU."""
+    if host["device"] != "cuda":
+        return {}
+    from lockstep.machine_code.compare import kept_codes
+    from lockstep.machine_code.session import Tree
+    from lockstep.machine_code.targets import Target
+
+    tree = Tree("this commit", checkout.resolve(), tuple(packages))
+    return kept_codes(tree, suites.values(), Target.of_host(host))
 
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:

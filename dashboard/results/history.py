@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from dashboard.rows import Commit
+from dashboard.results.model import Commit
 
 
 def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
@@ -26,6 +26,11 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
     strangers = sorted((dates[commit], commit) for commit in dates.keys() - dict(known).keys())
     placed += [(date, 1, index, Commit(commit, date)) for index, (date, commit) in enumerate(strangers)]
     return tuple(commit for *_, commit in sorted(placed, key=lambda one: one[:3]))
+
+
+def repository_head(repo: Path) -> str:
+    """Commit that the repository stands at; "" where there is no repository."""
+    return next(iter(_git(repo, [], "rev-parse", "HEAD")), "")
 
 
 def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:

@@ -1,0 +1,46 @@
+"""Where a verb finds results, their repository and the store's cache: the same options for all of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asv.config import Config
+
+if TYPE_CHECKING:
+    from dashboard.results.store import Store
+
+_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add ``--results``, ``--repo`` and ``--cache``."""
+    parser.add_argument(
+        "--results", type=Path, help="results folder (default: results_dir of asv.conf.json, or ./results)"
+    )
+    parser.add_argument(
+        "--repo",
+        type=Path,
+        help="git repository that tells commits' order and subjects (default: around the results)",
+    )
+    parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
+
+
+def results_folder(args: argparse.Namespace) -> Path:
+    """The results folder; an asv.conf.json is used where there is one and not needed where there is none."""
+    if args.results:
+        return Path(args.results)
+    there = args.config or any(Path(name).exists() for name in _CONFIGS)
+    return Path(Config.load(args.config).results_dir if there else "results")
+
+
+def open_store(args: argparse.Namespace) -> Store:
+    """The store of these places; nothing is read yet.
+
+    Raises:
+        dashboard.results.store.StoreError: the cache would lie among the results.
+    """
+    from dashboard.results.store import Store  # takes half a second
+
+    return Store.open(results_folder(args), args.repo, args.cache)

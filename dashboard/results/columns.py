@@ -1,0 +1,109 @@
+"""The columns of a stored point, and the table that a batch of files becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
+
+_DTYPES: Mapping[Kind, Any] = {
+    "key": np.int64,
+    "code": np.uint8,
+    "count": np.int32,
+    "time": np.int64,
+    "number": np.float64,
+}
+_ARROW: Mapping[Kind, pa.DataType] = {
+    "key": pa.int64(),
+    "code": pa.uint8(),
+    "count": pa.int32(),
+    "time": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.string(),
+    "samples": pa.list_(pa.float64()),
+}
+
+#: Every column of a part. Unknown numbers are NaN, counts and times 0, texts ""; a column that no file of a part
+#: has is null.
+COLUMNS: Mapping[str, Kind] = {
+    "series": "key",
+    "run": "count",
+    "version": "key",
+    "state": "code",
+    "value": "number",
+    "low": "number",
+    "high": "number",
+    "q25": "number",
+    "q75": "number",
+    "number": "count",
+    "repeat": "count",
+    "measured_at": "time",
+    "samples": "samples",
+    "ratio": "number",
+    "ratio_low": "number",
+    "ratio_high": "number",
+    "epochs": "count",
+    "mde": "number",
+    "flops": "number",
+    "bytes": "number",
+    "floor_s": "number",
+    "sm_mhz": "number",
+    "sm_mhz_low": "number",
+    "temperature_c": "number",
+    "power_w": "number",
+    "reason": "text",
+    "note": "text",
+    "baseline": "text",
+    "floor_source": "text",
+    "bound": "text",
+    "clock_reasons": "text",
+    "code": "text",
+}
+
+#: Unknown values where a file has no such column.
+BLANKS: Mapping[Kind, Any] = {"key": 0, "code": 0, "count": 0, "time": 0, "number": np.nan, "text": "", "samples": ()}
+
+
+@dataclass(frozen=True)
+class FilePoints:
+    """Points of one file: columns of one length, those that hold nothing left out.
+
+    Numeric columns are arrays of the column's type; "text" and "samples" are lists.
+    """
+
+    columns: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.columns["series"])
+
+
+def blank(kind: Kind, length: int) -> Any:
+    """A column of unknown values."""
+    if kind in ("text", "samples"):
+        return [BLANKS[kind]] * length
+    return np.full(length, BLANKS[kind], dtype=_DTYPES[kind])
+
+
+def as_table(files: Sequence[FilePoints]) -> pa.Table:
+    """The points of several files as one table, sorted by series: what one asks for lies together."""
+    order = np.argsort(_joined("series", "key", files), kind="stable")
+    arrays = []
+    for name, kind in COLUMNS.items():
+        if any(name in one.columns for one in files):
+            arrays.append(pa.array(_joined(name, kind, files), type=_ARROW[kind]).take(pa.array(order)))
+        else:
+            arrays.append(pa.nulls(len(order), _ARROW[kind]))
+    return pa.table(dict(zip(COLUMNS, arrays, strict=True)))
+
+
+def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> Any:
+    parts = [one.columns.get(name) for one in files]
+    whole = [blank(kind, len(one)) if part is None else part for one, part in zip(files, parts, strict=True)]
+    if kind in ("text", "samples"):
+        return [value for part in whole for value in part]
+    return np.concatenate(whole) if whole else blank(kind, 0)

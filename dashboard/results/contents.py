@@ -1,0 +1,196 @@
+"""What a picture is made of: read from the manifest at one moment, and kept in memory."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dashboard.results import names
+from dashboard.results.benchmarks import benchmark
+from dashboard.results.catalog import Reading, RunRow
+from dashboard.results.machines import machine_names
+from dashboard.results.model import Benchmark, Commit, Control, Machine, Problem, Run, Series
+from dashboard.results.reader import Source
+from dashboard.results.series_ids import Ids
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All but the points.
+
+    Attributes:
+        machines, runs, benchmarks, problems: see ``Results``.
+        commits: all that have results, oldest first.
+        rows: of the manifest, one for each of ``runs``.
+        parts: parquet files by folder.
+        layouts: numbers of series by the layout that a row names.
+        known: benchmark and parameters' values of each series by number.
+        versions: texts by number.
+    """
+
+    root: Path
+    machines: Mapping[str, Machine]
+    commits: tuple[Commit, ...]
+    runs: tuple[Run, ...]
+    rows: Sequence[RunRow]
+    parts: Mapping[str, tuple[Path, ...]]
+    layouts: Mapping[str, Ids]
+    benchmarks: Mapping[str, Benchmark]
+    known: Mapping[int, tuple[str, tuple[str, ...]]]
+    versions: Mapping[int, str]
+    problems: tuple[Problem, ...]
+
+
+class Shelf:
+    """One machine's runs and series."""
+
+    def __init__(self, name: str, contents: Contents) -> None:
+        self._contents = contents
+        self._name = name
+        place = {commit.hash: place for place, commit in enumerate(contents.commits)}
+        own = [index for index, run in enumerate(contents.runs) if run.machine == name]
+        own.sort(key=lambda index: place[contents.runs[index].commit])
+        #: Indices into the picture's runs, in the order of commits.
+        self.runs = own
+        self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
+        #: Index of the commit, by index of the run.
+        self.commit_at = {index: commit for commit, index in enumerate(own)}
+        #: Index of the run, by its stored number; and that number, by commit.
+        self.index_of = {contents.rows[index].id: index for index in own}
+        self.run_at = {contents.runs[index].commit: contents.rows[index].id for index in own}
+
+    @cached_property
+    def source(self) -> Source:
+        """Where the points lie."""
+        ids = np.array(list(self.index_of), dtype=np.int64)
+        order = np.argsort(ids)
+        parts = self._contents.parts[self._contents.rows[self.runs[0]].folder]
+        return Source(parts, ids[order], np.array(self.runs, np.int32)[order], order.astype(np.int32))
+
+    @cached_property
+    def series(self) -> dict[int, Series]:
+        """Series by number, in order of benchmark and parameters."""
+        layouts = {self._contents.rows[index].layout for index in self.runs}
+        numbers = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts]))
+        found = {}
+        for number in numbers.tolist():
+            name, values = self._contents.known[number]
+            found[number] = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+        keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
+        order = sorted(found, key=lambda number: _order(found[number], keys))
+        return {number: found[number] for number in order}
+
+    @cached_property
+    def numbers(self) -> dict[Series, int]:
+        """Numbers by series."""
+        return {series: number for number, series in self.series.items()}
+
+    @cached_property
+    def rank(self) -> dict[int, int]:
+        """Place of each number among the series."""
+        return {number: place for place, number in enumerate(self.series)}
+
+
+def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
+    return series.benchmark, [keys[text] for _, text in series.axes]
+
+
+def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -> Contents:
+    """The contents as the manifest has them.
+
+    Args:
+        root: the results folder.
+        parts: folder of the parquet files.
+        reading: of the manifest.
+        strays: problems of the folder rather than of a file.
+    """
+    order, dates = reading.history(), reading.commits()
+    # A process that reads files takes them in portion by portion, and orders them in the end.
+    unordered = dates.keys() - {commit for commit, _ in order}
+    order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
+    place = {commit: index for index, (commit, _) in enumerate(order)}
+    rows, doubled = _one_each([row for row in reading.runs() if row.points])
+    runs = [_run(row) for row in rows]
+    machines = machine_names(runs, [row.folder for row in rows], place)
+    runs = [replace(run, machine=machine) for run, machine in zip(runs, machines, strict=True)]
+    there = {run.commit for run in runs}
+    of_folder: dict[str, list[Path]] = defaultdict(list)
+    for part in reading.parts():
+        of_folder[part.folder].append(parts / part.name)
+    known = reading.series()
+    table = json.loads(reading.said("benchmarks") or "{}")
+    wrong = reading.said("table_problem")
+    strays = [*strays, *([Problem("benchmarks.json", wrong)] if wrong else [])]
+    return Contents(
+        root=root,
+        machines=_machines(runs, [row.folder for row in rows], place),
+        commits=tuple(Commit(one, dates[one], subject) for one, subject in order if one in there),
+        runs=tuple(runs),
+        rows=rows,
+        parts={folder: tuple(paths) for folder, paths in of_folder.items()},
+        layouts={layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()},
+        benchmarks={name: benchmark(name, table.get(name)) for name in sorted({name for name, _ in known.values()})},
+        known=known,
+        versions=reading.versions(),
+        problems=(*strays, *reading.problems(), *doubled),
+    )
+
+
+def _one_each(rows: Sequence[RunRow]) -> tuple[list[RunRow], list[Problem]]:
+    """The last measured of rows that claim the same commit and environment of a folder; the others are problems."""
+    kept: dict[tuple[str, str, str], RunRow] = {}
+    problems = []
+    for row in sorted(rows, key=lambda row: row.measured_at):
+        key = (row.folder, row.commit, row.environment)
+        if key in kept:
+            what = f"is of the same commit and environment as {row.path}, which was measured later and is shown"
+            problems.append(Problem(kept[key].path, what))
+        kept[key] = row
+    return sorted(kept.values(), key=lambda row: row.path), problems
+
+
+def _run(row: RunRow) -> Run:
+    facts = _facts(row.facts)
+    controls = {name: Control(**control) for name, control in json.loads(row.controls).items()}
+    return Run(
+        machine="",
+        commit=row.commit,
+        date=row.date,
+        environment=row.environment,
+        path=row.path,
+        measured_at=row.measured_at,
+        controls=controls,
+        **facts,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _facts(text: str) -> dict[str, Any]:
+    """Facts that many runs share, and share in memory."""
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def _machines(runs: Sequence[Run], folders: Sequence[str], place: Mapping[str, int]) -> dict[str, Machine]:
+    of: dict[str, list[int]] = defaultdict(list)
+    for index in sorted(range(len(runs)), key=lambda index: place[runs[index].commit]):
+        of[runs[index].machine].append(index)
+    found = {}
+    for name in sorted(of):
+        newest = runs[of[name][-1]]
+        found[name] = Machine(
+            name=name,
+            folder=folders[of[name][0]],
+            environments=tuple(dict.fromkeys(runs[index].environment for index in of[name])),
+            strings=newest.strings,
+            clock_state=newest.clock_state,
+            last_date=newest.date,
+        )
+    return found

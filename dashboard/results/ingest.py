@@ -1,0 +1,171 @@
+"""Reading files that are new or changed: into parts, on all cores where there are many."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dashboard.results.asv_file import AsvFile, read_asv
+from dashboard.results.catalog import Intake, Part, RunRow
+from dashboard.results.columns import FilePoints, as_table
+from dashboard.results.guards import Unreadable
+from dashboard.results.model import Problem
+from dashboard.results.parts import MOST_PARTS, write_part
+from dashboard.results.record_file import join_provenance, provenance_path
+from dashboard.results.scan import Stamp
+from dashboard.results.series_ids import SeriesIds
+
+#: Bytes of files that become one part: more where a folder would get many parts, fewer than what fits in memory.
+_BATCH = 16 * 2**20
+_LARGEST_BATCH = 64 * 2**20
+
+#: Parts that a folder read at once should get; there is room for some more before they are merged.
+_PARTS = MOST_PARTS // 2
+
+#: Below as many bytes, other processes would start more slowly than this one reads.
+_ALONE = 8 * 2**20
+
+_IDS = SeriesIds()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files of one folder to be read by one process; ``runs`` are the numbers that they get."""
+
+    root: Path
+    parts: Path
+    folder: str
+    files: Mapping[str, Stamp]
+    runs: Sequence[int]
+
+
+def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: int) -> list[Batch]:
+    """Changed files, by folder, in portions that fit in memory."""
+    found: list[Batch] = []
+    files: dict[str, Stamp] = {}
+    weight, folder = 0, ""
+    weights = Counter[str]()
+    for path, stamp in changed.items():
+        weights[path.partition("/")[0]] += stamp[1] + stamp[3]
+
+    def close() -> None:
+        if files:
+            start = first_run + sum(len(batch.files) for batch in found)
+            found.append(Batch(root, parts, folder, dict(files), range(start, start + len(files))))
+            files.clear()
+
+    for path in sorted(changed):
+        stamp = changed[path]
+        size = stamp[1] + stamp[3]
+        of = path.partition("/")[0]
+        if of != folder or weight + size > min(max(_BATCH, weights[of] / _PARTS), _LARGEST_BATCH):
+            close()
+            folder, weight = of, 0
+        files[path] = stamp
+        weight += size
+    close()
+    return found
+
+
+def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
+    """Read the batches; results come as they are finished."""
+    size = sum(stamp[1] + stamp[3] for batch in work for stamp in batch.files.values())
+    cores = min(len(os.sched_getaffinity(0)), len(work))
+    if size < _ALONE or cores < 2:
+        yield from map(read_batch, work)
+        return
+    # Not forked: this process may have threads, and serves pages meanwhile.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores, mp_context=context, initializer=_end_with_parent) as pool:
+        for done in as_completed([pool.submit(read_batch, batch) for batch in work]):
+            yield done.result()
+
+
+def read_batch(batch: Batch) -> Intake:
+    """Read a batch and write its part. A file that cannot be read is a problem, and never stops the others."""
+    _IDS.trim()
+    points: list[FilePoints] = []
+    runs: list[RunRow] = []
+    problems: list[tuple[str, Problem]] = []
+    layouts: dict[str, bytes] = {}
+    versions: dict[int, str] = {}
+    for (path, stamp), run in zip(batch.files.items(), batch.runs, strict=True):
+        try:
+            asv, facts, complaints = _read(batch.root / path, stamp)
+        except (Unreadable, OSError) as error:
+            problems.append((path, Problem(path, getattr(error, "strerror", None) or str(error))))
+            continue
+        problems += [(path, complaint) for complaint in complaints]
+        versions |= asv.versions
+        series = np.sort(asv.points.columns["series"]).tobytes()
+        layout = blake2b(series, digest_size=12).hexdigest()
+        layouts[layout] = series
+        runs.append(_row(run, path, batch.folder, asv, facts, layout))
+        points.append(FilePoints({**asv.points.columns, "run": np.full(len(asv.points), run, np.int32)}))
+    part: Part | None = None
+    known: dict[int, tuple[str, str]] = {}
+    if any(map(len, points)):
+        part = write_part(as_table(points), batch.parts, batch.folder)
+        numbers = np.unique(np.concatenate([one.columns["series"] for one in points]))
+        known = {number: _IDS.known[number] for number in numbers.tolist()}
+    return Intake(part, batch.files, runs, problems, layouts, known, versions)
+
+
+def _read(path: Path, stamp: Stamp) -> tuple[AsvFile, dict[str, Any], list[Problem]]:
+    asv = read_asv(path, _IDS)
+    where = f"{path.parent.name}/{path.name}"
+    problems = [Problem(where, complaint) for complaint in asv.complaints]
+    facts: dict[str, Any] = {}
+    if stamp[2:] != (0, 0):
+        beside = provenance_path(path)
+        told = len(asv.complaints)
+        try:
+            asv, facts = join_provenance(beside, asv, _IDS)
+            complaints = list(asv.complaints[told:])
+        except OSError as error:
+            complaints = [error.strerror or str(error)]
+        problems += [Problem(f"{beside.parent.name}/{beside.name}", complaint) for complaint in complaints]
+    return asv, facts, problems
+
+
+def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], layout: str) -> RunRow:
+    head = asv.head
+    controls = facts.pop("controls", {})
+    shared = {"python": head.python, "requirements": head.requirements, "strings": head.strings, **facts}
+    measured = asv.points.columns["measured_at"]
+    return RunRow(
+        id=run,
+        path=path,
+        folder=folder,
+        commit=head.commit,
+        date=head.date,
+        environment=head.environment,
+        measured_at=int(measured.max()) if len(measured) else 0,
+        facts=json.dumps(shared, sort_keys=True),
+        controls=json.dumps(controls),
+        layout=layout,
+        points=len(asv.points),
+    )
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it is killed; its queue would keep it waiting for ever."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

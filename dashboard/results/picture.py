@@ -1,0 +1,208 @@
+"""A frozen picture of a results folder, and the questions that it answers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dashboard.results.contents import Contents, Shelf
+from dashboard.results.model import STATES, Benchmark, Commit, Machine, Point, Problem, Run, Series, Trend
+from dashboard.results.reader import ASV_QUANTILE, Numbers, Reader
+from lockstep.intervals import standard_error
+
+
+class Results:
+    """Everything that a results folder says, as it was at one refresh. Safe to use from several threads.
+
+    Attributes:
+        root: the folder.
+        machines: by name, those that have points.
+        runs: every result file that holds points.
+        benchmarks: by asv's name.
+        versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
+        problems: what could not be read.
+    """
+
+    def __init__(self, contents: Contents, reader: Reader) -> None:
+        self.root: Path = contents.root
+        self.machines: Mapping[str, Machine] = MappingProxyType(dict(contents.machines))
+        self.runs: tuple[Run, ...] = contents.runs
+        self.benchmarks: Mapping[str, Benchmark] = contents.benchmarks
+        self.problems: tuple[Problem, ...] = contents.problems
+        self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
+        self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
+        self._contents = contents
+        self._reader = reader
+        self._shelves = {name: Shelf(name, contents) for name in self.machines}
+
+    def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
+        """Commits that a machine (``None``: any) has results of, oldest first; () for an unknown machine."""
+        if machine is None:
+            return self._contents.commits
+        return self._shelves[machine].commits if machine in self._shelves else ()
+
+    def runs_of(self, machine: str) -> tuple[Run, ...]:
+        """Runs of a machine in the order of its commits, one each; () for an unknown machine."""
+        return tuple(self.runs[index] for index in self._shelves[machine].runs) if machine in self._shelves else ()
+
+    def series(
+        self,
+        machine: str | None = None,
+        family: str | None = None,
+        suite: str | None = None,
+        benchmark: str | None = None,
+        quantity: str | None = None,
+        axes: Mapping[str, str] | None = None,
+    ) -> tuple[Series, ...]:
+        """Series that were ever measured, in order of machine, benchmark and parameters; ``None`` filters nothing.
+
+        Args:
+            machine, family, suite, benchmark, quantity: exact names, see ``Machine`` and ``Benchmark``.
+            axes: values that the parameters of these names must have.
+        """
+        wanted = (axes or {}).items()
+        of = {
+            one.name
+            for one in self.benchmarks.values()
+            if family in (None, one.family)
+            and suite in (None, one.suite)
+            and benchmark in (None, one.name)
+            and quantity in (None, one.quantity)
+        }
+        shelves = [shelf for name, shelf in self._shelves.items() if machine in (None, name)]
+        return tuple(
+            one
+            for shelf in shelves
+            for one in shelf.series.values()
+            if one.benchmark in of and all(pair in one.axes for pair in wanted)
+        )
+
+    def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
+        """Each of the series (``None``: all) over its commits; read in few passes, so ask for many at once.
+
+        With ``last``, only over the last so many of its machine's commits. They come machine by machine, within one
+        in no particular order; those without a point are left out.
+        """
+        wanted: dict[str, set[int]] = defaultdict(set)
+        if series is None:
+            wanted |= {name: set(shelf.series) for name, shelf in self._shelves.items()}
+        else:
+            for one in series:
+                shelf = self._shelves.get(one.machine)
+                if shelf and one in shelf.numbers:
+                    wanted[one.machine].add(shelf.numbers[one])
+        for name, numbers in wanted.items():
+            shelf = self._shelves[name]
+            source = shelf.source if last is None else shelf.source.last(last)
+            for found in self._reader.numbers(source, sorted(numbers)):
+                yield from self._trends(found, shelf)
+
+    def points(self, *series: Series) -> list[Point]:
+        """Every point of some series with all that is known of it; by machine, by series, then oldest first.
+
+        A point takes about 20 µs: for numbers over many series there are ``trends``.
+        """
+        found: list[Point] = []
+        for name, shelf in self._shelves.items():
+            numbers = [shelf.numbers[one] for one in series if one.machine == name and one in shelf.numbers]
+            if numbers:
+                points = [self._point(row, shelf) for row in self._reader.rows(shelf.source, series=numbers)]
+                found += sorted(points, key=lambda point: (shelf.rank[shelf.numbers[point.series]], point.commit))
+        return found
+
+    def latest(self, machine: str) -> list[Point]:
+        """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""
+        shelf = self._shelves.get(machine)
+        return self._in_order(self._reader.latest(shelf.source), shelf) if shelf else []
+
+    def at(self, commit: str, machine: str | None = None) -> list[Point]:
+        """Every point of a commit (its full hash) on a machine, ``None``: on all; in the order of ``series()``."""
+        found: list[Point] = []
+        for name, shelf in self._shelves.items():
+            run = shelf.run_at.get(commit)
+            if machine in (None, name) and run is not None:
+                found += self._in_order(self._reader.rows(shelf.source, runs=[run]), shelf)
+        return found
+
+    def _trends(self, found: Numbers, shelf: Shelf) -> Iterator[Trend]:
+        version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
+        for start, end in pairwise(found.starts):
+            own = slice(start, end)
+            series = shelf.series[int(found.series[start])]
+            yield Trend(
+                series=series,
+                benchmark=self.benchmarks[series.benchmark],
+                commit=found.commit[own],
+                run=found.run[own],
+                value=found.value[own],
+                low=found.low[own],
+                high=found.high[own],
+                error=found.error[own],
+                log_ratio=found.log_ratio[own],
+                ratio_error=found.ratio_error[own],
+                mde=found.mde[own],
+                state=found.state[own],
+                version=version[own],
+                number=found.number[own],
+                repeat=found.repeat[own],
+            )
+
+    def _in_order(self, rows: Iterable[Mapping[str, Any]], shelf: Shelf) -> list[Point]:
+        rank = shelf.rank
+        return [self._point(row, shelf) for row in sorted(rows, key=lambda row: rank[row["series"]])]
+
+    def _point(self, row: Mapping[str, Any], shelf: Shelf) -> Point:
+        run = shelf.index_of[row["run"]]
+        low, high, epochs = row["low"], row["high"], row["epochs"]
+        state = STATES[row["state"]]
+        ratio = _known(row["ratio"])
+        told: dict[str, Any] = {name: _known(row[name]) for name in _NUMBERS}
+        told |= {name: row[name] for name in _AS_STORED}
+        return Point(
+            series=shelf.series[row["series"]],
+            commit=shelf.commit_at[run],
+            run=self.runs[run],
+            state=state,
+            version=self._contents.versions.get(row["version"], ""),
+            error=_error(low, high, epochs) if state != "bare" else _asv_error(low, high),
+            log_ratio=math.log(ratio) if ratio else None,
+            ratio_error=_error(row["ratio_low"], row["ratio_high"], epochs),
+            samples=tuple(row["samples"]),
+            reason=row["reason"] or _REASONS.get(state, ""),
+            clock_reasons=tuple(row["clock_reasons"].split("\n")) if row["clock_reasons"] else (),
+            **told,
+        )
+
+
+#: What asv's file tells by NaN and by null.
+_REASONS = {"na": "skipped", "failed": "asv stored no number"}
+
+_NUMBERS = (
+    *("value", "low", "high", "mde", "q25", "q75", "floor_s"),
+    *("sm_mhz", "sm_mhz_low", "temperature_c", "power_w"),
+)
+_AS_STORED = (
+    *("number", "repeat", "epochs", "note", "baseline", "flops", "bytes"),
+    *("floor_source", "bound", "code", "measured_at"),
+)
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
+
+
+def _error(low: float, high: float, epochs: int) -> float | None:
+    if math.isnan(low):
+        return None
+    return _known(float(standard_error(np.array([low]), np.array([high]), np.array([epochs], np.int32))[0]))
+
+
+def _asv_error(low: float, high: float) -> float | None:
+    return math.log(high / low) / (2 * ASV_QUANTILE) if low > 0 else None

@@ -1,0 +1,215 @@
+"""DuckDB over the parts of one machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboard.results.columns import BLANKS, COLUMNS
+from dashboard.results.model import STATES, Floats, Ints
+from lockstep.intervals import standard_error
+
+#: Half the width of asv's 99 % interval in standard errors, were it a normal one. asv takes the interval from order
+#: statistics or a Laplace posterior (``asv.statistics.compute_stats``): this is a scale, not a test.
+ASV_QUANTILE = 2.5758
+
+#: Points that are in memory at once while trends are read; one takes about 200 bytes.
+_AT_ONCE = 300_000
+
+#: Series up to which each is looked up by itself; more are read as a range.
+_FEW = 64
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": "256MB",
+    "threads": "2",
+    "preserve_insertion_order": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+_NUMBERS = "series, run, version, state, value, low, high, ratio, ratio_low, ratio_high, epochs, mde, number, repeat"
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where a machine's points lie, and which of them are its own.
+
+    Attributes:
+        parts: parquet files; they may hold points of runs that count no more, or are another machine's.
+        ids: numbers of the machine's runs, rising.
+        runs: index of each in ``Results.runs``.
+        commits: index of each one's commit in ``Results.commits(machine)``.
+    """
+
+    parts: tuple[Path, ...]
+    ids: NDArray[np.int64]
+    runs: Ints
+    commits: Ints
+
+    def last(self, commits: int) -> Source:
+        """The same, at the last commits only."""
+        kept = self.commits >= self.commits.max(initial=0) + 1 - commits
+        return Source(self.parts, self.ids[kept], self.runs[kept], self.commits[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Columns of several series, one after the other and each in the order of commits; see ``Trend``.
+
+    ``starts`` holds the place of each series' first point, and the length at its end; ``version`` the stored numbers.
+    """
+
+    starts: list[int]
+    series: NDArray[np.int64]
+    commit: Ints
+    run: Ints
+    version: NDArray[np.int64]
+    state: NDArray[np.uint8]
+    value: Floats
+    low: Floats
+    high: Floats
+    error: Floats
+    log_ratio: Floats
+    ratio_error: Floats
+    mde: Floats
+    number: Ints
+    repeat: Ints
+
+
+class StoreError(Exception):
+    """The cache cannot be used; the message says where it is and what to do."""
+
+
+class Reader:
+    """Queries; each has a cursor of its own, so that threads need not wait for one another.
+
+    Args:
+        spill: folder for what does not fit in memory.
+    """
+
+    def __init__(self, spill: Path) -> None:
+        self._settings = _SETTINGS | {"temp_directory": str(spill)}
+        self._lock = threading.Lock()
+        self._process = 0
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            # A server may fork after this was made, and DuckDB's threads stay behind.
+            if self._connection is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._connection = duckdb.connect(":memory:", config=self._settings)
+                self._connection.execute("SET parquet_metadata_cache = true")
+            return self._connection.cursor()
+
+    def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:
+        """Numbers of these series (rising), a portion at a time; series without a point are left out."""
+        portion = max(1, _AT_ONCE // max(1, len(source.ids)))
+        for start in range(0, len(series), portion):
+            yield _in_order(self._columns(source, series[start : start + portion]), source, series)
+
+    def rows(self, source: Source, series: Sequence[int] = (), runs: Sequence[int] = ()) -> list[dict[str, Any]]:
+        """Points of these series, or of these runs (by their stored numbers), with every column."""
+        column, wanted = ("series", series) if series else ("run", runs)
+        sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
+        found = self._ask(sql, [_paths(source)]).fetchall()
+        own = set(source.ids.tolist())
+        rows = (dict(zip(COLUMNS, map(_known, values, _DEFAULTS), strict=True)) for values in found)
+        return [row for row in rows if row["run"] in own]
+
+    def latest(self, source: Source) -> list[dict[str, Any]]:
+        """The point of every series at the last of the machine's commits that has one."""
+        sql = """
+            SELECT series, arg_max(run, place)
+            FROM read_parquet(?) JOIN (SELECT unnest(?::INTEGER[]) AS run, unnest(?::INTEGER[]) AS place) USING (run)
+            GROUP BY series
+        """
+        parameters = [_paths(source), source.ids.tolist(), source.commits.tolist()]
+        last = self._ask(sql, parameters).fetchnumpy()
+        series, runs = last.values()
+        found = []
+        for run in np.unique(runs).tolist():
+            own = set(series[runs == run].tolist())
+            found += [row for row in self.rows(source, runs=[run]) if row["series"] in own]
+        return found
+
+    def _ask(self, sql: str, parameters: list[Any]) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._cursor().execute(sql, parameters)
+        except duckdb.Error as error:
+            where = Path(parameters[0][0]).parents[1]
+            raise StoreError(
+                f"the cache {where} is damaged ({error}): delete that folder, and it is made anew"
+            ) from error
+
+    def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
+        where = f"IN ({_listed(series)})" if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
+        if len(source.ids) <= _FEW:
+            where += f" AND run IN ({_listed(source.ids.tolist())})"
+        sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {where}"
+        found = self._ask(sql, [_paths(source)]).fetchnumpy()
+        return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in found.items()}
+
+
+def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> Numbers:
+    """The source's own points of the series that are wanted, by series and commit."""
+    place, own = _lookup(source.ids, found["run"])
+    own &= _lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1]
+    kept = np.flatnonzero(own)
+    commits = source.commits[place[kept]]
+    order = np.lexsort((commits, found["series"][kept]))
+    kept = kept[order]
+    column = {name: values[kept] for name, values in found.items()}
+    series = column["series"]
+    ends = np.flatnonzero(np.append(np.diff(series), 1)) + 1 if len(series) else series
+    bare = column["state"] == STATES.index("bare")
+    ours = standard_error(column["low"], column["high"], column["epochs"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        asvs = np.log(column["high"] / column["low"]) / (2 * ASV_QUANTILE)
+        log_ratio = np.log(column["ratio"])
+    return Numbers(
+        starts=[0, *map(int, ends)],
+        series=series,
+        commit=commits[order],
+        run=source.runs[place[kept]],
+        version=column["version"],
+        state=column["state"],
+        value=column["value"],
+        low=column["low"],
+        high=column["high"],
+        error=np.where(bare, asvs, ours),
+        log_ratio=log_ratio,
+        ratio_error=standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
+        mde=column["mde"],
+        number=column["number"],
+        repeat=column["repeat"],
+    )
+
+
+_DEFAULTS = tuple(BLANKS[kind] for kind in COLUMNS.values())
+
+
+def _known(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Where each value stands among ``rising``, and whether it does."""
+    place = np.searchsorted(rising, values).clip(max=len(rising) - 1)
+    return place, rising[place] == values
+
+
+def _paths(source: Source) -> list[str]:
+    return [str(path) for path in source.parts]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(str(int(number)) for number in numbers)

@@ -1,0 +1,191 @@
+"""``lockstep code show`` and ``lockstep code diff BASE HEAD``: what the compiler makes of the kernels, without a GPU.
+
+Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 a tree's process does not start, 4 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command, common_args
+
+from lockstep.suite import Suite, SuiteError
+
+if TYPE_CHECKING:
+    from lockstep.machine_code import CaseCode, CaseKey, Comparison, Target
+
+DONE, DIFFERENT, NO_WORKER, USAGE = 0, 1, 3, 4
+
+#: Compiled for unless asv.conf.json says otherwise ({"lockstep": {"targets": […]}}) or ``--target`` does.
+TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
+
+
+class Code(Command):  # type: ignore[misc]  # asv has no types
+    """Machine code of the kernels: show it, compare it."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``code`` and its two actions."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "code",
+            help="Compile kernels without a GPU; show or compare machine code and launches",
+            description="What the compiler makes of the kernels, on a machine with or without a GPU.",
+        )
+        actions = parser.add_subparsers(dest="action", required=True)
+
+        show = actions.add_parser("show", help="Registers, spills, shared memory, instructions, occupancy")
+        show.add_argument("ref", nargs="?", default=".", help="a commit, or . for the working tree (default)")
+        show.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this one; may repeat")
+        show.add_argument(
+            "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these values; may repeat"
+        )
+
+        diff = actions.add_parser("diff", help="What differs between two commits, or a commit and the working tree")
+        diff.add_argument("base", metavar="BASE", help="a commit")
+        diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
+        diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
+
+        for action in (show, diff):
+            action.add_argument(
+                "--family", action="append", default=[], metavar="NAME", help="only this one; may repeat"
+            )
+            action.add_argument(
+                "--target",
+                action="append",
+                default=[],
+                metavar="sm_90",
+                help="compile for this one; with its multiprocessors if unusual: sm_90:114; may repeat",
+            )
+            action.add_argument("--json", action="store_true", help="JSON on stdout")
+            # asv adds its own (-v, --config) to the verb alone; here they may follow the action too.
+            common_args.add_global_arguments(action)
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Show or compare."""
+        from lockstep.machine_code import Target, TargetError, TracingFailed
+        from lockstep.machine_code.trees import RefError
+        from lockstep.suites import load_suites, pick_suites
+
+        settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
+        loaded = load_suites(Path(conf.benchmark_dir))
+        picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
+        suites = list({suite.name: suite for suite in picked}.values())
+        try:
+            targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
+            act = _show if args.action == "show" else _diff
+            return act(args, settings, suites, targets)
+        except (TargetError, RefError) as error:
+            return _fail(USAGE, str(error))
+        except TracingFailed as error:
+            return _fail(NO_WORKER, str(error))
+
+
+def _show(
+    args: argparse.Namespace, settings: Mapping[str, Any], suites: Sequence[Suite], targets: Sequence[Target]
+) -> int:
+    from lockstep.machine_code import codes_of
+    from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
+    from lockstep.machine_code.trees import sources
+
+    for suite in suites:
+        _refuse_unknown(suite, args.variant, len(suites) > 1)
+    out = console()
+    with sources(args.ref, Path.cwd(), *_packages(settings)) as tree:
+        for target in targets:
+            codes = codes_of(tree, suites, target, say=_say)
+            codes = {key: code for key, code in codes.items() if _wanted(key, suites, args)}
+            if args.json:
+                for key, code in codes.items():
+                    print(json.dumps(_row(target, key, code)))
+                continue
+            out.print(code_table(codes, f"{args.ref} for {target.name}"))
+            if len(codes) <= 2:
+                for line in host_lines(codes):
+                    out.print(line, markup=False, highlight=False, soft_wrap=True)
+            for line in unknown_lines(codes):
+                out.print(line, markup=False, highlight=False, soft_wrap=True)
+    return DONE
+
+
+def _diff(
+    args: argparse.Namespace, settings: Mapping[str, Any], suites: Sequence[Suite], targets: Sequence[Target]
+) -> int:
+    from lockstep.machine_code import compare
+    from lockstep.machine_code.report import console, diff_lines
+    from lockstep.machine_code.trees import sources
+
+    with ExitStack() as trees:
+        base, head = (
+            trees.enter_context(sources(ref, Path.cwd(), *_packages(settings))) for ref in (args.base, args.head)
+        )
+        comparisons = [compare(base, head, suites, target, say=_say) for target in targets]
+    if args.json:
+        rows = [_comparison_row(comparison) for comparison in comparisons]
+        print(json.dumps({"base": args.base, "head": args.head, "targets": rows}, indent=2))
+    else:
+        out = console()
+        for comparison in comparisons:
+            for line in diff_lines(comparison, args.base, args.head):
+                out.print(line, markup=False, highlight=False, soft_wrap=True)
+    different = any(change.kind != "unknown" for comparison in comparisons for change in comparison.changes)
+    return DIFFERENT if different and args.exit_code else DONE
+
+
+def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
+    fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}
+    return {"target": target.name, **key._asdict(), **fingerprints, **asdict(code)}
+
+
+def _comparison_row(comparison: Comparison) -> dict[str, Any]:
+    counts = Counter(comparison.status(key) for key in dict.fromkeys([*comparison.base, *comparison.head]))
+    return {
+        "target": comparison.target.name,
+        "same_sources": sorted(comparison.same_sources),
+        "cases": dict(counts),
+        "changes": [
+            {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
+        ],
+    }
+
+
+def _wanted(key: CaseKey, suites: Sequence[Suite], args: argparse.Namespace) -> bool:
+    if args.variant and key.variant not in args.variant:
+        return False
+    values = set(key.case.split(","))
+    return not args.case or any(set(text.split(",")) <= values for text in args.case)
+
+
+def _refuse_unknown(suite: Suite, variants: Sequence[str], several: bool) -> None:
+    from lockstep.suites import nearest
+
+    known = suite.variants()
+    for name in variants:
+        if name not in known and not several:
+            raise SuiteError(f"{suite.name} has no variant {name!r}{nearest(name, known)}")
+
+
+def _packages(settings: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]]:
+    """Packages under test, and further ones that they may call."""
+    from lockstep.asv.environment import PACKAGES
+
+    return tuple(settings.get("packages", PACKAGES)), tuple(settings.get("trusted", ()))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _fail(code: int, message: str) -> int:
+    print(message, file=sys.stderr)
+    return code

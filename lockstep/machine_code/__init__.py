@@ -1,0 +1,35 @@
+"""What code each case runs, found on a machine without a GPU: kernels compiled, launches and calls traced.
+
+::
+
+    comparison = compare(base, head, suites, target)      # two trees: Tree("HEAD~1", folder, packages), …
+    comparison.status(key)    # "same", "changed", "unknown", "new", "removed"
+    comparison.reason(key)    # a sentence for each change that touches the case
+    comparison.changes        # tuple[CodeChange, ...], each with its cases
+
+    codes = codes_of(tree, suites, target)                # Mapping[CaseKey, CaseCode], everything compiled
+
+``docs/machine-code.md`` says what is compared and what a trace can miss.
+"""
+
+from lockstep.machine_code.compare import Comparison, codes_of, compare
+from lockstep.machine_code.differences import CodeChange, differences
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
+from lockstep.machine_code.session import TracingFailed, Tree
+from lockstep.machine_code.targets import Target, TargetError
+
+__all__ = [
+    "CaseCode",
+    "CaseKey",
+    "CodeChange",
+    "Comparison",
+    "KernelCode",
+    "MachineCode",
+    "Target",
+    "TargetError",
+    "TracingFailed",
+    "Tree",
+    "codes_of",
+    "compare",
+    "differences",
+]

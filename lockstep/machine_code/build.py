@@ -1,0 +1,182 @@
+"""Compile what was requested: identities first, then machine code, in processes forked from the one that traced.
+
+A request holds Triton's own objects, which do not travel between processes; a forked process has them already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
+from lockstep.machine_code.model import KernelCode, MachineCode
+from lockstep.machine_code.stand_in import Request
+from lockstep.machine_code.targets import occupancy
+
+#: Kernels a task: nvdisasm takes 0.35 s to start and serves them all.
+BATCH = 12
+
+#: What was chosen for a kernel and is worth showing beside it.
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
+    """The kernels requested, each with its identity and not compiled yet, in the same order.
+
+    Args:
+        requests: distinct ones.
+        tree: folder that sources are told relative to.
+        processes: how many may be started.
+    """
+    found = _spread(_identify, requests, processes, BATCH)
+    return [
+        KernelCode(
+            name=request.source.name,
+            identity=identity if isinstance(identity, str) else f"broken {request.source.hash()}",
+            source=_source(request.function, tree),
+            options={name: value for name in OPTIONS if (value := getattr(request.options, name, None)) is not None},
+            failure="" if isinstance(identity, str) else _first_line(identity),
+        )
+        for request, identity in zip(requests, found, strict=True)
+    ]
+
+
+def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes: int) -> list[KernelCode]:
+    """The kernels with their machine code, or with why they do not compile.
+
+    Args:
+        requests: what to compile; all for one target.
+        kernels: what ``identify`` said of them.
+        processes: how many may be started.
+    """
+    built = _spread(_build, requests, processes, BATCH)
+    return [
+        replace(kernel, machine=one) if isinstance(one, MachineCode) else replace(kernel, failure=_first_line(one))
+        for kernel, one in zip(kernels, built, strict=True)
+    ]
+
+
+def _identify(requests: Sequence[Request]) -> list[Any]:
+    return [_attempt(_identity, request) for request in requests]
+
+
+def _identity(request: Request) -> str:
+    """Of all that the compiler is given: the front end's output without lines, the options, target and versions."""
+    import triton
+    from triton._C.libtriton import get_cache_invalidating_env_vars, ir
+
+    target, backend = _backend(request)
+    options = backend.parse_options({**request.options.__dict__, **request.source.parse_options()})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = request.source.make_ir(
+        target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
+    # Libraries by name: where they are installed makes no other code.
+    chosen = {**options.__dict__, "extern_libs": [name for name, _ in getattr(options, "extern_libs", None) or ()]}
+    versions = [triton.__version__, backend.hash(), sorted(get_cache_invalidating_env_vars().items())]
+    digest = hashlib.sha256(module.str_nodebug().encode())
+    digest.update(repr([sorted(chosen.items()), str(target), versions]).encode())
+    return digest.hexdigest()[:32]
+
+
+def _build(requests: Sequence[Request]) -> list[Any]:
+    compiled = [_attempt(_compile, request) for request in requests]
+    good = [kernel for kernel in compiled if not isinstance(kernel, Exception)]
+    counts = iter(mixes([kernel.asm["cubin"] for kernel in good], requests[0].target.arch))
+    return [
+        kernel if isinstance(kernel, Exception) else _describe(kernel, request, next(counts))
+        for kernel, request in zip(compiled, requests, strict=True)
+    ]
+
+
+def _compile(request: Request) -> Any:
+    from triton.compiler import compile as compile_kernel
+
+    target, _ = _backend(request)
+    return compile_kernel(request.source, target=target, options=request.options.__dict__)
+
+
+def _describe(kernel: Any, request: Request, mix: dict[str, int]) -> MachineCode:
+    cubin, metadata = kernel.asm["cubin"], kernel.metadata
+    registers, stack = registers_and_stack(cubin)
+    columns = getattr(metadata, "tmem_size", None) or 0
+    blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
+    return MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, mix, blocks, limit)
+
+
+def _backend(request: Request) -> tuple[Any, Any]:
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    target = GPUTarget("cuda", request.target.arch, 32)
+    return target, make_backend(target)
+
+
+def _source(function: Any, tree: Path) -> str:
+    """File and line of a kernel."""
+    path = Path(inspect.getsourcefile(function.fn) or "").resolve()
+    name = path.relative_to(tree.resolve()) if path.is_relative_to(tree.resolve()) else path.name
+    return f"{name}:{function.starting_line_number}"
+
+
+def _attempt(function: Callable[[Request], Any], request: Request) -> Any:
+    """What the function returns, or what it raises as an exception that can be pickled."""
+    try:
+        return function(request)
+    except Exception as error:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+#: From requests to what is found out of each: a result, or an exception that can be pickled.
+Task = Callable[[Sequence[Request]], list[Any]]
+
+#: What forked processes work on.
+_shared: Sequence[Request] = ()
+
+
+def _task(function: Task, first: int, last: int) -> list[Any]:
+    return function(_shared[first:last])
+
+
+def _spread(function: Task, requests: Sequence[Request], processes: int, batch: int) -> list[Any]:
+    """``function`` on all requests, in batches, in forked processes; what crashes one is answered by an exception."""
+    global _shared
+    _shared = requests
+    # Small enough that all processes have work until the end.
+    batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
+    found: list[Any] = []
+    spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
+        tasks = [pool.submit(_task, function, first, last) for first, last in spans]
+        for (first, last), task in zip(spans, tasks, strict=True):
+            try:
+                found += task.result()
+            except BrokenProcessPool:
+                # Alone, each kernel crashes but its own process.
+                found += _one_by_one(function, first, last)
+    return found
+
+
+def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
+    found: list[Any] = []
+    for index in range(first, last):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+            try:
+                found += pool.submit(_task, function, index, index + 1).result()
+            except BrokenProcessPool:
+                found.append(RuntimeError("the compiler crashed"))
+    return found

@@ -1,0 +1,146 @@
+"""A compiled kernel's file (a cubin, an ELF file): its fingerprint, what it needs, and which instructions it has.
+
+``cuobjdump`` and ``nvdisasm`` travel in Triton's wheel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+#: Sections that a kernel runs with. All others hold names, lines and paths, which a comment or a folder changes.
+RUN_WITH = (".text", ".nv.info", ".nv.constant", ".nv.global", ".nv.shared")
+
+#: Attributes of a launch that are not in the cubin, as Triton's metadata calls them.
+LAUNCH = (
+    *("num_warps", "num_ctas", "cluster_dims", "shared", "tmem_size", "launch_pdl", "launch_cooperative_grid"),
+    *("global_scratch_size", "profile_scratch_size"),
+)
+
+#: Classes of instructions worth a look, by their mnemonic (CUDA Binary Utilities, "Instruction Set Reference"):
+#: products of Hopper, of Ampere and of Blackwell; copies by TMA; cp.async; local memory, which is spills; barriers.
+CLASSES = {
+    "HGMMA": r"[HQIB]GMMA",
+    "HMMA": r"[HIDQOB]MMA",
+    "UTCMMA": r"UTC\w*MMA",
+    "TMA": r"UTMA(?:LDG|STG|REDG)|UBLKCP",
+    "LDGSTS": r"LDGSTS",
+    "LDL": r"LDL",
+    "STL": r"STL",
+    "BAR": r"BAR|SYNCS|WARPSYNC",
+    "LDG": r"LDG",
+    "STG": r"STG|REDG?|ATOMG?",
+    "LDS": r"LDSM?",
+    "STS": r"STSM?",
+}
+_CLASS = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)", re.MULTILINE)
+
+
+class ToolError(RuntimeError):
+    """A tool of Triton's wheel is missing, failed, or printed something else than expected."""
+
+
+def fingerprint(cubin: bytes, metadata: Any) -> str:
+    """Of everything that a kernel runs with: instructions with their scheduling, constants, launch attributes.
+
+    Neither the kernel's name nor lines, comments or paths are in it.
+
+    Args:
+        cubin: the file's content.
+        metadata: Triton's of the kernel.
+    """
+    digest = hashlib.sha256()
+    for name, content in _sections(cubin):
+        if name.startswith(RUN_WITH):
+            digest.update(f"{name.removesuffix(metadata.name)} {len(content)} ".encode() + content)
+    digest.update(str([(name, getattr(metadata, name, None)) for name in LAUNCH]).encode())
+    return digest.hexdigest()[:16]
+
+
+def registers_and_stack(cubin: bytes) -> tuple[int, int]:
+    """Registers a thread, and bytes of its stack, which Triton's kernels use for nothing but spills.
+
+    Raises:
+        ToolError: cuobjdump is missing or does not tell.
+    """
+    printed = _run("cuobjdump", cubin, "-res-usage")
+    usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", printed)}
+    if usage.keys() != {"REG", "STACK"}:
+        raise ToolError(f"cuobjdump -res-usage did not tell registers and stack:\n{printed}")
+    return usage["REG"], usage["STACK"]
+
+
+def disassemble(cubin: bytes) -> str:
+    """Instructions of a cubin as text.
+
+    Raises:
+        ToolError: nvdisasm is missing or failed.
+    """
+    return _run("nvdisasm", cubin, "-c")
+
+
+def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
+    """How many instructions of each of ``CLASSES``, and "all", stand in each cubin; classes without any are left out.
+
+    One run of nvdisasm for all of them: it takes 0.35 s to start, and next to nothing a kernel.
+
+    Args:
+        cubins: of one architecture.
+        arch: 90 for sm_90.
+
+    Raises:
+        ToolError: nvdisasm is missing or failed.
+    """
+    codes = [b"".join(content for name, content in _sections(cubin) if name.startswith(".text")) for cubin in cubins]
+    counts: list[Counter[str]] = [Counter() for _ in codes]
+    printed = _run("nvdisasm", b"".join(codes), "--binary", f"SM{arch}{'a' if arch >= 90 else ''}") if codes else ""
+    at, end = -1, 0
+    for address, mnemonic in _INSTRUCTION.findall(printed):
+        while int(address, 16) >= end:
+            at += 1
+            end += len(codes[at])
+        counts[at]["all"] += mnemonic != "NOP"
+        counts[at][_class_of(mnemonic)] += 1
+    return [{name: count[name] for name in (*CLASSES, "all") if count[name]} for count in counts]
+
+
+@cache
+def _class_of(mnemonic: str) -> str:
+    return next((name for name, pattern in _CLASS.items() if pattern.fullmatch(mnemonic)), "")
+
+
+def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each section of a 64-bit ELF file; one that takes no room in it has its size for content."""
+    (table,) = struct.unpack_from("<Q", elf, 0x28)
+    size, count, names_at = struct.unpack_from("<HHH", elf, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", elf, table + index * size) for index in range(count)]
+    names = headers[names_at][4]
+    for name_at, kind, _, _, offset, length in headers:
+        start = names + name_at
+        name = elf[start : elf.index(b"\0", start)].decode()
+        yield name, str(length).encode() if kind == 8 else elf[offset : offset + length]
+
+
+def _run(tool: str, content: bytes, *options: str) -> str:
+    import triton
+
+    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(content)
+        file.flush()
+        try:
+            done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise ToolError(f"{path} cannot be run ({error}); it should be part of Triton's wheel") from error
+    if done.returncode:
+        raise ToolError(f"{tool} {' '.join(options)} failed: {(done.stderr or done.stdout).strip()}")
+    return done.stdout

@@ -1,0 +1,151 @@
+"""What differs between the code of two trees, in sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+
+#: Kinds of change, in the order of a report.
+KINDS = ("kernel", "host", "unknown", "new", "removed")
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """One change, and every case that it touches.
+
+    Attributes:
+        kernel: name of the kernel; "" for a change of the host side or of what is known.
+        kind: "kernel" (its machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (one
+            side cannot be traced), "new" or "removed" (the case exists on one side only).
+        sentence: "registers 168 → 255, spills 0 → 512 B"; one line, without the kernel's name.
+        source: file and line of the kernel in the head (in the base if it is gone); "" for other kinds.
+        cases: who uses it.
+        before, after: the kernel on each side; None where it does not exist.
+    """
+
+    kernel: str
+    kind: str
+    sentence: str
+    source: str = ""
+    cases: tuple[CaseKey, ...] = ()
+    before: KernelCode | None = None
+    after: KernelCode | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kernel or self.kind}: {self.sentence}"
+
+
+def differences(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[CodeChange, ...]:
+    """Changes from ``base`` to ``head``; empty if everything is provably the same.
+
+    Kernels are matched by name, in the order of their launches. Those that differ need ``machine`` on both sides for
+    their sentence to have figures; ``lockstep.machine_code.compare`` sees to that.
+
+    Returns:
+        Kernels first, then by how many cases are touched, most first.
+    """
+    found: dict[CodeChange, list[CaseKey]] = {}
+    for key in dict.fromkeys([*base, *head]):
+        for change in _of_case(base.get(key), head.get(key)):
+            found.setdefault(change, []).append(key)
+    changes: dict[tuple[str, str, str], CodeChange] = {}
+    for change, keys in found.items():
+        # Specialisations of one kernel whose figures change alike are one change to a reader.
+        told = changes.setdefault((change.kernel, change.kind, change.sentence), change)
+        changes[change.kernel, change.kind, change.sentence] = replace(told, cases=(*told.cases, *keys))
+    return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
+
+
+def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:
+    """Identities of the kernels, in base and in head, that only compiling can tell to be the same or not."""
+    mine: set[str] = set()
+    its: set[str] = set()
+    for key in base.keys() & head.keys():
+        for before, after in _matched(base[key].kernels, head[key].kernels):
+            if before is None or after is None or not before.same_as(after):
+                mine |= {before.identity} if before else set()
+                its |= {after.identity} if after else set()
+    return mine, its
+
+
+def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChange]:
+    """Changes of one case, which they do not name yet."""
+    if base is None or head is None:
+        yield CodeChange("", "removed" if head is None else "new", f"only in the {'head' if base is None else 'base'}")
+        return
+    if base.same_as(head):
+        return
+    if base.unknown or head.unknown:
+        both = base.unknown == head.unknown
+        sides = [f"{side}: {code.unknown}" for side, code in (("base", base), ("head", head)) if code.unknown]
+        yield CodeChange("", "unknown", base.unknown if both else "; ".join(sides))
+        if not base.kernels or not head.kernels:
+            return  # a trace may have ended early: what it has not got need not be gone
+    for before, after in _matched(base.kernels, head.kernels):
+        if before is None or after is None:
+            (there,) = (kernel for kernel in (before, after) if kernel)
+            yield _of_kernel("launched no more" if after is None else "launched now", before, after, there)
+        elif not before.same_as(after):
+            yield _of_kernel(kernel_sentence(before, after), before, after, after)
+    if base.host != head.host and not base.unknown and not head.unknown:
+        yield CodeChange("", "host", _host_sentence(base, head))
+
+
+def _of_kernel(sentence: str, before: KernelCode | None, after: KernelCode | None, there: KernelCode) -> CodeChange:
+    return CodeChange(there.name, "kernel", sentence, there.source, before=before, after=after)
+
+
+def _matched(
+    base: Sequence[KernelCode], head: Sequence[KernelCode]
+) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
+    """Pairs of launches of one name, each pair once however often it is launched."""
+    pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
+    for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
+        mine, its = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
+        pairs |= dict.fromkeys(zip_longest(mine, its))
+    return iter(pairs)
+
+
+def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
+    """What changed from one kernel to the other: "registers 168 → 255, spills 0 → 512 B"."""
+    if after.failure or before.failure:
+        return f"compiles again ({before.failure})" if not after.failure else f"does not compile: {after.failure}"
+    old, new = before.machine, after.machine
+    if old is None or new is None:
+        return "other code, not compiled"
+    steps = [
+        ("registers", old.registers, new.registers, ""),
+        ("spills", old.spill_bytes, new.spill_bytes, " B"),
+        ("shared", old.shared_bytes, new.shared_bytes, " B"),
+        ("blocks an SM", old.blocks, new.blocks, f" ({new.limit})"),
+        *((name, before.options.get(name, 0), after.options.get(name, 0), "") for name in before.options),
+        *((name, old.mix.get(name, 0), new.mix.get(name, 0), "") for name in {**old.mix, **new.mix} if name != "all"),
+        ("instructions", old.mix.get("all", 0), new.mix.get("all", 0), ""),
+    ]
+    told = [f"{name} {one} → {other}{unit}" for name, one, other, unit in steps if one != other]
+    return ", ".join(told) or "other instructions, the same figures"
+
+
+def _host_sentence(base: CaseCode, head: CaseCode) -> str:
+    """The first step of the host that differs, and how many more do."""
+    pairs = list(zip_longest(base.host, head.host))
+    different = [at for at, (one, other) in enumerate(pairs) if one != other]
+    one, other = pairs[different[0]]
+    more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
+    if one is None or other is None:
+        return f"{'does' if one is None else 'no longer does'} {one or other}{more}"
+    old, new = _LAUNCH.fullmatch(one), _LAUNCH.fullmatch(other)
+    if not old or not new:
+        return f"{one} → {other}{more}"
+    launches = sum(step.startswith("launch ") for step in head.host[: different[0]])
+    name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
+    steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
+    steps += [f"arguments ({old[2]}) → ({new[2]})"] if old[2] != new[2] else []
+    return f"{name}: {', '.join(steps)}{more}"
+
+
+_LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")

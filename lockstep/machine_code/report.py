@@ -1,0 +1,130 @@
+"""Machine code and its differences as a person reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from lockstep.machine_code.compare import Comparison
+from lockstep.machine_code.differences import CodeChange
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+
+#: What each kind of change is headed by.
+HEADINGS = {
+    "kernel": "machine code",
+    "host": "host side",
+    "unknown": "only measuring can tell",
+    "new": "new",
+    "removed": "removed",
+}
+
+#: Longest line of the host side that is shown; the JSON has all of it.
+WIDTH = 200
+
+
+def console() -> Console:
+    """A console that does not fold a table where nobody looks at a terminal."""
+    made = Console()
+    return made if made.is_terminal or made.width >= 160 else Console(width=200)
+
+
+def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
+    """A row for each kernel that differs from the others of its suite; cases that launch the same one share it."""
+    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    for name in ("suite", "kernel", "used by"):
+        table.add_column(name, no_wrap=name != "used by")
+    for name in ("warps", "stages", "registers", "spills", "shared", "blocks an SM"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("instructions")
+    table.add_column("code", no_wrap=True)
+    users: dict[tuple[str, str, str, tuple[tuple[str, int], ...]], tuple[KernelCode, list[CaseKey]]] = {}
+    for key, code in codes.items():
+        for kernel in dict.fromkeys(code.kernels):
+            row = (key.suite, kernel.name, kernel.fingerprint or kernel.identity, tuple(kernel.options.items()))
+            users.setdefault(row, (kernel, []))[1].append(key)
+    for (suite, name, _, _), (kernel, keys) in users.items():
+        table.add_row(suite, name, used_by(keys, suite), *_cells(kernel))
+    return table
+
+
+def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
+    """A line for each reason why a case's code is not known, or why it has none."""
+    reasons: dict[str, list[CaseKey]] = {}
+    for key, code in codes.items():
+        if code.unknown:
+            reasons.setdefault(f"unknown: {code.unknown}", []).append(key)
+        elif code.host and code.host[-1].startswith("refuses: "):
+            reasons.setdefault(code.host[-1], []).append(key)
+    yield from (f"{reason} ({used_by(keys)})" for reason, keys in reasons.items())
+
+
+def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
+    """The host side of each case, step by step."""
+    for key, code in codes.items():
+        yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
+        yield from (f"  {step}" for step in code.host)
+
+
+def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
+    """What differs, kind by kind, then how much does not."""
+    yield f"{comparison.target.name}: {base} → {head}"
+    for kind, heading in HEADINGS.items():
+        changes = [change for change in comparison.changes if change.kind == kind]
+        if changes:
+            yield f"  {heading}"
+        for group in _alike(changes):
+            yield from _change_lines(group)
+    counts = Counter(comparison.status(key) for key in dict.fromkeys([*comparison.base, *comparison.head]))
+    told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    same = len(comparison.same_sources)
+    alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
+    parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])
+    yield f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
+
+
+def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
+    """ "linear triton at M=512,K=4096,N=2048 and 3 more"; the suite is left out where it is known."""
+    variants = ", ".join(
+        dict.fromkeys(key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
+    )
+    cases = list(dict.fromkeys(key.case for key in keys))
+    return f"{variants} at {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''}"
+
+
+def _alike(changes: Sequence[CodeChange]) -> Iterator[list[CodeChange]]:
+    """Changes of the host side by variant: a grid differs in every case in numbers of its own. Others each alone."""
+    groups: dict[object, list[CodeChange]] = {}
+    for change in changes:
+        mine = tuple(dict.fromkeys((key.suite, key.variant) for key in change.cases))
+        groups.setdefault(mine if change.kind == "host" else change, []).append(change)
+    yield from groups.values()
+
+
+def _change_lines(alike: Sequence[CodeChange]) -> Iterator[str]:
+    first = alike[0]
+    sentence = first.sentence if len(first.sentence) <= WIDTH else f"{first.sentence[:WIDTH]}…"
+    if first.kernel:
+        yield f"    {first.kernel} ({first.source}): {first.sentence}"
+    else:
+        yield f"    {sentence}{f', and the like {len(alike) - 1} times' if len(alike) > 1 else ''}"
+    yield f"      {used_by([key for change in alike for key in change.cases])}"
+
+
+def _cells(kernel: KernelCode) -> list[str]:
+    options = [str(kernel.options.get(name, "")) for name in ("num_warps", "num_stages")]
+    machine = kernel.machine
+    if machine is None:
+        return [*options, "", "", "", "", kernel.failure or "not compiled", ""]
+    mix = " ".join(f"{name} {count}" for name, count in machine.mix.items() if name != "all")
+    return [
+        *options,
+        str(machine.registers),
+        f"{machine.spill_bytes} B" if machine.spill_bytes else "",
+        f"{machine.shared_bytes / 1024:.0f} KiB" if machine.shared_bytes else "",
+        f"{machine.blocks} ({machine.limit})" if machine.blocks else f"none fits ({machine.limit})",
+        f"{machine.mix.get('all', 0)}: {mix}" if mix else str(machine.mix.get("all", 0)),
+        machine.fingerprint[:8],
+    ]

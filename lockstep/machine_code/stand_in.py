@@ -1,0 +1,128 @@
+"""Triton without a GPU: a stand-in for its driver, and launches that are noted in place of being run.
+
+What is patched here is Triton's own (3.6 and 3.7): ``JITFunction.run``, ``JITFunction._do_compile`` and
+``Autotuner.run``. Importing this module changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.machine_code.targets import REGISTERS, Target
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What Triton would compile: a kernel specialised for its arguments, with options, for a target."""
+
+    function: Any
+    source: Any
+    options: Any
+    target: Target
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: what is compiled for it, the grid, and the arguments that are no constants, in order."""
+
+    request: Request
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+
+
+class StandIn:
+    """Answers what Triton asks its CUDA driver, which needs a GPU for it. A device's number is its architecture."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def get_current_target(self) -> Any:
+        """The target as Triton spells it."""
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.target.arch, 32)
+
+    def get_current_device(self) -> int:
+        """Its own number for each architecture: Triton keeps what it compiled by device."""
+        return self.target.arch
+
+    def get_current_stream(self, device: int) -> int:
+        """The default stream."""
+        return device * 0
+
+    def get_active_torch_device(self) -> Any:
+        """Where Triton's own tensors would be."""
+        import torch
+
+        return torch.device("meta")
+
+    @property
+    def utils(self) -> StandIn:
+        """Triton's driver keeps ``get_device_properties`` here."""
+        return self
+
+    def get_device_properties(self, device: int) -> Mapping[str, int]:
+        """What a kernel may ask about its device, under the names of Triton's driver."""
+        return {
+            "multiprocessor_count": self.target.processors,
+            "max_shared_mem": self.target.limits.shared_block,
+            "max_num_regs": REGISTERS,
+            "warpSize": 32,
+        }
+
+
+def stand_in(target: Target) -> None:
+    """From now on Triton believes that ``target`` is there."""
+    import triton
+
+    triton.runtime.driver.set_active(StandIn(target))
+
+
+@contextlib.contextmanager
+def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
+    """Within the block nothing is compiled or launched: each launch is handed to ``note``.
+
+    A kernel that tunes itself is launched with each of its configurations: which one wins is known on a GPU only.
+    Triton keeps believing in ``target`` afterwards.
+    """
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    run, do_compile, tune = JITFunction.run, JITFunction._do_compile, Autotuner.run
+
+    def note_request(
+        self: Any, key: Any, signature: Any, device: int, constexprs: Any, options: Any, attrs: Any, warmup: bool
+    ) -> Request:
+        request = Request(self, self.ASTSource(self, signature, constexprs, attrs), options, target)
+        self.device_caches[device][0][key] = request
+        return request
+
+    def note_launch(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        request = run(self, *args, grid=grid, warmup=True, **kwargs)
+        if not warmup:
+            bound = self.device_caches[target.arch][-1](*args, **kwargs)[0]
+            shape = grid(bound) if callable(grid) else grid
+            constant = {parameter.name for parameter in self.params if parameter.is_constexpr}
+            arguments = tuple(value for name, value in bound.items() if name not in constant)
+            note(Launch(request, tuple(int(size) for size in shape), arguments))
+        return request
+
+    def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
+        for one in configurations:
+            if one.pre_hook is not None:
+                one.pre_hook({**self.nargs, **kwargs, **one.all_kwargs()})
+            request = self.fn.run(*args, **kwargs, **one.all_kwargs())
+        self.nargs = None
+        return request
+
+    JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
+    stand_in(target)
+    try:
+        yield
+    finally:
+        JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune

@@ -1,0 +1,124 @@
+"""What kernels are compiled for, and how many blocks of one fit on a multiprocessor there.
+
+Limits of each architecture: CUDA Programming Guide, appendix "Compute Capabilities", technical specifications.
+Allocation units: ``cuda_occupancy.h`` of the CUDA toolkit. Multiprocessors: NVIDIA's architecture whitepapers (A100,
+H100, RTX Blackwell) and the B200's data sheet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Registers of a multiprocessor, all architectures since 3.5; handed to a warp in units of ``REGISTER_UNIT``.
+REGISTERS = 65536
+REGISTER_UNIT = 256
+#: Each quarter of a multiprocessor has its own registers: warps come in fours.
+WARP_UNIT = 4
+SHARED_UNIT = 128
+#: Shared memory that the driver keeps of each block, since 8.0.
+SHARED_RESERVED = 1024
+#: Columns of tensor memory a multiprocessor has (PTX ISA, tcgen05); only 10.x has it.
+TENSOR_COLUMNS = 512
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a multiprocessor holds: warps, blocks, bytes of shared memory; and bytes that one block may have."""
+
+    warps: int
+    blocks: int
+    shared: int
+    shared_block: int
+
+
+#: By compute capability; an unknown one takes the limits of the nearest below it.
+LIMITS = {
+    80: Limits(64, 32, 164 << 10, 163 << 10),
+    86: Limits(48, 16, 100 << 10, 99 << 10),
+    87: Limits(48, 16, 164 << 10, 163 << 10),
+    89: Limits(48, 24, 100 << 10, 99 << 10),
+    90: Limits(64, 32, 228 << 10, 227 << 10),
+    100: Limits(64, 32, 228 << 10, 227 << 10),
+    103: Limits(64, 32, 228 << 10, 227 << 10),
+    120: Limits(48, 24, 100 << 10, 99 << 10),
+}
+
+#: Multiprocessors of the GPU one thinks of first: A100, RTX 3090, L40S, H100 SXM and H200, B200, B300, RTX PRO 6000.
+PROCESSORS = {80: 108, 86: 82, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188}
+
+
+class TargetError(ValueError):
+    """Not a target that kernels can be compiled for; the message says what is."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A GPU to compile for: its architecture (90 for sm_90), and its multiprocessors, which kernels shape grids by."""
+
+    arch: int
+    processors: int
+
+    @property
+    def name(self) -> str:
+        """ "sm_90"."""
+        return f"sm_{self.arch}"
+
+    @property
+    def limits(self) -> Limits:
+        """What one of its multiprocessors holds."""
+        return LIMITS[max(arch for arch in LIMITS if arch <= self.arch)]
+
+    @classmethod
+    def of_host(cls, facts: Mapping[str, str]) -> Target:
+        """The GPU of ``lockstep.provenance.host_facts``."""
+        return cls(int(facts["capability"].replace(".", "")), int(facts["sm_count"]))
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """A target from "sm_90", or "sm_90:114" with its number of multiprocessors.
+
+        Raises:
+            TargetError: it is neither.
+        """
+        match = re.fullmatch(r"(?:sm_?)?(\d{2,3})(?::([1-9]\d*))?", text.strip())
+        if match is None or int(match[1]) < min(LIMITS):
+            raise TargetError(
+                f"{text!r} is no target; give sm_80, sm_90, sm_100, sm_120 or, with its multiprocessors, sm_90:114"
+            )
+        arch = int(match[1])
+        usual = PROCESSORS[max(known for known in PROCESSORS if known <= arch)]
+        return cls(arch, int(match[2]) if match[2] else usual)
+
+
+def occupancy(
+    target: Target, num_warps: int, registers: int, shared_bytes: int, tensor_columns: int = 0
+) -> tuple[int, str]:
+    """How many blocks fit on a multiprocessor at once, and what keeps another from fitting.
+
+    The rules are those of ``cudaOccMaxActiveBlocksPerMultiprocessor`` in ``cuda_occupancy.h``.
+
+    Args:
+        target: the GPU.
+        num_warps: warps a block.
+        registers: a thread.
+        shared_bytes: shared memory a block.
+        tensor_columns: tensor memory a block; 0 where there is none.
+    """
+    limits = target.limits
+    by: dict[str, int] = {"blocks": limits.blocks, "warps": limits.warps // num_warps}
+    if registers:
+        a_warp = _up(registers * 32, REGISTER_UNIT)
+        warps = REGISTERS // WARP_UNIT // a_warp * WARP_UNIT
+        by["registers"] = warps // _up(num_warps, WARP_UNIT)
+    a_block = _up(shared_bytes + SHARED_RESERVED, SHARED_UNIT)
+    by["shared memory"] = limits.shared // a_block if shared_bytes <= limits.shared_block else 0
+    if tensor_columns:
+        by["tensor memory"] = TENSOR_COLUMNS // tensor_columns
+    blocks = min(by.values())
+    return blocks, " and ".join(name for name, most in by.items() if most == blocks)
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,271 @@
+"""What the host side of a kernel does, step by step, on tensors that have a shape and no content.
+
+A variant is called on meta tensors. Launches are noted (``stand_in``), calls of torch pass through a dispatch mode.
+Views and allocations are no steps: they cost nothing on the device, and what they lead to shows in the arguments.
+
+On a meta tensor code may take another turn than on a GPU, or leave for where it cannot be followed. What is known to
+do so makes the trace untrusted, with a reason; ``docs/machine-code.md`` has the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lockstep.family import Family, takes_out
+from lockstep.inputs import Draw
+from lockstep.machine_code.stand_in import Launch, Request, noted
+from lockstep.machine_code.targets import Target
+from lockstep.suite import Case, Suite, bind
+
+#: Packages that code under test may call without leaving what is traced.
+TRUSTED = frozenset({*sys.stdlib_module_names, "torch", "triton", "numpy", "lockstep", "__main__"})
+
+ALLOCATIONS = frozenset(
+    {
+        "aten.empty.memory_format",
+        "aten.empty_strided.default",
+        "aten.empty_like.default",
+        "aten.new_empty.default",
+        "aten.new_empty_strided.default",
+    }
+)
+
+
+class Trace:
+    """The steps of one case. Tensors are numbered by the storage that they lie in, in order of appearance.
+
+    Attributes:
+        steps: one line each.
+        requests: what the launches among them need compiled, in order.
+        unknown: why it cannot be trusted, or "".
+        muted: launches are not noted.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.requests: list[Request] = []
+        self.unknown = ""
+        self.muted = False
+        self._numbers: dict[int, int] = {}
+        self._places: dict[int, int] = {}
+        # A storage that is gone could leave its identity to another.
+        self._kept: list[Any] = []
+
+    def distrust(self, reason: str) -> None:
+        """Note why this trace cannot be trusted; the first reason stays."""
+        self.unknown = self.unknown or reason
+
+    def launch(self, launch: Launch) -> None:
+        """Note a launch."""
+        if self.muted:
+            return
+        self.requests.append(launch.request)
+        grid = "×".join(str(size) for size in launch.grid)
+        self.steps.append(f"launch [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
+
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call of torch."""
+        given = [self.spell(one) for one in args]
+        given += [f"{key}={self.spell(one)}" for key, one in kwargs.items() if key != "device"]
+        self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")
+
+    def spell(self, value: Any) -> str:
+        """A value without addresses: ``t0 bf16[8,4096]``, with strides and offset where they are not the usual."""
+        if isinstance(value, torch.Tensor):
+            return self._spell_tensor(value)
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(self.spell(one) for one in value)}]"
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            parts = [f"{one.name}={self.spell(getattr(value, one.name))}" for one in dataclasses.fields(value)]
+            return f"{type(value).__name__}({', '.join(parts)})"
+        text = repr(value)
+        return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
+
+    def place(self, tensor: torch.Tensor) -> int:
+        """An address that the tensor could have: storages lie far apart and begin at round ones."""
+        number = self._places.setdefault(self._storage(tensor), len(self._places) + 1)
+        return (number << 40) + int(tensor.storage_offset()) * tensor.element_size()
+
+    def _spell_tensor(self, tensor: torch.Tensor) -> str:
+        number = self._numbers.setdefault(self._storage(tensor), len(self._numbers))
+        dtype = str(tensor.dtype).removeprefix("torch.").replace("bfloat", "bf").replace("float", "f")
+        text = f"t{number} {dtype}[{','.join(str(size) for size in tensor.shape)}]"
+        if not tensor.is_contiguous():
+            text += f" by {','.join(str(step) for step in tensor.stride())}"
+        return text + (f" at {tensor.storage_offset()}" if tensor.storage_offset() else "")
+
+    def _storage(self, tensor: torch.Tensor) -> int:
+        storage = tensor.untyped_storage()
+        identity: int = storage._cdata
+        if identity not in self._numbers and identity not in self._places:
+            self._kept.append(storage)
+        return identity
+
+
+def trace_case(
+    suite: Suite, case: Case, family: Family, variant: str, target: Target, trusted: Collection[str]
+) -> Trace:
+    """What ``variant`` does at ``case`` for ``target``: its preparation offline, then the call.
+
+    Args:
+        suite: whose inputs.
+        case: the shape.
+        family: of the tree at hand.
+        variant: one of the family's.
+        target: what Triton is to compile for.
+        trusted: further packages that code under test may call.
+    """
+    _forget(suite.package, len(sys.modules))
+    trusted = TRUSTED | {suite.package, *trusted}
+    trace = Trace()
+    call = family.variants[variant]
+    draw, axes = Draw("meta", 0), dict(case)
+    try:
+        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        with noted(target, trace.launch), _Places(trace):
+            with _watched(trace, suite.package, trusted), _Calls(trace):
+                arguments = family.arguments(variant, inputs)
+            if suite.outputs is not None and takes_out(call):
+                arguments["out"] = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes}))
+            given = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
+            trace.steps.append(f"given {given}")
+            # Once to fill what the code itself keeps between calls, watched; then as every further call will be.
+            trace.muted = True
+            with _watched(trace, suite.package, trusted):
+                call(**arguments)
+            trace.muted = False
+            with _Calls(trace):
+                call(**arguments)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, NotImplementedError) and _raised_in(error) == suite.package:
+            # It says itself that it is not for this shape or GPU, and on a GPU it would say the same.
+            trace.steps.append(f"refuses: {_first_line(error)}")
+        else:
+            trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})")
+    if not trace.steps or trace.steps[-1].startswith("given "):
+        trace.distrust("launches nothing and calls nothing of torch, as far as can be seen")
+    return trace
+
+
+def _forget(package: str, modules: int) -> None:
+    """Empty the caches of the package's functions: what they remember of an earlier case must not show in this one."""
+    for clear in _caches(package, modules):
+        clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _caches(package: str, modules: int) -> list[Callable[[], None]]:
+    """``cache_clear`` of the package's functions; ``modules``, the number of loaded ones, says when to look again."""
+    mine = [module for name, module in sys.modules.items() if name.split(".", 1)[0] == package]
+    found = (getattr(value, "cache_clear", None) for module in mine for value in vars(module).values())
+    return [clear for clear in found if callable(clear)]
+
+
+def _raised_in(error: BaseException) -> str:
+    """The top-level package of the function that raised it."""
+    last = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        last = frame
+    return str(last.f_globals.get("__name__", "")).split(".", 1)[0] if last else ""
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+class _Calls(TorchDispatchMode):
+    """Notes each operator that reaches a device."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._trace = trace
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            result = func(*args, **(kwargs or {}))
+        except NotImplementedError as error:
+            # Said aloud, because the caller may take it for a refusal and go another way.
+            self._trace.distrust(f"cannot be followed without a GPU ({_first_line(error)})")
+            raise
+        if func.namespace not in ("aten", "prims"):
+            self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
+        if not func.is_view and str(func) not in ALLOCATIONS:
+            self._trace.call(str(func), args, kwargs or {}, result)
+        return result
+
+
+class _Places(TorchFunctionMode):
+    """Gives tensors addresses, so that what depends on alignment is as on a GPU."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == torch.Tensor.data_ptr:
+            return self._trace.place(args[0])
+        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
+            self._trace.distrust("asks whether a tensor is on a GPU (is_cuda); here none is")
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _watched(trace: Trace, package: str, trusted: Collection[str]) -> Iterator[None]:
+    """Distrust the trace when the package leaves for where it cannot be followed."""
+
+    def check(callee: str, name: str) -> None:
+        root = callee.split(".", 1)[0]
+        if callee == "torch.cuda" or callee.startswith("torch.cuda."):
+            trace.distrust(f"asks torch.cuda ({name}), which knows no GPU here")
+        elif callee.startswith("torch._dynamo"):
+            trace.distrust("runs what torch.compile makes of it, which is not traced")
+        elif root not in trusted and not root.startswith("namedtuple_"):
+            trace.distrust(f"calls {root} ({name}), which is not under test and may launch what is not seen here")
+
+    def watch(frame: FrameType, event: str, arg: Any) -> None:
+        here = _module(frame)
+        if event == "call":
+            if here.split(".", 1)[0] == package:
+                if _knows_gpus_only(frame):
+                    name = frame.f_code.co_name
+                    trace.distrust(f"{here}.{name} does one thing for 'cuda' and another else: it has to know 'meta'")
+            elif frame.f_back and _module(frame.f_back).split(".", 1)[0] == package:
+                check(here, frame.f_code.co_name)
+        elif event == "c_call" and here.split(".", 1)[0] == package:
+            module = getattr(arg, "__module__", None) or type(getattr(arg, "__self__", None)).__module__
+            check(str(module), str(getattr(arg, "__name__", arg)))
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+@functools.cache
+def _texts(constants: tuple[Any, ...]) -> frozenset[str]:
+    """Texts among a function's constants, also those that it looks for in a tuple or a set."""
+    parts = (one if isinstance(one, tuple | frozenset) else (one,) for one in constants)
+    return frozenset(text for part in parts for text in part if isinstance(text, str))
+
+
+def _knows_gpus_only(frame: FrameType) -> bool:
+    """Whether a function compares with "cuda" and not with "meta", as its constants tell."""
+    texts = _texts(frame.f_code.co_consts)
+    return "cuda" in texts and "meta" not in texts

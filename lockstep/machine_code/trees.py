@@ -1,0 +1,57 @@
+"""The sources of a commit, or of the working tree, as a folder that packages are imported from."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lockstep.machine_code.session import Tree
+
+#: How the working tree is called where a commit could stand.
+WORKING_TREE = "."
+
+
+class RefError(ValueError):
+    """No such commit here; the message says what git says."""
+
+
+@contextlib.contextmanager
+def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequence[str] = ()) -> Iterator[Tree]:
+    """The packages at a commit, in a folder that is gone afterwards; the working tree itself for ".".
+
+    Args:
+        ref: whatever git takes for a commit, or ".".
+        repository: root of the working tree.
+        packages: folders at its root; those that the commit has not got are left out.
+        trusted: see ``Tree``.
+
+    Raises:
+        RefError: no such commit, or no repository.
+    """
+    if ref == WORKING_TREE:
+        yield Tree(ref, repository.resolve(), tuple(packages), tuple(trusted))
+        return
+    commit = _git(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").decode().strip()
+    if not commit:
+        raise RefError(f"{repository} has no commit {ref!r}; give what git knows, or . for the working tree")
+    there = _git(repository, "ls-tree", "--name-only", commit, "--", *packages).decode().split()
+    with tempfile.TemporaryDirectory(prefix="lockstep-tree-") as folder:
+        if there:
+            with tarfile.open(fileobj=io.BytesIO(_git(repository, "archive", commit, "--", *there))) as archive:
+                archive.extractall(folder, filter="data")
+        yield Tree(ref, Path(folder).resolve(), tuple(packages), tuple(trusted))
+
+
+def _git(repository: Path, *arguments: str) -> bytes:
+    try:
+        done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, check=False)
+    except OSError as error:
+        raise RefError(f"git cannot be run ({error})") from error
+    if done.returncode and done.stderr:
+        raise RefError(f"git {arguments[0]} failed: {done.stderr.decode('utf-8', 'replace').strip()}")
+    return done.stdout

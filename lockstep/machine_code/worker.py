@@ -1,0 +1,137 @@
+"""The process that traces and compiles one tree; ``lockstep.machine_code.session`` is its parent's side.
+
+It reads one JSON request a line from standard input and writes one JSON event a line to the file descriptor it was
+given. It ends at end of input.
+
+Requests: ``{"trace": {"suites", "target", "skip"}}``, ``{"build": {"target", "identities"}}``. Events: ``ready``,
+``at`` (before a variant is traced: whoever dies next is the culprit), ``traced``, ``built``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lockstep.machine_code.model import KernelCode
+from lockstep.machine_code.stand_in import Request
+from lockstep.machine_code.targets import Target
+from lockstep.suite import Suite, bind
+
+#: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
+Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
+
+
+def main() -> int:
+    """Serve requests until standard input ends."""
+    parser = argparse.ArgumentParser(prog="lockstep code worker")
+    parser.add_argument("--benchmarks", type=Path, required=True)
+    parser.add_argument("--tree", type=Path, required=True)
+    parser.add_argument("--packages", nargs="+", required=True)
+    parser.add_argument("--trusted", nargs="*", default=[])
+    parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
+    options = parser.parse_args()
+    reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
+
+    def emit(event: str, **content: Any) -> None:
+        reply.write(json.dumps({"event": event, **content}) + "\n")
+
+    from lockstep.checkout import import_from
+    from lockstep.suites import load_suites
+
+    suites = load_suites(options.benchmarks)
+    import_from(options.tree, options.packages)
+    tracer = Tracer(suites, options.tree, options.trusted, options.processes, emit)
+    emit("ready")
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "trace" in request:
+            tracer.trace(**request["trace"])
+        else:
+            tracer.build(**request["build"])
+    return 0
+
+
+class Tracer:
+    """Traces suites of one tree, and keeps what their kernels are compiled from."""
+
+    def __init__(
+        self,
+        suites: Mapping[str, Suite],
+        tree: Path,
+        trusted: Iterable[str],
+        processes: int,
+        emit: Callable[..., None],
+    ) -> None:
+        self._suites = suites
+        self._tree = tree
+        self._trusted = frozenset(trusted)
+        self._processes = processes
+        self._emit = emit
+        self._requests: dict[tuple[str, str], tuple[Request, KernelCode]] = {}
+
+    def trace(self, suites: Iterable[str], target: str, skip: Mapping[str, str]) -> None:
+        """Trace every case of these suites; ``skip`` has variants not to touch ("suite variant") and why."""
+        from lockstep.machine_code.build import identify
+
+        traces = [row for name in suites for row in self._suite(self._suites[name], Target.parse(target), skip)]
+        requests = list({id(one): one for *_, trace in traces for one in trace[1]}.values())
+        kernels = dict(zip(map(id, requests), identify(requests, self._tree, self._processes), strict=True))
+        for request in requests:
+            kernel = kernels[id(request)]
+            self._requests[target, kernel.identity] = (request, kernel)
+        rows = []
+        for suite, variant, case, (steps, wanted, unknown) in traces:
+            identities = [kernels[id(one)].identity for one in wanted]
+            rows.append([suite, variant, case, identities, steps, unknown])
+        self._emit("traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows)
+
+    def build(self, target: str, identities: Iterable[str]) -> None:
+        """Compile kernels that were traced."""
+        from lockstep.machine_code.build import build
+
+        pairs = [self._requests[target, identity] for identity in identities]
+        built = build([request for request, _ in pairs], [kernel for _, kernel in pairs], self._processes)
+        self._emit("built", kernels=[asdict(kernel) for kernel in built])
+
+    def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
+        from lockstep.family import load_family
+        from lockstep.machine_code.trace import trace_case
+
+        try:
+            family = load_family(suite)
+        except ModuleNotFoundError as error:
+            if error.name and f"{suite.package}.{suite.family}".startswith(error.name):
+                return  # this tree has no such family
+            yield from self._unknown(suite, suite.variants(), f"cannot be imported ({error})")
+            return
+        except Exception as error:
+            yield from self._unknown(suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {error})")
+            return
+        for variant in family.variants:
+            if reason := skip.get(f"{suite.name} {variant}"):
+                yield from self._unknown(suite, [variant], reason)
+                continue
+            self._emit("at", suite=suite.name, variant=variant)
+            limit = suite.limits.get(variant)
+            for case in suite.cases:
+                if limit is not None and not limit.allows(**bind(limit.allows, case)):
+                    continue  # never measured
+                trace = trace_case(suite, case, family, variant, target, self._trusted)
+                yield suite.name, variant, case.label, (trace.steps, trace.requests, trace.unknown)
+
+    @staticmethod
+    def _unknown(suite: Suite, variants: Iterable[str], reason: str) -> Iterator[Row]:
+        for variant in variants:
+            for case in suite.cases:
+                yield suite.name, variant, case.label, ([], [], reason)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

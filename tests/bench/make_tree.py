@@ -1,0 +1,85 @@
+"""Write a large asv results tree, to measure the store and the dashboard with:
+
+    python tests/bench/make_tree.py FOLDER --machines 4 --commits 2000 --series 1200
+
+Files are what ``asv run`` writes for time benchmarks: medians, 99 % intervals, quartiles, number and repeat. Each
+series is 1 % log-normal noise with a few steps, so that analysis has something to find.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from hashlib import sha1
+from pathlib import Path
+
+import numpy as np
+
+COLUMNS = (
+    *("result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"),
+    *("stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"),
+)
+BEGIN = 1_700_000_000_000
+HOUR = 3_600_000
+SIZE = 60
+
+
+def write_tree(root: Path, machines: int, commits: int, series: int, seed: int = 0) -> None:
+    """Write ``machines × commits`` files of ``series`` parameters' values each, 60 a benchmark."""
+    draw = np.random.default_rng(seed)
+    shapes = [[f"{m}" for m in range(1, SIZE // 4 + 1)], ["'float16'", "'bfloat16'", "'float32'", "'int8'"]]
+    names = [f"suite_{number}.Product.time_{number}" for number in range(series // SIZE)]
+    table = {
+        name: {"name": name, "type": "time", "unit": "seconds", "param_names": ["m", "dtype"], "params": shapes}
+        for name in names
+    }
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "benchmarks.json").write_text(json.dumps({**table, "version": 2}))
+    for machine in (f"machine-{number}" for number in range(machines)):
+        (root / machine).mkdir()
+        strings = {"machine": machine, "os": "Linux 6.1.0", "cpu": "a processor", "arch": "x86_64", "num_cpu": "16"}
+        (root / machine / "machine.json").write_text(json.dumps({**strings, "version": 1}))
+        level = np.exp(draw.uniform(-13, -4, len(names) * SIZE))
+        for place in range(commits):
+            commit = sha1(f"commit {place}".encode()).hexdigest()
+            level *= np.where(draw.random(len(level)) < 2 / commits, np.exp(draw.normal(0, 0.05, len(level))), 1)
+            value = (level * np.exp(draw.normal(0, 0.01, len(level)))).reshape(len(names), SIZE)
+            content = {
+                "commit_hash": commit,
+                "env_name": "virtualenv-py3.12",
+                "date": BEGIN + place * HOUR,
+                "params": {**strings, "python": "3.12"},
+                "python": "3.12",
+                "requirements": {"numpy": "2.0"},
+                "env_vars": {},
+                "result_columns": COLUMNS,
+                "results": {name: _row(row, shapes, place) for name, row in zip(names, value, strict=True)},
+                "durations": {},
+                "version": 2,
+            }
+            (root / machine / f"{commit[:8]}-virtualenv-py3.12.json").write_text(json.dumps(content))
+
+
+def _row(value: np.ndarray, shapes: list[list[str]], place: int) -> list[object]:
+    def digits(factor: float, count: int) -> list[float]:
+        return [float(f"{one:.{count}g}") for one in (value * factor).tolist()]
+
+    bounds = [digits(factor, 5) for factor in (0.985, 1.016, 0.994, 1.007)]
+    counts = [[10] * len(value), [8] * len(value)]
+    return [digits(1, 16), shapes, "1" * 64, BEGIN + place * HOUR + 60_000, 3.21, *bounds, *counts]
+
+
+def main() -> None:
+    """Write the tree that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--machines", type=int, default=4)
+    parser.add_argument("--commits", type=int, default=2000)
+    parser.add_argument("--series", type=int, default=1200, help=f"a multiple of {SIZE}")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    write_tree(args.folder, args.machines, args.commits, args.series, args.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Changes are matched, grouped and told in a sentence."""
+
+from dataclasses import replace
+
+import pytest
+
+from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, differences
+from lockstep.machine_code.differences import differing
+
+KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")
+MACHINE = MachineCode("f0", 168, 0, 1024, {"HGMMA": 4, "all": 100}, 2, "registers")
+KERNEL = KernelCode("product", "i0", "toy/linear.py:7", {"num_warps": 8}, MACHINE)
+CODE = CaseCode((KERNEL,), ("given x=t0", "launch [4] (t0)"))
+SPILLED = replace(
+    KERNEL,
+    identity="i1",
+    options={"num_warps": 4},
+    machine=MachineCode("f1", 255, 512, 1024, {"HGMMA": 4, "STL": 9, "all": 140}, 1, "registers"),
+)
+
+
+def test_equal_codes_differ_in_nothing():
+    assert differences({KEY: CODE}, {KEY: CODE}) == ()
+    assert CODE.same_as(CODE)
+
+
+def test_another_identity_with_the_same_machine_code_is_no_change():
+    renamed = replace(CODE, kernels=(replace(KERNEL, identity="i1", source="toy/linear.py:9"),))
+    assert differences({KEY: CODE}, {KEY: renamed}) == ()
+
+
+def test_a_spilling_kernel_is_told_with_figures_and_its_cases():
+    head = replace(CODE, kernels=(SPILLED,))
+    [change] = differences({KEY: CODE, OTHER: CODE}, {KEY: head, OTHER: head})
+    assert str(change) == (
+        "product: registers 168 → 255, spills 0 → 512 B, blocks an SM 2 → 1 (registers), num_warps 8 → 4, "
+        "STL 0 → 9, instructions 100 → 140"
+    )
+    assert change.cases == (KEY, OTHER)
+    assert change.source == "toy/linear.py:7"
+
+
+def test_only_kernels_that_may_differ_are_compiled():
+    bare = replace(KERNEL, machine=None)
+    other = replace(bare, identity="i1")
+    base = {KEY: replace(CODE, kernels=(bare,)), OTHER: replace(CODE, kernels=(bare,))}
+    assert differing(base, {KEY: replace(CODE, kernels=(other,)), OTHER: base[OTHER]}) == ({"i0"}, {"i1"})
+    assert differing(base, base) == (set(), set())
+
+
+def test_an_uncompiled_kernel_of_another_identity_is_never_the_same():
+    bare = replace(CODE, kernels=(replace(KERNEL, identity="i1", machine=None),))
+    assert not CODE.same_as(bare)
+    assert bare.fingerprint == ""
+
+
+def test_the_host_side_counts():
+    head = replace(CODE, host=("given x=t0", "launch [8] (t0)"))
+    [change] = differences({KEY: CODE}, {KEY: head})
+    assert (change.kind, change.sentence) == ("host", "product: grid 4 → 8")
+
+
+def test_a_launch_that_is_gone_is_told():
+    head = CaseCode((), CODE.host[:1])
+    kernel, host = differences({KEY: CODE}, {KEY: head})
+    assert str(kernel) == "product: launched no more"
+    assert host.sentence == "no longer does launch [4] (t0)"
+
+
+def test_an_untrusted_trace_is_never_the_same():
+    unknown = replace(CODE, unknown="reads its data")
+    [change] = differences({KEY: unknown}, {KEY: unknown})
+    assert (change.kind, change.sentence) == ("unknown", "reads its data")
+    assert not unknown.same_as(unknown)
+    assert unknown.fingerprint == unknown.host_fingerprint == ""
+    [change] = differences({KEY: CODE}, {KEY: unknown})
+    assert change.sentence == "head: reads its data"
+
+
+@pytest.mark.parametrize(("base", "head", "kind"), [({}, {KEY: CODE}, "new"), ({KEY: CODE}, {}, "removed")])
+def test_a_case_of_one_side_is_told(base, head, kind):
+    assert [change.kind for change in differences(base, head)] == [kind]
+
+
+def test_a_kernel_that_stops_compiling_is_told():
+    head = replace(CODE, kernels=(replace(KERNEL, identity="broken 1", machine=None, failure="no such layout"),))
+    [change] = differences({KEY: CODE}, {KEY: head})
+    assert str(change) == "product: does not compile: no such layout"

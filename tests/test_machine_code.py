@@ -1,0 +1,406 @@
+"""Trees are traced and compiled without a GPU, in processes that tests share: starting torch takes seconds."""
+
+import json
+import re
+import shutil
+import textwrap
+
+import pytest
+from project import make_project
+
+from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
+from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.compare import kept_codes
+from lockstep.suites import load_suites
+
+SM90 = Target.parse("sm_90")
+
+SUITE = """
+    from lockstep import Limit, Suite, cases
+
+
+    def inputs(draw, M):
+        return {"x": draw.normal(M, 256, dtype="float16"), "y": draw.normal(256, 256, dtype="float16")}
+
+
+    SUITE = Suite(
+        family="kinds",
+        cases=cases(M=[256, 512]),
+        quick=cases(M=2),
+        inputs=inputs,
+        outputs=lambda draw, M: draw.empty(M, 256, dtype="float16"),
+        reference=lambda x, y: x @ y,
+        flops=lambda M: M,
+        bytes=lambda M: M,
+        baseline="plain",
+        limits={"limited": Limit("slow", lambda M: M == 256)},
+        package="toy",
+    )
+"""
+
+KINDS = """
+    import functools
+    import os
+    import signal
+    from pathlib import Path
+
+    import rich
+    import torch
+    import triton
+    import triton.language as tl
+
+    from toy.tiles import TILE
+
+
+    @triton.jit
+    def scale(x, out, count, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + at, tl.load(x + at, at < count) * FACTOR, at < count)
+
+
+    @triton.jit
+    def product(x, y, out, K, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+        m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+        n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+        k = tl.arange(0, BLOCK_K)
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for start in range(0, K, BLOCK_K):
+            left = tl.load(x + m[:, None] * K + start + k[None, :])
+            right = tl.load(y + (start + k)[:, None] * N + n[None, :])
+            total = tl.dot(left, right, total)
+        tl.store(out + m[:, None] * N + n[None, :], total.to(tl.float16))
+
+
+    CONFIGURATIONS = [triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 512}, num_warps=8)]
+    tuned_scale = triton.autotune(CONFIGURATIONS, [])(scale)
+
+
+    def plain(x, y, *, out):
+        return torch.mm(x, y, out=out)
+
+
+    def tiled(x, y, *, out):
+        (M, K), N = x.shape, y.shape[1]
+        m, n, k, warps = TILE
+        product[(M // m, N // n)](x, y, out, K, N, BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=warps, num_stages=2)
+        return out
+
+
+    def scaled(x, *, out):
+        scale[lambda options: (triton.cdiv(x.numel(), options["BLOCK"]),)](x, out, x.numel(), 2.0, BLOCK=1024)
+        return out
+
+
+    def shifted(x, *, out):
+        flat = x.view(-1)[1:]
+        scale[(1,)](flat, out, flat.numel(), 2.0, BLOCK=1024)
+        return out
+
+
+    def tuned(x, *, out):
+        tuned_scale[(4,)](x, out, x.numel(), 2.0)
+        return out
+
+
+    @functools.cache
+    def counters(device):
+        return torch.zeros(4, device=device)
+
+
+    def cached(x, *, out):
+        return torch.mul(x, counters(x.device).sum(), out=out)
+
+
+    def refuses(x):
+        raise NotImplementedError("for another shape")
+
+
+    def reads(x, *, out):
+        return torch.mul(x, x.max().item(), out=out)
+
+
+    def asks_is_cuda(x):
+        return x + 1 if x.is_cuda else x + 2
+
+
+    def asks_type(x):
+        return x + 1 if x.device.type == "cuda" else x + 2
+
+
+    def asks_torch_cuda(x):
+        return x + 1 if torch.cuda.is_available() else x + 2
+
+
+    @functools.cache
+    def asks_once(device):
+        return torch.cuda.is_available()
+
+
+    def asks_in_a_cache(x):
+        return x + asks_once(x.device)
+
+
+    def falls_back(x):
+        try:
+            return torch.zeros(4, device=x.device).nonzero().cpu()
+        except NotImplementedError:
+            return x + 1
+
+
+    @torch.library.custom_op("toy::own", mutates_args=())
+    def own(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+    @own.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+
+    def elsewhere(x):
+        return x + rich.get_console().width
+
+
+    def nothing(x):
+        return x
+
+
+    def dies(x):
+        if Path(__file__).with_name("deadly").exists():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return x + 1
+
+
+    def raises(x):
+        raise RuntimeError("broken\\nand more")
+
+
+    VARIANTS = {
+        "plain": plain,
+        "tiled": tiled,
+        "limited": tiled,
+        "scaled": scaled,
+        "shifted": shifted,
+        "tuned": tuned,
+        "cached": cached,
+        "refuses": refuses,
+        "reads": reads,
+        "asks_is_cuda": asks_is_cuda,
+        "asks_type": asks_type,
+        "asks_torch_cuda": asks_torch_cuda,
+        "asks_in_a_cache": asks_in_a_cache,
+        "falls_back": falls_back,
+        "own": lambda x: own(x),
+        "elsewhere": elsewhere,
+        "nothing": nothing,
+        "dies": dies,
+        "raises": raises,
+    }
+"""
+
+TILES = "TILE = (64, 64, 32, 4)\n"
+UNTRUSTED = {
+    "reads": r"cannot be followed without a GPU",
+    "asks_is_cuda": r"asks whether a tensor is on a GPU \(is_cuda\)",
+    "asks_type": r"toy.kinds.asks_type does one thing for 'cuda' and another else",
+    "asks_torch_cuda": r"asks torch.cuda \(is_available\)",
+    "asks_in_a_cache": r"asks torch.cuda \(is_available\)",
+    "falls_back": r"cannot be followed without a GPU",
+    "own": r"calls the operator toy::own",
+    "elsewhere": r"calls rich \(get_console\), which is not under test",
+    "nothing": r"launches nothing and calls nothing of torch",
+    "dies": r"cannot be followed without a GPU \(killed by SIGSEGV",
+    "raises": r"cannot be followed without a GPU \(RuntimeError: broken\)",
+}
+
+
+def lay_out(root, kinds=KINDS, tiles=TILES, **more):
+    """A tree with the package under test."""
+    files = {"__init__.py": "", "kinds.py": textwrap.dedent(kinds), "tiles.py": tiles, **more}
+    for name, text in files.items():
+        (root / "toy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "toy" / name).write_text(text)
+    return Tree(root.name, root, ("toy",))
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    """A folder with suites; nothing outside it is read or written but the code under test."""
+    room = tmp_path_factory.mktemp("room")
+    (room / "ruler").mkdir()
+    (room / "ruler/__init__.py").write_text("")
+    (room / "ruler/kinds.py").write_text(textwrap.dedent(SUITE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
+        patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
+        yield room
+
+
+@pytest.fixture(scope="module")
+def suite(room):
+    return load_suites(room / "ruler")["kinds"]
+
+
+@pytest.fixture(scope="module")
+def base(room):
+    return lay_out(room / "base", deadly="")
+
+
+@pytest.fixture(scope="module")
+def codes(base, suite):
+    return codes_of(base, [suite], SM90)
+
+
+def of(codes, variant, case="M=256"):
+    return codes[CaseKey("kinds", variant, case)]
+
+
+def test_every_case_that_is_measured_is_there(codes):
+    assert {key.case for key in codes} == {"M=256", "M=512"}
+    assert {key.case for key in codes if key.variant == "limited"} == {"M=256"}
+
+
+def test_a_kernel_is_described(codes):
+    [kernel] = of(codes, "tiled").kernels
+    machine = kernel.machine
+    assert (kernel.name, kernel.options["num_warps"]) == ("product", 4)
+    assert re.fullmatch(r"toy/kinds.py:\d+", kernel.source)
+    assert 32 <= machine.registers <= 255
+    assert machine.spill_bytes == 0
+    assert machine.shared_bytes >= 64 * 32 * 2 * 2
+    assert machine.mix["HGMMA"] >= 1
+    assert machine.mix["LDGSTS"] >= 1
+    assert machine.mix["all"] > sum(machine.mix[name] for name in ("HGMMA", "LDGSTS", "BAR"))
+    assert 1 <= machine.blocks <= 16
+
+
+def test_the_host_side_is_traced(codes):
+    assert of(codes, "plain").host == (
+        "given out=t0 f16[256,256], x=t1 f16[256,256], y=t2 f16[256,256]",
+        "aten.mm.out(t1 f16[256,256], t2 f16[256,256], out=t0 f16[256,256]) → t0 f16[256,256]",
+    )
+    assert of(codes, "tiled", "M=512").host[1] == (
+        "launch [8×4] (t1 f16[512,256], t2 f16[256,256], t0 f16[512,256], 256, 256)"
+    )
+    assert of(codes, "scaled").host[1].startswith("launch [64] ")
+
+
+def test_an_offset_that_breaks_alignment_makes_another_kernel(codes):
+    [aligned], [shifted] = of(codes, "scaled").kernels, of(codes, "shifted").kernels
+    assert aligned.fingerprint != shifted.fingerprint
+
+
+def test_every_configuration_of_a_tuned_kernel_is_compiled(codes):
+    assert [kernel.options["num_warps"] for kernel in of(codes, "tuned").kernels] == [4, 8]
+
+
+def test_the_trace_is_that_of_a_later_call(codes):
+    assert not any("zeros" in step for step in of(codes, "cached").host)
+    assert not of(codes, "cached").unknown
+
+
+def test_a_refusal_is_known(codes):
+    code = of(codes, "refuses")
+    assert (code.unknown, code.host[-1]) == ("", "refuses: for another shape")
+
+
+@pytest.mark.parametrize("variant", UNTRUSTED)
+def test_what_cannot_be_trusted_says_why(codes, variant):
+    code = of(codes, variant)
+    assert re.match(UNTRUSTED[variant], code.unknown), code.unknown
+    assert code.host_fingerprint == code.fingerprint == ""
+
+
+def test_the_cache_knows_it_all_without_a_process(base, suite, codes, monkeypatch):
+    monkeypatch.setattr("lockstep.machine_code.session.Session._start", None)
+    assert kept_codes(base, [suite], SM90) == codes_of(base, [suite], SM90) == codes
+
+
+def test_the_same_sources_are_the_same_without_a_process(base, suite, room, monkeypatch):
+    monkeypatch.setattr("lockstep.machine_code.session.Session._start", None)
+    comparison = compare(base, lay_out(room / "copy", deadly=""), [suite], SM90, cache=Cache(room / "none.sqlite"))
+    assert comparison.changes == ()
+    assert comparison.status(CaseKey("kinds", "tiled", "M=256")) == "same"
+
+
+def test_comments_another_folder_and_fresh_caches_change_nothing(suite, codes, room, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(room / "fresh"))
+    spoken = KINDS.replace("    @triton.jit\n", "\n    # A kernel.\n    @triton.jit\n").replace(
+        "        k = tl.arange", "        # columns of x\n        k = tl.arange"
+    )
+    talkative = lay_out(room / "a longer folder" / "talkative", spoken)
+    again = codes_of(talkative, [suite], SM90, cache=Cache(room / "fresh.sqlite"))
+    trusted = [key for key, code in codes.items() if not code.unknown]
+    assert [again[key].fingerprint for key in trusted] == [codes[key].fingerprint for key in trusted]
+    assert all(codes[key].fingerprint for key in trusted)
+    comparison = Comparison(SM90, codes, again)
+    assert {change.kind for change in comparison.changes} == {"unknown"}
+    assert comparison.status(CaseKey("kinds", "tiled", "M=256")) == "same"
+    assert comparison.status(CaseKey("kinds", "reads", "M=256")) == "unknown"
+
+
+def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, codes, room):
+    head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
+    comparison = compare(base, head, [suite], SM90)
+    key = CaseKey("kinds", "tiled", "M=256")
+    kernel = next(change for change in comparison.changes if change.kernel)
+    assert re.match(r"registers \d+ → 255, spills 0 → \d+ B, shared", kernel.sentence), kernel.sentence
+    assert "STL 0 → " in kernel.sentence
+    assert kernel.source.startswith("toy/kinds.py:")
+    assert {one.variant for one in kernel.cases} == {"tiled", "limited"}
+    assert comparison.status(key) == "changed"
+    assert "product: registers" in comparison.reason(key)
+    assert comparison.status(CaseKey("kinds", "scaled", "M=256")) == "same"
+    assert "product: grid 4×4 → 1×2" in [change.sentence for change in comparison.changes if change.kind == "host"]
+
+
+def test_a_tree_without_the_family_has_no_cases(base, suite, codes, room):
+    bare = lay_out(room / "bare")
+    shutil.rmtree(bare.root / "toy")
+    comparison = compare(bare, base, [suite], SM90)
+    assert {comparison.status(key) for key in comparison.head} == {"new"}
+    assert {change.kind for change in comparison.changes} == {"new"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return make_project(tmp_path_factory.mktemp("verb") / "project")
+
+
+def test_the_verb_compares_commits(project):
+    project.write("README.md", "More words\n")
+    project.commit("Write more")
+    done = project.lockstep("code", "diff", "HEAD~1", "HEAD", "--target", "sm_90", "--exit-code")
+    assert done.stdout == "sm_90: HEAD~1 → HEAD\n  nothing differs; 1 suite has the same sources\n"
+    assert done.returncode == 0
+
+
+def test_the_verb_tells_a_change_and_its_exit_code_if_asked(project):
+    head = "def plain(x, weight, *, out=None):\n"
+    kernels = project.root / "toy/product.py"
+    kernels.write_text(kernels.read_text().replace(head, f"{head}    torch.mm(x, weight, out=out)\n"))
+    quiet = project.lockstep("code", "diff", "HEAD", "--target", "sm_90", "--json")
+    assert quiet.returncode == 0
+    [target] = json.loads(quiet.stdout[quiet.stdout.index("{") :])["targets"]
+    assert target["changes"][0]["kind"] == "host"
+    assert target["cases"]["changed"] >= 1
+    loud = project.lockstep("code", "diff", "HEAD", ".", "--target", "sm_90", "--exit-code")
+    assert loud.returncode == 1
+    assert "  host side\n" in loud.stdout
+    project.git("checkout", "-q", "toy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("diff", "nosuch"), "has no commit 'nosuch'"),
+        (("diff", "HEAD", "--target", "hopper"), "'hopper' is no target"),
+        (("show", "--family", "prodct"), "did you mean product?"),
+        (("show", "--family", "product", "--variant", "plian"), "did you mean plain?"),
+    ],
+)
+def test_wrong_usage_is_named(project, arguments, complaint):
+    done = project.lockstep("code", *arguments)
+    assert done.returncode == 4
+    assert complaint in done.stdout
+    assert "Traceback" not in done.stdout

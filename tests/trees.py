@@ -1,0 +1,117 @@
+"""Small results trees: records of ours and asv's files around them, as a run would write them."""
+
+import itertools
+import json
+from dataclasses import replace
+
+from dashboard.results.store import Store
+from dashboard.rows import rows_of
+from lockstep.record import Clocks, Estimate, Provenance, Record, write_records
+
+COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25"]
+MACHINE = "h200-locked@1500"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+DATE = 1_790_000_000_000
+
+
+def record(variant="splitk", case="M=8,K=4096,N=2048", l2="cold", suite="linear", **changes):
+    """A record as one measurement leaves it: 5 µs, 1.9 times the baseline, bound by bandwidth."""
+    base = Record(
+        suite=suite,
+        variant=variant,
+        case=case,
+        l2=l2,
+        state="ok",
+        version="ruler1",
+        latency=Estimate(5e-6, 4.9e-6, 5.2e-6),
+        speedup=Estimate(1.9, 1.87, 1.92),
+        flops=2 * 8 * 4096 * 2048,
+        bytes=16.8e6,
+        floor_s=3.92e-6,
+        floor_source="measured",
+        mde=0.004,
+        rounds=20,
+        clocks=Clocks(sm_mhz=1500.0),
+        started_at="2026-09-21T14:00:00+00:00",
+    )
+    return replace(base, **changes)
+
+
+def write_measurement(root, records, machine=MACHINE, commit=COMMIT, date=DATE, environment="existing", proof=True):
+    """Write asv's file and (``proof``) the provenance beside it, as a run would; returns asv's file."""
+    path = root / machine / f"{commit[:8]}-{environment}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for suite in dict.fromkeys(one.suite for one in records):
+        ours = {(one.variant, one.case, one.l2): one for one in records if one.suite == suite}
+        axes = [list(dict.fromkeys(part)) for part in zip(*ours, strict=True)]
+        every = [ours.get(key) for key in itertools.product(*axes)]
+        for quantity in ("latency", "speedup"):
+            values = [one and getattr(one, quantity) for one in every]
+            skipped = [one is None or one.state == "na" for one in every]
+            separator = "_" if "." in suite else "."
+            results[f"{suite}{separator}{quantity}"] = [
+                [v.value if v else float("nan") if na else None for v, na in zip(values, skipped, strict=True)],
+                [[repr(value) for value in axis] for axis in axes],
+                next(iter(ours.values())).version,
+                date + 3_600_000,
+                1.5,
+                [v.low if v else None for v in values],
+                [v.high if v else None for v in values],
+            ]
+    path.write_text(
+        json.dumps(
+            {
+                "commit_hash": commit,
+                "env_name": environment,
+                "date": date,
+                "params": {"machine": machine, "python": "3.12"},
+                "python": "3.12",
+                "requirements": {},
+                "env_vars": {},
+                "result_columns": COLUMNS,
+                "results": results,
+                "durations": {},
+                "version": 2,
+            }
+        )
+    )
+    if proof:
+        provenance = Provenance(
+            commit=commit,
+            environment=environment,
+            machine=machine,
+            recorded_at="2026-09-21T14:00:00+00:00",
+            harness="",
+            clock_state="locked@1500",
+            host={"gpu": "NVIDIA H200"},
+            controls={
+                "copy": {"seconds": 1.25e-4, "spread": 0.002, "rate": 4.3e12, "unit": "B/s"},
+                "matmul": {"seconds": 1.8e-4, "spread": 0.003, "rate": 790.0, "unit": "TFLOP/s"},
+            },
+            protocol=1,
+        )
+        write_records(path.with_name(path.name.replace(".json", ".provenance.jsonl")), provenance, records)
+    return path
+
+
+def edit(path, change):
+    """Change asv's file in place."""
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def open_store(root, **options):
+    """The store of a tree, with its cache beside it, that looks at the files whenever it is asked."""
+    return Store.open(root, **{"cache": root.parent / f"{root.name}-cache", "patience": 0.0} | options)
+
+
+def read(root, **options):
+    """A picture of the tree."""
+    return open_store(root, **options).current()
+
+
+def every_row(results):
+    """All rows that pages would show, by machine, series and commit."""
+    return rows_of(results, results.points(*results.series()))
