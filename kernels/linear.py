@@ -22,8 +22,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels import linear_direct, linear_stream
 from kernels.arguments import expect
-from kernels.devices import capability, require_triton, sm_count
-from kernels.mailbox import collect, mailbox, post
+from kernels.devices import capability, capturing, require_triton, sm_count
 
 
 class Tile(NamedTuple):
@@ -135,10 +134,10 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
 
 
 def split_k(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Several programs share an output tile, each a part of K; the one of the last part adds their sums, in order.
+    """Several programs share an output tile, each a part of K; the last to finish adds their sums, in order.
 
-    Calls on one device must not overlap: they share ``kernels.mailbox``. Calls on one stream, captured in graphs or
-    not, do not.
+    Calls on one device must not overlap: they share the counters that tell which program is the last. Calls
+    on one stream, captured in graphs or not, do not.
 
     Raises:
         NotImplementedError: more rows than ``SPLITS`` has tiles for.
@@ -334,8 +333,12 @@ def _run_product(
     tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
     most_parts = min(most_parts, sm_count(x.device) // (tiles_m * tiles_n))
     parts = max((n for n in range(1, most_parts + 1) if steps % n == 0), default=1)
+    partials = counters = None
+    if parts > 1:
+        partials = x.new_empty(tiles_m * tiles_n * parts * tile.m * tile.n, dtype=torch.float32)
+        counters = _counters(x.device)
     _product_kernel[(tiles_n, parts, tiles_m)](
-        x, weight, bias, out, mailbox(x.device) if parts > 1 else None, M, N, K,
+        x, weight, bias, out, partials, counters, M, N, K,
         PDL=pdl, HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
         PARTS=parts, STEPS=steps // parts, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
         num_warps=tile.num_warps, num_stages=tile.num_stages, **_launch(pdl),
@@ -348,9 +351,17 @@ def _launch(pdl: bool) -> dict[str, bool]:
     return {"launch_pdl": True} if pdl else {}
 
 
+@functools.cache
+def _counters(device: torch.device) -> Tensor:
+    """A counter for every tile that K is split for, zero before and after every launch."""
+    if capturing(device):
+        raise RuntimeError("call split_k once before capturing it in a CUDA graph: its counters would be the graph's")
+    return torch.zeros(sm_count(device), dtype=torch.int32, device=device)
+
+
 @triton.jit
 def _product_kernel(
-    x, weight, bias, out, mail, M, N, K,
+    x, weight, bias, out, partials, counters, M, N, K,
     PDL: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, PARTS: tl.constexpr,
     STEPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -387,13 +398,18 @@ def _product_kernel(
     if PARTS == 1:
         _store(acc, bias, out, m, n, M, N, HAS_BIAS)
     else:
-        SIZE: tl.constexpr = BLOCK_M * BLOCK_N
-        mail += tile * ((PARTS - 1) * SIZE) + tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-        if part < PARTS - 1:
-            post(mail + part * SIZE, acc)
-        else:
-            # The parts in their order: the same input gives the same bits.
-            _store(collect(mail, PARTS - 1, SIZE) + acc, bias, out, m, n, M, N, HAS_BIAS)
+        within = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        partials += tile * (PARTS * BLOCK_M * BLOCK_N)
+        tl.store(partials + part * (BLOCK_M * BLOCK_N) + within, acc)
+        # One thread counts for all of them: their stores must come before its release.
+        tl.debug_barrier()
+        if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
+            # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
+            acc = tl.load(partials + within, cache_modifier=".cg")
+            for other in tl.static_range(1, PARTS):
+                acc += tl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
+            _store(acc, bias, out, m, n, M, N, HAS_BIAS)
+            tl.store(counters + tile, 0)
 
 
 @triton.jit
