@@ -32,12 +32,12 @@ RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-#: What ``kda`` calls, as measured on an H200 at K 2304, 8 heads: "rows" up to this many tokens, "stream" (on other
-#: GPUs than Hopper "tiles") up to that many, cuBLAS beyond.
+#: What ``kda`` calls, as measured on an H200 at K 2304, 8 and 4 heads: "stream" up to this many tokens (on other GPUs
+#: than Hopper "rows" up to the smaller number, then "tiles"), cuBLAS beyond.
 MOST_ROWS = 1
 MOST_TILES = 32
 #: Where rows of the merged result are no multiple of 16 bytes (4 heads), cuBLAS falls back to a kernel of half the
-#: speed: there "triton" beyond "tiles", and "persistent" from this many tokens on.
+#: speed: there "triton" beyond "stream", and "persistent" from this many tokens on.
 LEAST_PERSISTENT = 2048
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -192,7 +192,7 @@ def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch
 
 
 def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 64. Else as ``rows``."""
+    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 32. Else as ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
@@ -227,10 +227,9 @@ def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.T
     tokens = x.shape[0]
     if x.device.type != "cpu" and w_fg.shape[-1] == RANK:
         if tokens <= MOST_TILES:
-            if tokens > MOST_ROWS:
-                # Other GPUs, and sizes that TMA cannot address: "tiles" serves them all.
-                with contextlib.suppress(NotImplementedError):
-                    return stream(x, w_in, w_fg, out=out)
+            # Other GPUs, and sizes that TMA cannot address: "rows" and "tiles" serve them all.
+            with contextlib.suppress(NotImplementedError):
+                return stream(x, w_in, w_fg, out=out)
             return (rows if tokens <= MOST_ROWS else tiles)(x, w_in, w_fg, out=out)
         if w_in.shape[0] * x.element_size() % 16:
             large = tokens >= LEAST_PERSISTENT and capability(x.device) >= (9, 0) and x.element_size() == 2

@@ -28,7 +28,7 @@ from kernels.mailbox import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, 
 from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
-STREAM_LIMIT = 64
+STREAM_LIMIT = 32
 
 #: Rows of the weights a program: the tensor core's M side.
 ROWS = 64
@@ -51,20 +51,19 @@ STREAMS = {
     8: Stream(8, 6, 6, 6, 3),
     16: Stream(16, 5, 6, 3, 3),
     32: Stream(32, 9, 9, 3, 2),
-    64: Stream(64, 6, 6, 3, 3),
 }
 
 
 def decode_stream(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """Everything in one launch, for M ≤ 64. Arguments as in ``kernels.kda_decode.decode_rows``.
+    """Everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda_decode.decode_rows``.
 
     ``w_in`` and ``w_fg`` are read while the kernels ahead still run: they must not be written by one that launches
     its dependents early. f_a and g_a are not stored.
 
     Raises:
-        NotImplementedError: more than 64 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
+        NotImplementedError: more than 32 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
             begin at multiples of 16 bytes, or no Hopper GPU.
     """
     cut = next((cut for limit, cut in STREAMS.items() if limit >= x.shape[0]), None)
@@ -185,7 +184,7 @@ def _short(
     fetch(w_fg, pid * ROWS, 0, weight, full, 0, True)
     gdc_wait()
     half = pid * ROWS // D
-    LANES: gl.constexpr = BLOCK_M // 4 if BLOCK_M < 128 else 32
+    LANES: gl.constexpr = BLOCK_M // 4
     lanes: gl.constexpr = gl.BlockedLayout([1, 4], [32 // LANES, LANES], [gl.num_warps(), 1], [1, 0])
     rank = gl.arange(0, R, layout=gl.SliceLayout(1, lanes))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, lanes))

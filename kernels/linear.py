@@ -78,16 +78,17 @@ LONG_VECTORS = {1: Vectors(2, 4096, 8), 4: Vectors(2, 2048, 8)}
 MOST_AHEAD = 1024
 
 #: What ``linear`` calls, as measured on an H200 at K 4096 N 2048 and at K 7168: up to so many rows "gemv", then
-#: "split_k", then cuBLAS. On Hopper, where rows of the weight are at most ``linear_direct.MOST_K`` long, "direct" and
-#: "stream" come between the first two.
+#: "split_k", then cuBLAS. On Hopper "direct" (K up to ``linear_direct.MOST_K``) and "stream" (where it ``suits``) come
+#: between the first two.
 MOST_VECTORS = 2
 MOST_DIRECT = 4
-MOST_STREAMED = 8
 MOST_ROWS = 64
-#: The same at K 1536, where there is little to split: "direct", then "stream" (elsewhere than on Hopper "split_k").
+#: The same at K 1536, where there is little to split: on Hopper "direct" instead of "gemv", then "stream".
 SHALLOW = 2048
-MOST_SHALLOW_DIRECT = 8
-MOST_SHALLOW = 32
+MOST_SHALLOW_DIRECT = 2
+MOST_SHALLOW = 16
+#: Elements of the weight below which all of that is a launch and its latency: cuBLAS.
+LEAST_WEIGHT = 1 << 20
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -182,7 +183,7 @@ def stream(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     """
     out = _checked(x, weight, bias, out)
     _require_hopper("stream", x, weight)
-    cut = next((cut for rows, cut in linear_stream.STREAMS.items() if rows >= len(x)), None)
+    cut = linear_stream.cut_of(len(x))
     if cut is None:
         raise NotImplementedError(f"stream is for up to {max(linear_stream.STREAMS)} rows, got {len(x)}")
     parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
@@ -226,13 +227,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     out = _checked(x, weight, bias, out)
     rows, K = x.shape
     shallow = K <= SHALLOW
-    if rows > (MOST_SHALLOW if shallow else MOST_ROWS) or x.dtype == torch.float32 or x.device.type == "cpu":
+    if x.dtype == torch.float32 or x.device.type == "cpu" or weight.numel() < LEAST_WEIGHT:
         return torch_linear(x, weight, bias, out=out)
-    if K <= linear_direct.MOST_K and _hopper_reads(x, weight):
-        if rows <= MOST_SHALLOW_DIRECT if shallow else MOST_VECTORS < rows <= MOST_DIRECT:
+    if (shallow or rows > MOST_VECTORS) and _hopper_reads(x, weight):
+        if rows <= (MOST_SHALLOW_DIRECT if shallow else MOST_DIRECT) and K <= linear_direct.MOST_K:
             return direct(x, weight, bias, out=out)
-        if shallow or MOST_VECTORS < rows <= MOST_STREAMED:
+        if linear_stream.suits(rows, K, weight.shape[0], x.device):
             return stream(x, weight, bias, out=out)
+    if rows > (MOST_SHALLOW if shallow else MOST_ROWS):
+        return torch_linear(x, weight, bias, out=out)
     variant = _gemv if rows <= MOST_VECTORS else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 

@@ -34,15 +34,24 @@ class Stream(NamedTuple):
     num_warps: int
 
 
-#: Up to this many rows → tile. Those up to 32 rows leave room for two programs on a multiprocessor. The fastest of
-#: those tried on an H200: 8, 16 and 64 rows at K 4096, N 2048; 32 at K 1536, N 3072, where "best" takes it.
+#: Up to this many rows → tile; each leaves room for two programs on a multiprocessor. The fastest of those tried on an
+#: H200: 8 and 16 rows at K 4096, N 2048; 32 at K 1536, N 3072, where "best" takes it.
 STREAMS = {
     8: Stream(8, 64, 128, 6, 8, 1, 4),
     16: Stream(16, 64, 128, 5, 8, 1, 4),
     32: Stream(32, 64, 128, 5, 4, 1, 4),
-    64: Stream(64, 64, 128, 8, 5, 1, 4),
 }
 MOST_PARTS = 16
+
+#: Where it was the fastest on that GPU: a program reads at most so many steps of K (what its ring does not hold comes
+#: late), and the parts of a tile are at most so many rows of sums (the last one reads them all).
+MOST_STEPS = 8
+MOST_SUMS = 112
+
+
+def cut_of(rows: int) -> Stream | None:
+    """The cut for so many rows of x, None where there are too many."""
+    return next((cut for most, cut in STREAMS.items() if most >= rows), None)
 
 
 def parts_of(cut: Stream, K: int, N: int, device: torch.device) -> int:
@@ -50,6 +59,15 @@ def parts_of(cut: Stream, K: int, N: int, device: torch.device) -> int:
     steps = triton.cdiv(K, cut.k)
     most = min(MOST_PARTS, cut.slots * sm_count(device) // triton.cdiv(N, cut.n))
     return max((parts for parts in range(1, most + 1) if steps % parts == 0), default=1)
+
+
+def suits(rows: int, K: int, N: int, device: torch.device) -> bool:
+    """Whether it is likely faster than a split with counters: measured at five weights, drawn between them."""
+    cut = cut_of(rows)
+    if cut is None:
+        return False
+    parts = parts_of(cut, K, N, device)
+    return parts * cut.m <= MOST_SUMS and triton.cdiv(K, cut.k * parts) <= MOST_STEPS
 
 
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Stream, parts: int) -> None:
