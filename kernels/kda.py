@@ -189,7 +189,7 @@ def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch
 
 
 def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 64. Else as ``rows``."""
+    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 32. Else as ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import torch
@@ -16,8 +15,9 @@ from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from kernels.choices import Table
-from kernels.devices import capturing, sm_count
-from kernels.streaming import barrier, prefetch_rows, prefetch_tokens, stream, tiles_of
+from kernels.devices import sm_count
+from kernels.mailbox import empty_tiles, mailbox, post_tile, read_tiles
+from kernels.streaming import prefetch_rows, prefetch_tokens, stream, tiles_of
 
 
 class Stream(NamedTuple):
@@ -37,17 +37,9 @@ class Stream(NamedTuple):
 
 TABLE = Table("linear")
 
-#: Tile of "stream". Those up to 32 rows leave room for two programs on a multiprocessor.
+#: Tile of "stream"; each leaves room for two programs on a multiprocessor.
 STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")
 MOST_PARTS = 16
-
-
-@functools.cache
-def counters(device: torch.device) -> Tensor:
-    """Counters for every tile that K is split for, zero before and after every launch."""
-    if capturing(device):
-        raise RuntimeError("call stream once before capturing it in a CUDA graph: its counters would be the graph's")
-    return torch.zeros(2 * sm_count(device), dtype=torch.int32, device=device)
 
 
 def parts_of(cut: Stream, K: int, N: int, device: torch.device) -> int:
@@ -61,10 +53,9 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
     """``out = x @ weight.T + bias``; every argument has been checked."""
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps = triton.cdiv(N, cut.n), triton.cdiv(K, cut.k)
-    partials = x.new_empty(tiles * parts * cut.m * cut.n, dtype=torch.float32) if parts > 1 else None
     _stream_kernel[(tiles, parts)](
-        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out, partials,
-        counters(x.device) if parts > 1 else None, M, N, K,
+        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out,
+        mailbox(x.device) if parts > 1 else None, M, N, K,
         HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),
         W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
     )  # fmt: skip
@@ -72,7 +63,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
 
 @gluon.jit
 def _stream_kernel(
-    weight, x, w_plain, x_plain, bias, out, partials, counters, M, N, K, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
+    weight, x, w_plain, x_plain, bias, out, mail, M, N, K, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
     STEPS: gl.constexpr, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
@@ -92,18 +83,15 @@ def _stream_kernel(
     if PARTS == 1:
         _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)
     else:
-        within = rows[:, None] * BLOCK_M + tokens[None, :]
-        partials += tile * (PARTS * BLOCK_M * BLOCK_N)
-        gl.store(partials + part * (BLOCK_M * BLOCK_N) + within, total)
-        # One thread counts for all of them: their stores must come before its release.
-        barrier()
-        if gl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
-            # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
-            total = gl.load(partials + within, cache_modifier=".cg")
-            for other in gl.static_range(1, PARTS):
-                total += gl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
+        SIZE: gl.constexpr = BLOCK_M * BLOCK_N
+        mail += tile * ((PARTS - 1) * SIZE) + rows[:, None] * BLOCK_M + tokens[None, :]
+        if part < PARTS - 1:
+            post_tile(mail + part * SIZE, total)
+        else:
+            # The parts in their order: the same input gives the same bits.
+            total += read_tiles(mail, PARTS - 1, SIZE)
+            empty_tiles(mail, PARTS - 1, SIZE)
             _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)
-            gl.store(counters + tile, 0)
 
 
 @gluon.jit

@@ -116,7 +116,7 @@ def test_split_k_adds_all_parts_of_k(M):
     assert checker(torch.float16, M=M, K=1536, N=72, bias=True).error(FAMILY, "split_k") < 1e-3
 
 
-def test_split_k_leaves_its_counters_as_it_found_them():
+def test_split_k_gives_the_same_bits_again():
     case = checker(torch.float16, M=4, K=512, N=64)
     first, second = (VARIANTS["split_k"](**FAMILY.arguments("split_k", case.inputs)) for _ in range(2))
     assert torch.equal(first, second)
@@ -157,7 +157,7 @@ def test_kernels_compile_for_hopper_without_spills():
 
 
 def test_stream_compiles_for_hopper():
-    shapes = [(1, 4096, 2048), (16, 1536, 3072), (32, 7168, 576), (64, 4096, 2048), (128, 4096, 2048)]
+    shapes = [(1, 4096, 2048), (16, 1536, 3072), (32, 7168, 576)]
     kernels = compile_in_subprocess(
         "from kernels.linear import VARIANTS\n"
         f"for M, K, N in {shapes}:\n"
@@ -165,9 +165,8 @@ def test_stream_compiles_for_hopper():
         "    VARIANTS['stream'](x, x.new_empty(N, K), x.new_empty(N))"
     )
     assert len(kernels) == len(shapes)
-    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
-    # 228 KB a multiprocessor, of which each program costs one more: up to 32 rows it holds two.
-    assert all(kernel.shared_bytes <= 113 * 1024 for kernel in kernels[:3]), kernels
+    # 228 KB a multiprocessor, of which each program costs one more: it holds two.
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 113 * 1024 for kernel in kernels), kernels
 
 
 def test_direct_compiles_for_hopper_without_spills():
@@ -194,26 +193,31 @@ def test_direct_matches_the_reference(M, N, K, bias):
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("N", "K"), [(64, 128), (200, 136), (72, 1536), (2048, 4096)])
-@pytest.mark.parametrize("M", [1, 7, 16, 20, 48, 128])
+@pytest.mark.parametrize("M", [1, 7, 16, 20, 32])
 def test_stream_matches_the_reference(M, N, K, bias):
     for dtype in (torch.float16, torch.bfloat16):
         assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "stream") < 4e-3
 
 
 def test_the_entry_point_picks_by_rows_and_weight():
-    long = [(2, 4096), (3, 4096), (5, 4096), (9, 4096), (64, 4096), (65, 4096), (2, 7168), (3, 7168)]
-    shallow = [(8, 1536), (9, 1536), (32, 1536), (33, 1536), (3, 1535)]
+    # None is cuBLAS, which compiles nothing.
+    picks = [
+        (4096, 2048, {2: "_gemv", 4: "_direct", 5: "_stream", 16: "_stream", 17: "_product", 64: "_product", 65: None}),
+        (7168, 576, {2: "_gemv", 8: "_stream", 9: "_product"}),
+        (7168, 2112, {2: "_gemv", 3: "_product"}),
+        (1536, 3072, {2: "_direct", 3: "_stream", 32: "_stream", 33: None}),
+        # No 16-byte loads.
+        (1535, 3072, {2: "_gemv", 16: "_product", 33: None}),
+        (512, 256, {1: None, 32: None}),
+    ]
     kernels = compile_in_subprocess(
         "from kernels.linear import linear\n"
-        f"for M, K in {long + shallow}:\n"
+        f"for M, K, N in {[(M, K, N) for K, N, by_rows in picks for M in by_rows]}:\n"
         "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
-        "    linear(x, x.new_empty(2048, K))"
+        "    linear(x, x.new_empty(N, K))"
     )
-    product = "_product_kernel"
-    by_long = ["_gemv_kernel", "_direct_kernel", "_stream_kernel", product, product, "_gemv_kernel", product]
-    # cuBLAS, which compiles nothing, from 65 rows on, or 33. K = 1535 is nothing for 16-byte loads.
-    by_shallow = ["_direct_kernel", "_stream_kernel", "_stream_kernel", product]
-    assert [kernel.name for kernel in kernels] == by_long + by_shallow
+    wanted = [f"{name}_kernel" for _, _, by_rows in picks for name in by_rows.values() if name]
+    assert [kernel.name for kernel in kernels] == wanted
     # Registers without the limit that makes them spill, for what reads its weights into them.
     assert all(kernel.stack_bytes == 0 for kernel in kernels), kernels
 
