@@ -35,7 +35,7 @@ _barrier = getattr(gl, "barrier", None) or gl.thread_barrier
 class Stream(NamedTuple):
     """How ``stream`` cuts a product.
 
-    ``tokens`` × ``channels`` (64, 128 or 256) a program, and K cut into as many parts as ``fill`` programs a
+    ``tokens`` × ``channels`` (64 or 128) a program, and K cut into as many parts as ``fill`` programs a
     multiprocessor allow. A program has ``crews`` (1, 2 or 4) of four warps, which take turns of ``depth`` · 128 rows
     of its K and a ring of ``stages`` turns each; they add up through shared memory. ``registers`` a thread: as many as
     leave room for the next launch. ``late``: it may begin once the last loads of this one have been asked for, so that
@@ -204,13 +204,9 @@ def _work(
             x = token_ring.index(slot * DEPTH + inner).permute((1, 0)).load(right)
             at = (slot * DEPTH + inner) * BLOCKS
             product = mma_v2(_unpack(code_ring.index(at).load(packed), left), x, none)
-            if BLOCKS >= 2:
+            if BLOCKS == 2:
                 other = mma_v2(_unpack(code_ring.index(at + 1).load(packed), left), x, none)
                 product = _side_by_side(product, other, sums)
-            if BLOCKS == 4:
-                third = mma_v2(_unpack(code_ring.index(at + 2).load(packed), left), x, none)
-                fourth = mma_v2(_unpack(code_ring.index(at + 3).load(packed), left), x, none)
-                product = _side_by_side(product, _side_by_side(third, fourth, sums), sums)
             if GROUP_TILES > 0:
                 scale = scale_ring.index(slot * DEPTH + inner).permute((1, 0)).load(sums)
                 total += product * scale
@@ -225,9 +221,8 @@ def _work(
                 TOKEN_BYTES, K_TILES, GROUP_TILES, DEPTH, BLOCKS,
             )  # fmt: skip
             _fetch_tokens(tokens, token_ring, full, first + ahead * STRIDE, slot, ahead < TURNS, DEPTH)
-            if LATE:
-                if ahead == TURNS - 1:
-                    gdc_launch_dependents()
+            if LATE & (ahead == TURNS - 1):
+                gdc_launch_dependents()
     # A partition returns a tuple.
     return (total,)
 
