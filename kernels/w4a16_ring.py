@@ -28,20 +28,32 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import sm_count
 from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS, UNPACK
+from kernels.w4a16_planes import counters
 
-# Renamed in Triton 3.8.
+# Renamed in Triton 3.8 and 3.7.
 _tma_load = getattr(gluon_tma, "async_load", None) or gluon_tma.async_copy_global_to_shared
 _tma_store = getattr(gluon_tma, "async_store", None) or gluon_tma.async_copy_shared_to_global
+_barrier = getattr(gl, "barrier", None) or gl.thread_barrier
 
 #: Output channels of a tile: 64 for each of two warp groups.
 CHANNELS = 2 * PLANE_N
 
 
 class Ring(NamedTuple):
-    """``tokens`` × 128 output channels a tile; the ring holds ``stages`` of 128 rows of K."""
+    """``tokens`` × 128 output channels a tile; the ring holds ``stages`` of 128 rows of K.
+
+    K is cut into ``parts``, or the next smaller number that divides its tiles. ``beside`` programs of so many registers
+    a thread share a multiprocessor.
+    """
 
     tokens: int
     stages: int
+    parts: int = 1
+    beside: int = 1
+
+
+#: Programs on a multiprocessor → registers a thread of their twelve warps, and of the eight that multiply.
+REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
 
 
 #: Largest M that a ring is chosen for (the last serves every larger M).
@@ -75,17 +87,24 @@ def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, 
     codes = TensorDescriptor.from_tensor(rows, word_box, gl.NVMMASharedLayout.get_default_for(word_box, gl.int16))
     out_box = [ring.tokens, PLANE_N]
     results = TensorDescriptor.from_tensor(out, out_box, gl.NVMMASharedLayout.get_default_for(out_box, gl.float16))
-    programs = min(sm_count(x.device), triton.cdiv(M, ring.tokens) * triton.cdiv(N, CHANNELS))
+    tiles = triton.cdiv(M, ring.tokens) * triton.cdiv(N, CHANNELS)
+    parts = max(parts for parts in range(1, ring.parts + 1) if k_tiles % parts == 0)
+    programs = min(ring.beside * sm_count(x.device), tiles * parts)
+    partials = x.new_empty(tiles * parts * ring.tokens * CHANNELS if parts > 1 else 0, dtype=torch.float32)
     grouped = None
     if groups > 1:
         grouped = TensorDescriptor.from_tensor(scales32, [1, PLANE_N], gl.NVMMASharedLayout(0, 32, rank=2))
+    launched, multiplying = REGISTERS[ring.beside]
     _multiply_ring[(programs,)](
-        tokens, codes, grouped, scales32, results, M, N,
+        tokens, codes, grouped, scales32, results, partials, counters(x.device, 2 * tiles), M, N,
         K_TILES=k_tiles,
+        PARTS=parts,
         GROUP_TILES=k_tiles // groups if groups > 1 else 0,
         STAGES=ring.stages,
+        REGISTERS=multiplying,
         num_warps=4,
         launch_pdl=True,
+        maxnreg=launched,
     )  # fmt: skip
 
 
@@ -112,27 +131,30 @@ def _fetch_half(
 @gluon.jit
 def _feed(
     tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N,
-    K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr,
+    K_TILES: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr,
 ):  # fmt: skip
     STAGES: gl.constexpr = token_ring.shape[0]
     BM: gl.constexpr = token_ring.shape[1]
-    EARLY: gl.constexpr = min(STAGES, K_TILES)
+    TURNS: gl.constexpr = K_TILES // PARTS
+    EARLY: gl.constexpr = min(STAGES, TURNS)
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * (codes.block_type.nbytes + SCALE_BYTES)
     # Weights are constants: those of the first round are asked for while the kernel in front still runs.
-    _, first_n = _tile_of(gl.program_id(0), M, N, BM, 128)
+    _, first_n = _tile_of(gl.program_id(0) // PARTS, M, N, BM, 128)
+    first_k = gl.program_id(0) % PARTS * TURNS
     for early in gl.static_range(EARLY):
         mbarrier.expect(full.index(early), BYTES)
         for half in gl.static_range(2):
             _fetch_half(
-                codes, scales, code_ring, scale_ring, full.index(early), first_n + half * 64, early, 2 * early + half,
-                True, K_TILES, GROUP_TILES,
+                codes, scales, code_ring, scale_ring, full.index(early), first_n + half * 64, first_k + early,
+                2 * early + half, True, K_TILES, GROUP_TILES,
             )  # fmt: skip
     gdc_wait()
     step = 0
-    for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128), gl.num_programs(0)):
-        m, n = _tile_of(index, M, N, BM, 128)
-        for k_tile in range(K_TILES):
+    for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
+        m, n = _tile_of(index // PARTS, M, N, BM, 128)
+        for turn in range(TURNS):
+            k_tile = index % PARTS * TURNS + turn
             slot = step % STAGES
             # A fresh barrier counts as one whose last phase is over: the first round does not wait.
             mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
@@ -149,8 +171,8 @@ def _feed(
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr, scales32, out, results, token_ring, code_ring, scale_ring, full, free, M, N,
-    K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr,
+    HALF: gl.constexpr, scales32, out, results, partials, arrivals, token_ring, code_ring, scale_ring, full, free, M, N,
+    K_TILES: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr,
 ):  # fmt: skip
     STAGES: gl.constexpr = token_ring.shape[0]
     BM: gl.constexpr = token_ring.shape[1]
@@ -165,10 +187,11 @@ def _multiply(
         shape=[64, 32],
     )
     step = 0
-    for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128), gl.num_programs(0)):
-        first_m, first_n = _tile_of(index, M, N, BM, 128)
+    for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
+        tile = index // PARTS
+        first_m, first_n = _tile_of(tile, M, N, BM, 128)
         total = gl.zeros((64, BM), gl.float32, sums)
-        for k_tile in range(K_TILES):
+        for _ in range(K_TILES // PARTS):
             slot = step % STAGES
             mbarrier.wait(full.index(slot), step // STAGES & 1)
             words = code_ring.index(2 * slot + HALF).load(packed)
@@ -187,22 +210,42 @@ def _multiply(
             total = warpgroup_mma_wait(num_outstanding=0, deps=[product])
             mbarrier.arrive(free.index(slot))
             step += 1
-        if GROUP_TILES == 0:
-            channel = first_n + HALF * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, sums))
-            total = total * gl.expand_dims(gl.load(scales32 + channel, channel < N, other=0.0), 1)
-        # What a tile stores leaves while the next one is multiplied.
-        result = results.index(HALF)
-        gluon_tma.store_wait(0)
-        result.permute((1, 0)).store(total.to(gl.float16))
-        fence_async_shared()
-        _tma_store(out, [first_m, first_n + HALF * 64], result)
+        if PARTS == 1:
+            _finish(total, scales32, out, results.index(HALF), first_m, first_n + HALF * 64, N, GROUP_TILES)
+        else:
+            row = gl.arange(0, 64, layout=gl.SliceLayout(1, sums))
+            token = gl.arange(0, BM, layout=gl.SliceLayout(0, sums))
+            own = (tile * 2 + HALF) * (PARTS * BM * 64) + row[:, None] * BM + token[None, :]
+            gl.store(partials + index % PARTS * (BM * 64) + own, total)
+            # One thread counts for all of them: their stores must come before its release.
+            _barrier()
+            if gl.atomic_add(arrivals + tile * 2 + HALF, 1, sem="acq_rel") == PARTS - 1:
+                # In the order of K, not of arrival: the same bits every time. From L2, where the others wrote.
+                total = gl.load(partials + own, cache_modifier=".cg")
+                for other in gl.static_range(1, PARTS):
+                    total += gl.load(partials + other * (BM * 64) + own, cache_modifier=".cg")
+                _finish(total, scales32, out, results.index(HALF), first_m, first_n + HALF * 64, N, GROUP_TILES)
+                gl.store(arrivals + tile * 2 + HALF, 0)
     gluon_tma.store_wait(0)
+
+
+@gluon.jit
+def _finish(total, scales32, out, result, m, n, N, GROUP_TILES: gl.constexpr):
+    if GROUP_TILES == 0:
+        channel = n + gl.arange(0, 64, layout=gl.SliceLayout(1, total.type.layout))
+        total = total * gl.expand_dims(gl.load(scales32 + channel, channel < N, other=0.0), 1)
+    # What a tile stores leaves while the next one is multiplied.
+    gluon_tma.store_wait(0)
+    result.permute((1, 0)).store(total.to(gl.float16))
+    fence_async_shared()
+    _tma_store(out, [m, n], result)
 
 
 @gluon.jit(do_not_specialize=["M"])
 def _multiply_ring(
-    tokens, codes, scales, scales32, out, M, N,
-    K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr, STAGES: gl.constexpr,
+    tokens, codes, scales, scales32, out, partials, arrivals, M, N,
+    K_TILES: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr, STAGES: gl.constexpr,
+    REGISTERS: gl.constexpr,
 ):  # fmt: skip
     BM: gl.constexpr = tokens.block_type.shape[0]
     token_ring = gl.allocate_shared_memory(tokens.dtype, [STAGES, BM, 128], tokens.layout)
@@ -225,15 +268,17 @@ def _multiply_ring(
     gl.warp_specialize(
         [
             (_multiply, (
-                first, scales32, out, results, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, GROUP_TILES,
+                first, scales32, out, results, partials, arrivals, token_ring, code_ring, scale_ring, full, free, M, N,
+                K_TILES, PARTS, GROUP_TILES,
             )),
             (_multiply, (
-                second, scales32, out, results, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, GROUP_TILES,
+                second, scales32, out, results, partials, arrivals, token_ring, code_ring, scale_ring, full, free, M, N,
+                K_TILES, PARTS, GROUP_TILES,
             )),
             (_feed, (
-                tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, GROUP_TILES,
+                tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, PARTS, GROUP_TILES,
             )),
         ],
         [4, 1],
-        [240, 24],
+        [REGISTERS, 24],
     )  # fmt: skip

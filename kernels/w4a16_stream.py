@@ -35,8 +35,11 @@ _barrier = getattr(gl, "barrier", None) or gl.thread_barrier
 class Stream(NamedTuple):
     """How ``stream`` cuts a product.
 
-    ``tokens`` × ``channels`` (64, 128 or 256) a program; a turn takes ``depth`` · 128 rows of K, the ring
-    holds ``stages`` of them. K is cut into as many parts as ``fill`` programs a multiprocessor allow.
+    ``tokens`` × ``channels`` (64 or 128) a program, and K cut into as many parts as ``fill`` programs a
+    multiprocessor allow. A program has ``crews`` (1, 2 or 4) of four warps, which take turns of ``depth`` · 128 rows
+    of its K and a ring of ``stages`` turns each; they add up through shared memory. ``registers`` a thread: as many as
+    leave room for the next launch. ``late``: it may begin once the last loads of this one have been asked for, so that
+    it takes no bandwidth from them.
     """
 
     tokens: int
@@ -44,6 +47,9 @@ class Stream(NamedTuple):
     depth: int
     stages: int
     fill: int
+    crews: int = 1
+    registers: int = 128
+    late: bool = False
 
 
 #: Largest M that a stream is chosen for.
@@ -66,7 +72,7 @@ def choose_stream(M: int) -> Stream:
 def parts_of(stream: Stream, k_tiles: int, N: int, device: torch.device) -> int:
     """In how many parts K is cut: equal ones of whole turns."""
     most = min(LARGEST_SPLIT, stream.fill * sm_count(device) // triton.cdiv(N, stream.channels))
-    turns = triton.cdiv(k_tiles, stream.depth)
+    turns = triton.cdiv(k_tiles, stream.depth * stream.crews)
     return max((parts for parts in range(1, most + 1) if turns % parts == 0), default=1)
 
 
@@ -95,14 +101,18 @@ def multiply_stream(
     _multiply_stream[(tiles, parts)](
         tokens, codes, grouped, scales32, out, partials, counters(x.device, tiles), len(x), N,
         K_TILES=k_tiles,
-        TURNS=triton.cdiv(triton.cdiv(k_tiles, stream.depth), parts),
+        TURNS=triton.cdiv(triton.cdiv(k_tiles, stream.depth * stream.crews), parts),
         PARTS=parts,
         GROUP_TILES=k_tiles // groups if groups > 1 else 0,
         BN=stream.channels,
         DEPTH=stream.depth,
         STAGES=stream.stages,
+        CREWS=stream.crews,
+        REGISTERS=stream.registers,
+        LATE=stream.late,
         num_warps=4,
         launch_pdl=True,
+        **({"maxnreg": stream.registers} if stream.crews > 1 else {}),
     )  # fmt: skip
 
 
@@ -151,16 +161,18 @@ def _side_by_side(above, below, layout: gl.constexpr):
     return gl.convert_layout(joined, layout, assert_trivial=True)
 
 
-@gluon.jit(do_not_specialize=["M"])
-def _multiply_stream(
-    tokens, codes, scales, scales32, out, partials, arrivals, M, N,
-    K_TILES: gl.constexpr, TURNS: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr,
-    BN: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+@gluon.jit
+def _work(
+    WHO: gl.constexpr, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+    K_TILES: gl.constexpr, TURNS: gl.constexpr, GROUP_TILES: gl.constexpr, BN: gl.constexpr, DEPTH: gl.constexpr,
+    STAGES: gl.constexpr, CREWS: gl.constexpr, LATE: gl.constexpr,
 ):  # fmt: skip
+    """Sums [BN, BM] of one crew's turns: every ``CREWS``-th of the part."""
     BM: gl.constexpr = tokens.block_type.shape[0]
     BLOCKS: gl.constexpr = BN // 64
     TOKEN_BYTES: gl.constexpr = tokens.block_type.nbytes
-    gdc_launch_dependents()
+    STRIDE: gl.constexpr = CREWS * DEPTH
+    OWN: gl.constexpr = WHO * STAGES
     sums: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[4, 1], instr_shape=[16, 8])
     left: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=sums, k_width=2)
     right: gl.constexpr = gl.DotOperandLayout(operand_index=1, parent=sums, k_width=2)
@@ -172,59 +184,136 @@ def _multiply_stream(
         block_bases=[],
         shape=[64, 32],
     )
-    code_ring = gl.allocate_shared_memory(codes.dtype, [STAGES * DEPTH * BLOCKS, 64, 32], codes.layout)
-    token_ring = gl.allocate_shared_memory(tokens.dtype, [STAGES * DEPTH, BM, 128], tokens.layout)
-    # One scale per channel waits until the end, and this ring is never touched.
-    scale_ring = (
-        gl.allocate_shared_memory(scales.dtype, [STAGES * DEPTH, 1, BN], scales.layout)
-        if GROUP_TILES > 0
-        else code_ring
-    )
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(full.index(stage), count=1)
-    fence_async_shared()
-    tile = gl.program_id(0)
-    part = gl.program_id(1)
-    first = part * (TURNS * DEPTH)
+    first = part * (TURNS * STRIDE) + WHO * DEPTH
     for early in gl.static_range(min(STAGES, TURNS)):
         _fetch_weights(
-            codes, scales, code_ring, scale_ring, full, tile, first + early * DEPTH, early, True,
+            codes, scales, code_ring, scale_ring, full, tile, first + early * STRIDE, OWN + early, True,
             TOKEN_BYTES, K_TILES, GROUP_TILES, DEPTH, BLOCKS,
         )  # fmt: skip
     gdc_wait()
     for early in gl.static_range(min(STAGES, TURNS)):
-        _fetch_tokens(tokens, token_ring, full, first + early * DEPTH, early, True, DEPTH)
+        _fetch_tokens(tokens, token_ring, full, first + early * STRIDE, OWN + early, True, DEPTH)
+    if LATE and TURNS <= STAGES:
+        gdc_launch_dependents()
     total = gl.zeros((BN, BM), gl.float32, sums)
     none = gl.zeros((64, BM), gl.float32, sums)
     for turn in range(TURNS):
-        slot = turn % STAGES
+        slot = OWN + turn % STAGES
         mbarrier.wait(full.index(slot), turn // STAGES & 1)
         for inner in gl.static_range(DEPTH):
             x = token_ring.index(slot * DEPTH + inner).permute((1, 0)).load(right)
             at = (slot * DEPTH + inner) * BLOCKS
             product = mma_v2(_unpack(code_ring.index(at).load(packed), left), x, none)
-            if BLOCKS >= 2:
+            if BLOCKS == 2:
                 other = mma_v2(_unpack(code_ring.index(at + 1).load(packed), left), x, none)
                 product = _side_by_side(product, other, sums)
-            if BLOCKS == 4:
-                third = mma_v2(_unpack(code_ring.index(at + 2).load(packed), left), x, none)
-                fourth = mma_v2(_unpack(code_ring.index(at + 3).load(packed), left), x, none)
-                product = _side_by_side(product, _side_by_side(third, fourth, sums), sums)
             if GROUP_TILES > 0:
                 scale = scale_ring.index(slot * DEPTH + inner).permute((1, 0)).load(sums)
                 total += product * scale
             else:
                 total += product
         if TURNS > STAGES:
-            # All warps have read the slot.
+            # All warps of the crew have read the slot.
             _barrier()
             ahead = turn + STAGES
             _fetch_weights(
-                codes, scales, code_ring, scale_ring, full, tile, first + ahead * DEPTH, slot, ahead < TURNS,
+                codes, scales, code_ring, scale_ring, full, tile, first + ahead * STRIDE, slot, ahead < TURNS,
                 TOKEN_BYTES, K_TILES, GROUP_TILES, DEPTH, BLOCKS,
             )  # fmt: skip
-            _fetch_tokens(tokens, token_ring, full, first + ahead * DEPTH, slot, ahead < TURNS, DEPTH)
+            _fetch_tokens(tokens, token_ring, full, first + ahead * STRIDE, slot, ahead < TURNS, DEPTH)
+            if LATE & (ahead == TURNS - 1):
+                gdc_launch_dependents()
+    # A partition returns a tuple.
+    return (total,)
+
+
+@gluon.jit
+def _help(
+    WHO: gl.constexpr, others, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+    K_TILES: gl.constexpr, TURNS: gl.constexpr, GROUP_TILES: gl.constexpr, BN: gl.constexpr, DEPTH: gl.constexpr,
+    STAGES: gl.constexpr, CREWS: gl.constexpr, LATE: gl.constexpr,
+):  # fmt: skip
+    sums = _work(
+        WHO, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+        K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+    )  # fmt: skip
+    others.index(WHO - 1).store(sums[0])
+
+
+@gluon.jit(do_not_specialize=["M"])
+def _multiply_stream(
+    tokens, codes, scales, scales32, out, partials, arrivals, M, N,
+    K_TILES: gl.constexpr, TURNS: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr,
+    BN: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr, CREWS: gl.constexpr, REGISTERS: gl.constexpr,
+    LATE: gl.constexpr,
+):  # fmt: skip
+    BM: gl.constexpr = tokens.block_type.shape[0]
+    BLOCKS: gl.constexpr = BN // 64
+    SLOTS: gl.constexpr = CREWS * STAGES
+    if not LATE:
+        gdc_launch_dependents()
+    sums: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[4, 1], instr_shape=[16, 8])
+    code_ring = gl.allocate_shared_memory(codes.dtype, [SLOTS * DEPTH * BLOCKS, 64, 32], codes.layout)
+    token_ring = gl.allocate_shared_memory(tokens.dtype, [SLOTS * DEPTH, BM, 128], tokens.layout)
+    # One scale per channel waits until the end, and this ring is never touched.
+    scale_ring = (
+        gl.allocate_shared_memory(scales.dtype, [SLOTS * DEPTH, 1, BN], scales.layout) if GROUP_TILES > 0 else code_ring
+    )
+    full = gl.allocate_shared_memory(gl.int64, [SLOTS, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(SLOTS):
+        mbarrier.init(full.index(slot), count=1)
+    fence_async_shared()
+    tile = gl.program_id(0)
+    part = gl.program_id(1)
+    if CREWS == 1:
+        alone: gl.constexpr = 0
+        summed = _work(
+            alone, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+            K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+        )  # fmt: skip
+    else:
+        plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[1, 0])
+        others = gl.allocate_shared_memory(gl.float32, [CREWS - 1, BN, BM], plain)
+        zero: gl.constexpr = 0
+        one: gl.constexpr = 1
+        two: gl.constexpr = 2
+        three: gl.constexpr = 3
+        if CREWS == 2:
+            summed = gl.warp_specialize(
+                [
+                (_work, (zero, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+                    K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+                )),
+                (_help, (one, others, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+                    K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+                )),
+                ],
+                [4],
+                [REGISTERS],
+            )  # fmt: skip
+        else:
+            summed = gl.warp_specialize(
+                [
+                (_work, (zero, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+                    K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+                )),
+                (_help, (one, others, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+                    K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+                )),
+                (_help, (two, others, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+                    K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+                )),
+                (_help, (three, others, tokens, codes, scales, code_ring, token_ring, scale_ring, full, tile, part,
+                    K_TILES, TURNS, GROUP_TILES, BN, DEPTH, STAGES, CREWS, LATE,
+                )),
+                ],
+                [4, 4, 4],
+                [REGISTERS, REGISTERS, REGISTERS],
+            )  # fmt: skip
+    total = summed[0]
+    if CREWS > 1:
+        for other in gl.static_range(CREWS - 1):
+            total += others.index(other).load(sums)
     row = gl.arange(0, BN, layout=gl.SliceLayout(1, sums))
     token = gl.arange(0, BM, layout=gl.SliceLayout(0, sums))
     if PARTS == 1:

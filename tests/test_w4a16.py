@@ -202,11 +202,15 @@ def test_planes_sums_a_split_k_to_the_same_bits_each_time():
     assert all(torch.equal(FAMILY.variants["planes"](**given), first) for _ in range(3))
 
 
+CREWS = [Stream(8, 64, 1, 4, 1, 4, 64, True), Stream(16, 128, 1, 3, 2, 2, 128), Stream(8, 64, 2, 2, 2, 4, 64, True)]
+SPLIT_RINGS = [Ring(32, 4, 2, 2), Ring(64, 3, 3, 2), Ring(16, 4, 9, 3), Ring(128, 4, 4)]
+
+
 @on_a_gpu
 @pytest.mark.parametrize("group", [128, 256, "channel"])
 @pytest.mark.parametrize(
     "stream",
-    [Stream(8, 64, 2, 3, 1), Stream(8, 128, 1, 5, 2), Stream(16, 256, 1, 3, 2), Stream(32, 128, 2, 2, 4)],
+    [Stream(8, 64, 2, 3, 1), Stream(8, 128, 1, 5, 2), Stream(16, 64, 1, 3, 2), Stream(32, 128, 2, 2, 4), *CREWS],
     ids=str,
 )
 def test_stream_is_right_with_every_tile(stream, group, monkeypatch):
@@ -217,7 +221,7 @@ def test_stream_is_right_with_every_tile(stream, group, monkeypatch):
 
 @on_a_gpu
 @pytest.mark.parametrize("group", [128, "channel"])
-@pytest.mark.parametrize("ring", [Ring(16, 8), Ring(64, 8), Ring(128, 4), Ring(256, 2)], ids=str)
+@pytest.mark.parametrize("ring", [Ring(16, 8), Ring(64, 8), Ring(128, 4), Ring(256, 2), *SPLIT_RINGS], ids=str)
 def test_ring_is_right_with_every_tile(ring, group, monkeypatch):
     monkeypatch.setattr(module, "choose_ring", lambda M: ring)
     for M, N in ((5, 72), (300, 200), (2100, 4096)):
@@ -251,31 +255,36 @@ def test_no_tokens_no_launch():
     assert FAMILY.variants["planes"](**arguments("planes", M=0)).shape == (0, 64)
 
 
-def test_compiles_for_hopper_without_spills():
-    groups = [("planes", M, 8192, 8192, 128) for M in (1, 16, 64, 256)]
-    channel = [("planes", 256, 8192, 8192, "channel"), ("planes", 3, 200, 75, "channel")]
-    others = [("triton", 1, 8192, 8192, 128), ("triton", 256, 8192, 8192, 128), ("dequant", 4096, 8192, 8192, 128)]
-    streams = [("stream", M, 8192, 8192, 128) for M in (1, 16, 32)] + [("stream", 3, 200, 75, "channel")]
-    rings = [("ring", M, 8192, 8192, 128) for M in (64, 1024)] + [("ring", 1024, 8192, 8192, "channel")]
-    kernels = compiled(*groups, *channel, *others, *streams, *rings)
-    assert len(kernels) == 16
+@pytest.fixture(scope="module")
+def for_hopper(tmp_path_factory):
+    """Kernels compiled for sm_90, and the machine code of each: compiling is most of what this file costs."""
+    folder = tmp_path_factory.mktemp("machine code")
+    write = (
+        "from pathlib import Path\n"
+        "for number, kernel in enumerate(kernels):\n"
+        f"    Path({str(folder)!r}, str(number)).write_bytes(kernel.asm['cubin'])"
+    )
+    tiles = [("planes", M, 8192, 8192, 128) for M in (1, 16, 32, 128)] + [("planes", 256, 8192, 8192, "channel")]
+    plain = [("triton", 256, 8192, 8192, 128), ("dequant", 4096, 8192, 8192, 128)]
+    streams = [("stream", 16, 8192, 8192, 128), ("stream", 3, 200, 75, "channel")]
+    rings = [("ring", 64, 8192, 8192, 128), ("ring", 1024, 8192, 8192, "channel")]
+    kernels = compiled(*tiles, *plain, *streams, *rings, after=write)
+    return kernels, [disassemble(path.read_bytes()) for path in sorted(folder.iterdir())]
+
+
+def test_compiles_for_hopper_without_spills(for_hopper):
+    kernels, _ = for_hopper
+    assert len(kernels) == 11
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel
 
 
-@pytest.mark.parametrize("group", [128, "channel"])
-def test_no_product_in_flight_loses_its_operands(group, tmp_path):
-    write = (
-        "from pathlib import Path\n"
-        "for number, kernel in enumerate(kernels):\n"
-        f"    Path({str(tmp_path)!r}, str(number)).write_bytes(kernel.asm['cubin'])"
-    )
-    calls = [("planes", M, 8192, 8192, group) for M in (16, 32, 64, 128, 256)]
-    compiled(*calls, *[("ring", M, 8192, 8192, group) for M in (64, 1024)], after=write)
-    listings = [disassemble(path.read_bytes()) for path in tmp_path.iterdir()]
-    assert sum("HGMMA" in listing for listing in listings) == 7
-    assert [overwritten(listing) for listing in listings] == [[]] * 7
+def test_no_product_in_flight_loses_its_operands(for_hopper):
+    _, listings = for_hopper
+    asynchronous = [listing for listing in listings if "HGMMA" in listing]
+    assert len(asynchronous) == 7
+    assert [overwritten(listing) for listing in asynchronous] == [[]] * 7
 
 
 def test_an_operand_overwritten_in_flight_is_found():
