@@ -13,21 +13,27 @@ Backward passes are written out: their products are what is measured, not autogr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import torch
 
-from kernels import grouped_tma
 from kernels.arguments import expect
-from kernels.devices import require_triton
-from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Groups, Products
+from kernels.choices import Offer
+from kernels.grouped_arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
+from kernels.grouped_packed import compute_mlp, compute_mlp_train, mlp_tma, mlp_train_tma, pack_gate_up
+from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped_rows import Groups
+from kernels.grouped_table import TABLE, Tile
 
-FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+#: Ways of computing products by the name that variants and tables have for them.
+WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
 
-Offsets = tuple[int, ...]
-Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-Five = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+#: The way that is best for R rows a group on average.
+BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
+    op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
+}
 
 
 def linear(
@@ -38,6 +44,7 @@ def linear(
     *,
     out: torch.Tensor | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> torch.Tensor:
     """``y = x @ weight[g]`` for the rows of each group g.
 
@@ -47,7 +54,8 @@ def linear(
         offsets: int32 [G + 1] where groups are ragged; rising from 0 to T, which is not checked (it is on the GPU).
         host_offsets: the same as a tuple of ints; only the loop needs it.
         out: [T, N], contiguous.
-        products: how the products are computed; by default the best for the shape.
+        products: how the products are computed; by default as ``config`` says.
+        config: a name in ``WAYS``; by default what the GPU's table has for the shape.
 
     Returns:
         [T, N].
@@ -56,10 +64,10 @@ def linear(
         ValueError: a shape, dtype, device or stride does not fit; names the argument.
         NotImplementedError: ``products`` cannot serve this layout or device.
     """
-    groups = _groups(x, weight, "weight", offsets, host_offsets)
-    products = products or _best(x, groups)
-    y = _buffer(out, "out", x, (x.shape[0], weight.shape[2]))
-    products.product(x, weight, groups, y)
+    groups = groups_of(x, weight, "weight", offsets, host_offsets)
+    y = buffer(out, "out", x, (x.shape[0], weight.shape[2]))
+    ways = (products,) if products else _ways("linear", config, x, weight, groups)
+    _first(ways, lambda way: way.product(x, weight, groups, y))
     return y
 
 
@@ -72,6 +80,7 @@ def linear_train(
     *,
     out: Three | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> Three:
     """``linear`` and its gradients.
 
@@ -83,6 +92,7 @@ def linear_train(
         host_offsets: the same as ints.
         out: buffers for the three results.
         products: how the products are computed.
+        config: as in ``linear``.
 
     Returns:
         (y [T, N], gradient of x [T, K], gradient of weight [G, K, N]).
@@ -91,14 +101,17 @@ def linear_train(
         ValueError: as ``linear``.
         NotImplementedError: as ``linear``.
     """
-    groups = _groups(x, weight, "weight", offsets, host_offsets)
-    products = products or _best(x, groups)
+    groups = groups_of(x, weight, "weight", offsets, host_offsets)
     shape = (x.shape[0], weight.shape[2])
     expect(grad_out, "grad_out", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    y, grad_x, grad_weight = _buffers(out, x, (shape, x.shape, weight.shape))
-    products.product(x, weight, groups, y)
-    products.product(grad_out, weight.transpose(1, 2), groups, grad_x)
-    products.grad_weight(x, grad_out, groups, grad_weight)
+    y, grad_x, grad_weight = buffers(out, x, (shape, x.shape, weight.shape))
+
+    def compute(way: Products) -> None:
+        way.product(x, weight, groups, y)
+        way.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
+        way.grad_weight(x, grad_out, groups, grad_weight, follows=False)
+
+    _first((products,) if products else _ways("linear_train", config, x, weight, groups), compute)
     return y, grad_x, grad_weight
 
 
@@ -109,9 +122,11 @@ def mlp(
     w_down: torch.Tensor,
     offsets: torch.Tensor | None = None,
     host_offsets: Offsets | None = None,
+    w_gate_up: torch.Tensor | None = None,
     *,
     out: torch.Tensor | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> torch.Tensor:
     """``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
 
@@ -122,8 +137,10 @@ def mlp(
         w_down: [G, H, K], contiguous.
         offsets: int32 [G + 1] or None.
         host_offsets: the same as ints.
+        w_gate_up: [G, K, 2·H], both weights from ``pack_gate_up``; without it no packed kernel is used.
         out: [T, K], contiguous.
         products: how the products are computed.
+        config: as in ``linear``.
 
     Returns:
         [T, K].
@@ -132,12 +149,23 @@ def mlp(
         ValueError: as ``linear``.
         NotImplementedError: as ``linear``.
     """
-    groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
-    products = products or _best(x, groups)
-    y = _buffer(out, "out", x, tuple(x.shape))
+    groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
+    y = buffer(out, "out", x, tuple(x.shape))
+    ways = (products,) if products else _ways("mlp", config, x, w_gate, groups)
+    if ways[0] is TMA and w_gate_up is not None and products is None:
+        try:
+            compute_mlp(x, w_gate_up, w_down, groups, y)
+            return y
+        except NotImplementedError:
+            if config:
+                raise
     hidden = x.new_empty(x.shape[0], w_gate.shape[2])
-    products.gated(x, w_gate, w_up, groups, hidden)
-    products.product(hidden, w_down, groups, y)
+
+    def compute(way: Products) -> None:
+        way.gated(x, w_gate, w_up, groups, hidden)
+        way.product(hidden, w_down, groups, y)
+
+    _first(ways, compute)
     return y
 
 
@@ -149,9 +177,11 @@ def mlp_train(
     grad_out: torch.Tensor,
     offsets: torch.Tensor | None = None,
     host_offsets: Offsets | None = None,
+    w_gate_up: torch.Tensor | None = None,
     *,
     out: Five | None = None,
     products: Products | None = None,
+    config: str | None = None,
 ) -> Five:
     """``mlp`` and its gradients.
 
@@ -163,8 +193,10 @@ def mlp_train(
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: int32 [G + 1] or None.
         host_offsets: the same as ints.
+        w_gate_up: as in ``mlp``.
         out: buffers for the five results.
         products: how the products are computed.
+        config: as in ``linear``.
 
     Returns:
         (y [T, K], gradients of x, w_gate, w_up and w_down in the shapes of those).
@@ -173,169 +205,58 @@ def mlp_train(
         ValueError: as ``linear``.
         NotImplementedError: as ``linear``.
     """
-    groups = _mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets)
-    products = products or _best(x, groups)
+    groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
     shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
-    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, shapes)
+    results = y, grad_x, grad_gate, grad_up, grad_down = five(out, x, shapes)
+    ways = (products,) if products else _ways("mlp_train", config, x, w_gate, groups)
+    if ways[0] is TMA and w_gate_up is not None and products is None:
+        try:
+            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results)
+            return results
+        except NotImplementedError:
+            if config:
+                raise
     gate, up, hidden, of_gate, of_up = (x.new_empty(x.shape[0], w_gate.shape[2]) for _ in range(5))
-    products.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
-    products.product(hidden, w_down, groups, y)
-    products.grad_weight(hidden, grad_out, groups, grad_down)
-    products.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
-    products.grad_weight(x, of_gate, groups, grad_gate)
-    products.grad_weight(x, of_up, groups, grad_up)
-    products.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
-    return y, grad_x, grad_gate, grad_up, grad_down
+
+    def compute(way: Products) -> None:
+        way.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
+        way.product(hidden, w_down, groups, y)
+        way.grad_weight(hidden, grad_out, groups, grad_down)
+        way.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
+        way.grad_weight(x, of_gate, groups, grad_gate)
+        way.grad_weight(x, of_up, groups, grad_up)
+        way.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
+
+    _first(ways, compute)
+    return results
 
 
-def mlp_tma(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None = None,
-    *,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
-
-    Args:
-        x: [T, K] as in ``linear``; so is ``offsets``.
-        w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
-        w_down: [G, H, K], contiguous.
-        offsets: int32 [G + 1] or None.
-        out: [T, K], contiguous.
-
-    Returns:
-        [T, K].
-
-    Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``kernels.grouped_tma.product``, or not a CUDA tensor.
-    """
-    hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
-    y = _buffer(out, "out", x, x.shape)
-    grouped_tma.gated(x, w_gate_up, offsets, hidden, None)
-    grouped_tma.product(hidden, w_down, offsets, y)
-    return y
+def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
+    """Name of the way that the table has for these shapes; on a CPU torch's."""
+    ragged = groups.offsets is not None
+    if x.device.type == "cpu":
+        return "loop" if ragged else "bmm"
+    return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
 
 
-def mlp_train_tma(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    grad_out: torch.Tensor,
-    offsets: torch.Tensor | None = None,
-    *,
-    out: Five | None = None,
-) -> Five:
-    """``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
-
-    Args:
-        x: as in ``mlp_tma``; so are the weights and ``offsets``.
-        w_gate_up: [G, K, 2·H], packed.
-        w_down: [G, H, K].
-        grad_out: [T, K], contiguous: the gradient of y.
-        offsets: int32 [G + 1] or None.
-        out: buffers for the five results.
-
-    Returns:
-        As ``mlp_train``: the gradients of the gate and up weights apart, each [G, K, H].
-
-    Raises:
-        ValueError: as ``linear``.
-        NotImplementedError: as ``mlp_tma``.
-    """
-    hidden = _packed_hidden(x, w_gate_up, w_down, offsets)
-    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
-    one = (w_gate_up.shape[0], *x.shape[1:], hidden.shape[1])
-    y, grad_x, grad_gate, grad_up, grad_down = _buffers(out, x, (x.shape, x.shape, one, one, w_down.shape))
-    gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
-    grouped_tma.gated(x, w_gate_up, offsets, hidden, gate_up)
-    grouped_tma.product(hidden, w_down, offsets, y)
-    grouped_tma.grad_weight(hidden, grad_out, offsets, grad_down)
-    grouped_tma.gated_grad(grad_out, w_down, gate_up, offsets, grad_gate_up)
-    grouped_tma.grad_weight(x, grad_gate_up, offsets, grad_gate, grad_up)
-    grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), offsets, grad_x)
-    return y, grad_x, grad_gate, grad_up, grad_down
-
-
-def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
-    """``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
-
-    Where H is no multiple of 128 there is no such weight, and its shape says so to ``mlp_tma``.
-    """
-    half = grouped_tma.HALF
-    if w_gate.shape[2] % half:
-        return {"w_gate_up": torch.cat((w_gate, w_up), dim=2)}
-    pair = torch.stack((w_gate.unflatten(2, (-1, half)), w_up.unflatten(2, (-1, half))), dim=3)
-    return {"w_gate_up": pair.flatten(2)}
-
-
-def _packed_hidden(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
-) -> torch.Tensor:
-    """Check what ``mlp_tma`` and ``mlp_train_tma`` share, and make room for the hidden layer."""
-    require_triton(x, "tma")
-    groups = _groups(x, w_gate_up, "w_gate_up", offsets, None)
-    shape = (groups.count, w_gate_up.shape[2] // 2, x.shape[1])
-    expect(w_down, "w_down", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return x.new_empty(x.shape[0], shape[1])
-
-
-def _groups(
-    x: torch.Tensor, weight: torch.Tensor, name: str, offsets: torch.Tensor | None, host_offsets: Offsets | None
-) -> Groups:
-    """Check what all operations share."""
-    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
-    expect(weight, name, shape=(None, x.shape[1], None), dtype=x.dtype, device=x.device, contiguous=True)
-    count = weight.shape[0]
-    if offsets is None:
-        if x.shape[0] % count:
-            raise ValueError(f"x must have rows for {count} even groups, got {x.shape[0]}; give offsets if ragged")
-    else:
-        expect(offsets, "offsets", shape=(count + 1,), dtype=torch.int32, device=x.device, contiguous=True)
-    if host_offsets is not None and (len(host_offsets) != count + 1 or host_offsets[-1] != x.shape[0]):
-        raise ValueError(f"host_offsets must be {count + 1} numbers that end at {x.shape[0]}, got {host_offsets}")
-    return Groups(count, offsets, host_offsets)
-
-
-def _mlp_groups(
-    x: torch.Tensor,
-    w_gate: torch.Tensor,
-    w_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None,
-    host_offsets: Offsets | None,
-) -> Groups:
-    groups = _groups(x, w_gate, "w_gate", offsets, host_offsets)
-    count, K, H = w_gate.shape
-    expect(w_up, "w_up", shape=(count, K, H), dtype=x.dtype, device=x.device, contiguous=True)
-    expect(w_down, "w_down", shape=(count, H, K), dtype=x.dtype, device=x.device, contiguous=True)
-    return groups
-
-
-def _buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    if given is None:
-        return x.new_empty(shape)
-    expect(given, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
-    return given
-
-
-def _buffers(
-    out: tuple[torch.Tensor, ...] | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]
-) -> list[torch.Tensor]:
-    given = out or [None] * len(shapes)
-    if len(given) != len(shapes):
-        raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")
-    return [_buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
-
-
-def _best(x: torch.Tensor, groups: Groups) -> Products:
-    """cuBLAS serves even groups in one launch; ragged ones need the loop or the Triton kernels."""
+def _ways(op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> tuple[Products, ...]:
+    """The way that was asked for; else the best, then one that serves what it cannot."""
+    if config:
+        return (WAYS[config],)
+    best = WAYS[_best(op, x, weight, groups)]
     if groups.offsets is None:
-        return BMM
-    return LOOP if x.device.type == "cpu" else TRITON
+        return best, BMM
+    return best, LOOP if x.device.type == "cpu" else TRITON
+
+
+def _first(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:
+    """Compute in the first way that can; the last one's refusal is the caller's."""
+    for way in ways[:-1]:
+        with suppress(NotImplementedError):
+            compute(way)
+            return
+    compute(ways[-1])
 
 
 VARIANTS = {
@@ -363,5 +284,24 @@ VARIANTS = {
 
 PREPARE = {
     "mlp.tma": pack_gate_up,
+    "mlp.best": pack_gate_up,
     "mlp_train.tma": pack_gate_up,
+    "mlp_train.best": pack_gate_up,
+}
+
+
+def _best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
+    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma")
+    return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
+
+
+def _gated_grad_tiles(B: int, G: int, K: int, H: int) -> Offer:
+    tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
+    return Offer("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {
+    **{f"{op}.best": partial(_best_of, op) for op in BEST},
+    "mlp_train.tma": _gated_grad_tiles,
 }

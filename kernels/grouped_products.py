@@ -6,38 +6,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import silu
 
 from kernels import grouped_tma, grouped_triton
 from kernels.devices import require_triton
+from kernels.grouped_rows import Groups
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Groups:
-    """How rows are dealt to ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
-
-    count: int
-    offsets: torch.Tensor | None
-    host: tuple[int, ...] | None
-
-    def rows(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
-        """The rows of one group, a view [rows of the group, columns]."""
-        if self.offsets is None:
-            return matrix.view(-1, self.count, matrix.shape[1])[:, group]
-        if self.host is None:
-            raise ValueError("host_offsets must be given for a loop over ragged groups: offsets are on the GPU")
-        return matrix[self.host[group] : self.host[group + 1]]
-
-    def batch(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Every group's rows as a strided view [G, B, columns]; nothing is copied."""
-        if self.offsets is not None:
-            raise NotImplementedError("a batched product needs groups of equal size")
-        return matrix.view(-1, self.count, matrix.shape[1]).transpose(0, 1)
 
 
 class Products(ABC):
@@ -45,12 +22,23 @@ class Products(ABC):
 
     @abstractmethod
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
-        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N]."""
+        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
+
+        ``follows``: whether the call before writes what this one reads; only "tma" can use that it does not.
+        """
 
     @abstractmethod
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
 
     def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
@@ -99,10 +87,16 @@ class Loop(Products):
     """One product a group, the results stacked afterwards: the "before" of recsys-examples PR 263."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
-        parts = [groups.rows(a, g) @ weight[g] for g in range(groups.count)]
+        parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
         if groups.offsets is None:
             torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
         else:
@@ -112,24 +106,34 @@ class Loop(Products):
             self.product(*too, groups, other)
             out += other
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
         for g in range(groups.count):
-            torch.mm(groups.rows(x, g).t(), groups.rows(grad, g), out=out[g])
+            torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
 
 
 class Bmm(Products):
     """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         torch.bmm(groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
         torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
@@ -154,13 +158,21 @@ class Triton(Products):
     """Triton kernels, for both layouts of rows."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         require_triton(a, "triton")
         grouped_triton.product(a, weight, groups.offsets, out, too)
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
         grouped_triton.grad_weight(x, grad, groups.offsets, out)
 
@@ -179,17 +191,25 @@ class Tma(Triton):
     """Persistent kernels fed by TMA, for widths that are multiples of 256 and 64: see ``kernels.grouped_tma``."""
 
     def product(
-        self, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, too: Pair | None = None
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
     ) -> None:
         """See ``Products``."""
         require_triton(a, "tma")
         if too:
             raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
-        grouped_tma.product(a, weight, groups.offsets, out)
+        grouped_tma.product(a, weight, groups, out, follows=follows)
 
-    def grad_weight(self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
         """See ``Products``."""
-        grouped_tma.grad_weight(x, grad, groups.offsets, out)
+        grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
 
 
 LOOP = Loop()

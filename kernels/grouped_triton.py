@@ -9,37 +9,18 @@ when groups are even, and row ``offsets[g] + r`` when they are ragged.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
 
+from kernels.grouped_table import TABLE, Tile
 
-class Tile(NamedTuple):
-    """Tile of one program and how it is compiled."""
-
-    BLOCK_M: int
-    BLOCK_N: int
-    BLOCK_K: int
-    num_warps: int
-    num_stages: int
-
-
-#: Tile of the products by the largest number of rows a group has on average.
-TILES: tuple[tuple[int | None, Tile], ...] = (
-    (64, Tile(64, 128, 64, 4, 4)),
-    (None, Tile(128, 128, 64, 8, 4)),
-)
-
-GRAD_WEIGHT_TILE = Tile(128, 128, 64, 8, 3)
+#: Tiles by R, the rows that a group has on average.
+PRODUCT = TABLE.choice("triton.product", Tile, "R", upto="R")
+GRAD_WEIGHT = TABLE.choice("triton.grad_weight", Tile, "R", upto="R")
 
 #: Elements a program of the elementwise kernels handles: 8 a thread, one 16-byte access.
 ELEMENTS = 1024
-
-
-def _tile(rows: int, groups: int) -> Tile:
-    return next(tile for limit, tile in TILES if limit is None or limit * groups >= rows)
 
 
 @triton.jit
@@ -137,7 +118,7 @@ def product(
         too: a second pair added to the same result without a trip through memory.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
-    tile = _tile(rows, G)
+    tile = PRODUCT(a.device, triton.cdiv(rows, G))
     a_too, weight_too = too or (a, weight)
     _product[(_slots(rows, G, offsets, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),)](
         a, weight, a_too, weight_too, out, offsets, rows, N, K, G, *weight.stride(),
@@ -196,7 +177,7 @@ def _grad_weight(
 def grad_weight(x: torch.Tensor, grad: torch.Tensor, offsets: torch.Tensor | None, out: torch.Tensor) -> None:
     """``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N]."""
     G, K, N = out.shape
-    tile = GRAD_WEIGHT_TILE
+    tile = GRAD_WEIGHT(x.device, triton.cdiv(x.shape[0], G))
     _grad_weight[(G * triton.cdiv(K, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),)](
         x, grad, out, offsets, x.shape[0], K, N, G,
         RAGGED=offsets is not None,

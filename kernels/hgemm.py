@@ -29,6 +29,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.arguments import expect
+from kernels.choices import Offer, Table
 from kernels.devices import capability, require_triton, sm_count
 
 # Renamed in Triton 3.8.
@@ -49,7 +50,8 @@ class Tile(NamedTuple):
     num_stages: int
 
 
-#: Largest first: a tile is used where the matrix has enough of it to fill ``FULL`` of the multiprocessors.
+#: Largest first. Where no row of the table says otherwise a tile is used where the matrix has enough of it to fill
+#: ``FULL`` of the multiprocessors.
 TILES = (
     Tile(128, 256, 64, 8, 8, 4),
     Tile(128, 128, 64, 8, 8, 4),
@@ -59,10 +61,11 @@ TILES = (
 )
 FULL = 0.75
 
-#: What ``hgemm`` calls, as measured on an H200: "tma" from this many elements of the output on where K is at least
-#: ``LEAST_DEPTH`` (2048³: 25.9 µs against cuBLAS's 26.3), cuBLAS else.
-LEAST_TMA = 2048 * 2048
-LEAST_DEPTH = 1024
+TABLE = Table("hgemm")
+#: Tile of "pipelined", "tma" and "gluon" at a shape.
+TILE = TABLE.maybe("tile", Tile, "M N K")
+#: Variant that ``hgemm`` calls; C is 1 where there is one, and elements are the output's.
+BEST = TABLE.choice("best", str, "M N K C elements")
 
 
 def torch_mm(
@@ -90,18 +93,32 @@ def vectorized(
 
 
 def pipelined(
-    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Tile | None = None,
 ) -> Tensor:
     """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size.
 
     From Hopper on with programmatic dependent launch: programs are placed while the kernel ahead drains.
     """
     pdl = a.device.type != "cpu" and capability(a.device) >= (9, 0)
-    return _run_pointers("pipelined", _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
+    return _run_pointers("pipelined", config or _tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
 
 
 def tma(
-    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Tile | None = None,
 ) -> Tensor:
     """Fourth rung: the tensor memory accelerator moves whole tiles; programs stay and take tile after tile.
 
@@ -117,12 +134,19 @@ def tma(
         raise NotImplementedError("tma needs a Hopper GPU or newer (compute capability 9.0)")
     if not _in_vectors(a, b):
         raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
-    _run_tma(_tile_for(a, b), a, b, c, alpha, beta, out)
+    _run_tma(config or _tile_for(a, b), a, b, c, alpha, beta, out)
     return out
 
 
 def gluon_wgmma(
-    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Tile | None = None,
 ) -> Tensor:
     """Fifth rung: a warp of its own feeds a ring of tiles, two warp groups do nothing but multiply (Gluon, sm_90).
 
@@ -138,7 +162,7 @@ def gluon_wgmma(
         raise NotImplementedError("gluon uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
     if not _in_vectors(a, b):
         raise NotImplementedError(f"gluon needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
-    tile = _tile_for(a, b)
+    tile = config or _tile_for(a, b)
     programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
     dtype = gl.float16 if a.dtype == torch.float16 else gl.bfloat16
     shapes = {"a": (a, [tile.m, tile.k]), "b": (b, [tile.k, tile.n]), "out": (out, [tile.m, tile.n // 2])}
@@ -155,7 +179,14 @@ def gluon_wgmma(
 
 
 def hgemm(
-    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: str | None = None,
 ) -> Tensor:
     """``alpha · a @ b + beta · c`` by the variant that is fastest at this shape.
 
@@ -166,6 +197,7 @@ def hgemm(
         alpha: scale of the product.
         beta: scale of ``c``.
         out: ``[M, N]`` to write into; allocated when None. It must not be ``c``.
+        config: name of the variant; by default what the GPU's table has for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``a``, accumulated and scaled in float32.
@@ -174,13 +206,16 @@ def hgemm(
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = _checked(a, b, c, beta, out)
-    variant = torch_mm
-    if a.device.type != "cpu" and _in_vectors(a, b):
-        elements, depth = out.numel(), a.shape[1]
-        # torch copies C into the output before cuBLAS reads it from there: two passes that a kernel of ours saves.
-        if capability(a.device) >= (9, 0) and (c is not None or (elements >= LEAST_TMA and depth >= LEAST_DEPTH)):
-            variant = tma
-    return variant(a, b, c, alpha=alpha, beta=beta, out=out)
+    if a.device.type == "cpu":
+        return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
+    (M, K), N = a.shape, b.shape[1]
+    name = config or BEST(a.device, M, N, K, c is not None, M * N)
+    try:
+        return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
+    except NotImplementedError:
+        if config:
+            raise
+        return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
@@ -204,6 +239,9 @@ def _in_vectors(a: Tensor, b: Tensor) -> bool:
 
 
 def _tile_for(a: Tensor, b: Tensor) -> Tile:
+    tuned = TILE(a.device, a.shape[0], b.shape[-1], a.shape[1])
+    if tuned is not None:
+        return tuned
     enough = FULL * sm_count(a.device)
     for tile in TILES:
         if triton.cdiv(a.shape[0], tile.m) * triton.cdiv(b.shape[-1], tile.n) >= enough:
@@ -458,3 +496,15 @@ VARIANTS = {
     "gluon": gluon_wgmma,
     "best": hgemm,
 }
+
+
+def _tiles_at(M: int, N: int, K: int) -> Offer:
+    return Offer("tile", {"M": M, "N": N, "K": K}, TILES)
+
+
+def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> Offer:
+    return Offer("best", {"M": M, "N": N, "K": K, "C": beta != 0}, ("torch", "pipelined", "tma", "gluon"))
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"tma": _tiles_at, "best": _variants_at}

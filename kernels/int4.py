@@ -199,7 +199,7 @@ def unpack_pairs(pairs: torch.Tensor) -> torch.Tensor:
 # Both steps that follow are exact: − 1032, and / 16 − 72. The idea is FasterTransformer's (interleaved numeric
 # conversion); two half-words share each instruction. The input is read before any output is written, because
 # they may share a register.
-_UNPACK = tl.constexpr("""{
+UNPACK = tl.constexpr("""{
 .reg .b32 low, high, offset, sixteenth;
 mov.b32 low, $4;
 shr.u32 high, $4, 8;
@@ -222,7 +222,7 @@ def unpack_codes(words, PTX: tl.constexpr):
     """Codes less 8, exact, as float16 [rows, 128], of words [rows, 32] from ``pack_planes``; ``PTX`` needs sm_90."""
     if PTX:
         plane0, plane1, plane2, plane3 = tl.inline_asm_elementwise(
-            _UNPACK, "=r,=r,=r,=r,r", [words], dtype=(tl.float16,) * 4, is_pure=True, pack=2
+            UNPACK, "=r,=r,=r,=r,r", [words], dtype=(tl.float16,) * 4, is_pure=True, pack=2
         )
     else:
         plane0 = ((words & 0xF) | 0x6400).to(tl.float16, bitcast=True) - 1032.0

@@ -14,31 +14,28 @@ memory and none pays for a layout that suits another.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from kernels.arguments import expect
-from kernels.devices import capability, require_triton
+from kernels.choices import Offer
+from kernels.devices import require_triton
 from kernels.kda_decode import decode_rows, decode_tiles
 from kernels.kda_prefill import prefill
 from kernels.kda_product import product
 from kernels.kda_stream import decode_stream
+from kernels.kda_table import TABLE
 
 #: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
 RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-#: What ``kda`` calls, as measured on an H200 at K 2304, 8 heads: "rows" up to this many tokens, "stream" (on other
-#: GPUs than Hopper "tiles") up to that many, cuBLAS beyond.
-MOST_ROWS = 1
-MOST_TILES = 32
-#: Where rows of the merged result are no multiple of 16 bytes (4 heads), cuBLAS falls back to a kernel of half the
-#: speed: there "triton" beyond "tiles", and "persistent" from this many tokens on.
-LEAST_PERSISTENT = 2048
+#: Variant that ``kda`` calls. "aligned" is 1 where rows of the merged result are multiples of 16 bytes: they are not
+#: with 4 heads, where cuBLAS falls back to a kernel of half the speed.
+BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -192,7 +189,7 @@ def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch
 
 
 def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 64. Else as ``rows``."""
+    """Everything in one launch that loads weights ahead: ``kernels.kda_stream``, for M ≤ 32. Else as ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
@@ -222,19 +219,32 @@ def _one_launch(
     return q, k, v, beta, fg[0], fg[1]
 
 
-def kda(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """The best variant for the shape. Arguments, results and errors as ``two_products``; runs on a CPU too."""
-    tokens = x.shape[0]
+def kda(
+    x: torch.Tensor,
+    w_in: torch.Tensor,
+    w_fg: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    config: str | None = None,
+) -> Outputs:
+    """The best variant for the shape, by the GPU's table or the one that ``config`` names.
+
+    Arguments, results and errors as ``two_products``; runs on a CPU too.
+    """
     if x.device.type != "cpu" and w_fg.shape[-1] == RANK:
-        if tokens <= MOST_TILES:
-            if tokens > MOST_ROWS:
-                # Other GPUs, and sizes that TMA cannot address: "tiles" serves them all.
-                with contextlib.suppress(NotImplementedError):
-                    return stream(x, w_in, w_fg, out=out)
-            return (rows if tokens <= MOST_ROWS else tiles)(x, w_in, w_fg, out=out)
-        if w_in.shape[0] * x.element_size() % 16:
-            large = tokens >= LEAST_PERSISTENT and capability(x.device) >= (9, 0) and x.element_size() == 2
-            return (persistent if large else two_products)(x, w_in, w_fg, out=out)
+        rows_of_weight, K = w_in.shape[0], w_in.shape[-1]
+        aligned = rows_of_weight * x.element_size() % 16 == 0
+        best = config or BEST(x.device, x.shape[0], K, rows_of_weight, aligned)
+        for name in (best,) if config else (best, *PLAINER.get(best, ())):
+            try:
+                return WAYS[name](x, w_in, w_fg, out=out)
+            except NotImplementedError:
+                if config:
+                    raise
+    return _cublas(x, w_in, w_fg, out=out)
+
+
+def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
     sizes = _sizes(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     joint, fg = _joint(_buffer(x, sizes, out), sizes)
@@ -291,6 +301,18 @@ def pack(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
     return _pack(("w_q", "w_k", "w_v", "w_fa", "w_ga", "w_beta"), "w_in", **weights)
 
 
+WAYS = {
+    "rows": rows,
+    "tiles": tiles,
+    "stream": stream,
+    "triton": two_products,
+    "persistent": persistent,
+    "torch": _cublas,
+}
+
+#: What serves the sizes and GPUs that the best refuses, before cuBLAS.
+PLAINER = {"stream": ("tiles",), "persistent": ("triton",)}
+
 VARIANTS = {
     "eight": eight,
     "merged": merged,
@@ -311,3 +333,14 @@ PREPARE = {
     "persistent": pack,
     "best": pack,
 }
+
+
+def _variants_at(M: int, K: int, heads: int) -> Offer:
+    N = (3 * heads + 2) * RANK + heads
+    few = [name for name, most in (("rows", 4), ("stream", 64), ("tiles", 128)) if most >= M]
+    sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
+    return Offer("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"best": _variants_at}

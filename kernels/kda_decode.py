@@ -27,6 +27,7 @@ import triton
 import triton.language as tl
 
 from kernels.devices import capability, capturing
+from kernels.kda_table import TABLE
 
 #: Most tokens that each of the two kernels serves.
 ROWS_LIMIT = 4
@@ -57,15 +58,10 @@ class Tiles(NamedTuple):
     num_stages: int
 
 
-ROWS = Rows(LONG=4, SHORT=16, num_warps=4)
+ROWS = TABLE.choice("rows", Rows, "M", upto="M")
 
-#: By the largest M served. Two programs share a multiprocessor, so a program may use 113 KB of shared memory.
-TILES: tuple[tuple[int, Tiles], ...] = (
-    (16, Tiles(16, 64, 128, 9, 3, 64, 4, 5)),
-    (32, Tiles(32, 64, 128, 9, 3, 64, 4, 4)),
-    (64, Tiles(64, 64, 128, 9, 3, 64, 4, 3)),
-    (128, Tiles(128, 128, 64, 9, 6, 64, 8, 3)),
-)
+#: Two programs share a multiprocessor, so a program of "tiles" may use 113 KB of shared memory.
+TILES = TABLE.maybe("tiles", Tiles, "M", upto="M")
 
 
 @functools.cache
@@ -202,7 +198,7 @@ def decode_rows(
         NotImplementedError: more than 4 tokens, or sizes that do not divide into programs.
     """
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
-    cut = ROWS
+    cut = ROWS(x.device, M)
     if M > ROWS_LIMIT:
         raise NotImplementedError(f"rows serves up to {ROWS_LIMIT} tokens, got {M}")
     if R % cut.LONG or D % cut.SHORT or R & (R - 1):
@@ -324,7 +320,7 @@ def decode_tiles(
         NotImplementedError: more than 128 tokens, or sizes that do not divide into tiles.
     """
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
-    cut = next((cut for limit, cut in TILES if limit >= M), None)
+    cut = TILES(x.device, M)
     if cut is None:
         raise NotImplementedError(f"tiles serves up to {TILES_LIMIT} tokens, got {M}")
     if R % cut.BLOCK_N or 3 * D % cut.BLOCK_N or D % cut.SHORT or R & (R - 1):

@@ -11,6 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.kda_table import TABLE
+
 
 class Tile(NamedTuple):
     """Tile of one program and how it is compiled."""
@@ -22,20 +24,13 @@ class Tile(NamedTuple):
     num_stages: int
 
 
-#: Tile of the plain kernel by the largest M it serves.
-TILES: tuple[tuple[int | None, Tile], ...] = (
-    (16, Tile(16, 32, 128, 4, 5)),
-    (32, Tile(32, 32, 128, 4, 5)),
-    (64, Tile(64, 64, 128, 4, 4)),
-    (512, Tile(128, 64, 64, 8, 4)),
-    (None, Tile(128, 128, 64, 8, 3)),
-)
+TILE = TABLE.choice("triton", Tile, "M", upto="M")
 
 
 def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     """``c = a @ b.mT``: [M, K] and [N, K] into [M, N], or batches of them; each row without gaps."""
     (M, K), N = a.shape[-2:], b.shape[-2]
-    tile = next(tile for limit, tile in TILES if limit is None or limit >= M)
+    tile = TILE(a.device, M)
     batch = a.shape[0] if a.dim() == 3 else 1
     batch_strides = [tensor.stride(0) if tensor.dim() == 3 else 0 for tensor in (a, b, c)]
     _product[(triton.cdiv(M, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N), batch)](

@@ -2,8 +2,8 @@
 
 Roles by rising program id as in ``kernels.kda_decode``, with one hop less between f_a, g_a and f, g:
 
-1. parts of the sums of f_a and g_a; each raises a flag when its float32 part is stored;
-2. parts of the sums of q, k, v and beta; the last of a tile adds them up;
+1. parts of the sums of f_a and g_a, posted (``kernels.mailbox``);
+2. parts of the sums of q, k, v and beta; the program of a tile's last part adds them up;
 3. rows of f and g: they ask for their weights, spin until all parts of their half are there, and add those up
    themselves: every program of a half repeats some additions, and none waits for a program that would do them once.
 """
@@ -23,11 +23,13 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import capability
-from kernels.kda_decode import COUNTERS, counters_of
-from kernels.streaming import barrier, fetch, stream, tiles_of
+from kernels.kda_decode import counters_of
+from kernels.kda_table import TABLE
+from kernels.mailbox import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
+from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
-STREAM_LIMIT = 64
+STREAM_LIMIT = 32
 
 #: Rows of the weights a program: the tensor core's M side.
 ROWS = 64
@@ -44,28 +46,23 @@ class Stream(NamedTuple):
     split_wide: int
 
 
-#: By the largest M served. Two programs share a multiprocessor, so a program may use 113 KB of shared memory.
-STREAMS = {
-    8: Stream(8, 6, 5, 3, 2),
-    16: Stream(16, 5, 4, 3, 2),
-    32: Stream(32, 5, 4, 3, 2),
-    64: Stream(64, 4, 3, 3, 2),
-}
+#: Up to 16 tokens two programs share a multiprocessor; beyond, one has all of its K in flight at once.
+STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
 
 def decode_stream(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """Everything in one launch, for M ≤ 64. Arguments as in ``kernels.kda_decode.decode_rows``.
+    """Everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda_decode.decode_rows``.
 
     ``w_in`` and ``w_fg`` are read while the kernels ahead still run: they must not be written by one that launches
     its dependents early. f_a and g_a are not stored.
 
     Raises:
-        NotImplementedError: more than 64 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
+        NotImplementedError: more than 32 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
             begin at multiples of 16 bytes, or no Hopper GPU.
     """
-    cut = next((cut for limit, cut in STREAMS.items() if limit >= x.shape[0]), None)
+    cut = STREAM(x.device, x.shape[0])
     if cut is None:
         raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
     launch(x, w_in, w_fg, wide, beta, fg, cut)
@@ -92,14 +89,12 @@ def launch(
     # Each part as many steps as the others: what does not divide evenly is one part.
     split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (cut.split_low, cut.split_wide))
     wide_tiles = 3 * D // ROWS + 1
-    low_tiles = 2 * R // ROWS
-    if 3 + low_tiles + wide_tiles > COUNTERS:
-        raise NotImplementedError(f"stream counts up to {COUNTERS - 3} tiles, got {low_tiles + wide_tiles}")
-    programs = low_tiles * split_low + wide_tiles * split_wide
-    partials = torch.empty(programs * ROWS * cut.m, dtype=torch.float32, device=x.device)
+    programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
+    if programs * ROWS * cut.m > room(x.device):
+        raise NotImplementedError(f"stream has a mailbox for {room(x.device)} partial sums, too few for D = {D}")
     _decode_stream[(programs + 2 * D // ROWS,)](
-        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K),
-        wide, beta, fg, partials, counters_of(x.device), M, H,
+        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K), x,
+        wide, beta, fg, mailbox(x.device), counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
         W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
     )  # fmt: skip
@@ -107,7 +102,7 @@ def launch(
 
 @gluon.jit
 def _decode_stream(
-    w_in, w_fg, x, wide, beta, fg, partials, counters, M, H,
+    w_in, w_fg, x, x_plain, wide, beta, fg, mail, counters, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
     W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -117,15 +112,16 @@ def _decode_stream(
     pid = gl.program_id(0)
     if pid < LONG:
         _long(
-            pid, w_in, x, wide, beta, partials, counters, M, H, STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES
-        )
+            pid, w_in, x, x_plain, wide, beta, mail, M, H,
+            STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES,
+        )  # fmt: skip
     else:
-        _short(pid - LONG, w_fg, x, fg, partials, counters, M, D, R, SPLIT_LOW)
+        _short(pid - LONG, w_fg, x, fg, mail, counters, M, D, R, SPLIT_LOW)
 
 
 @gluon.jit
 def _long(
-    pid, w_in, x, wide, beta, partials, counters, M, H,
+    pid, w_in, x, x_plain, wide, beta, mail, M, H,
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
     W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -143,24 +139,24 @@ def _long(
     part = index % parts
     row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
     steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
+    # Tokens at least to L2 before the wait. f_a and g_a are the ones waited for: the others see to it.
+    SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
+    prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
     total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
-    at = partials + rows[:, None] * BLOCK_M + tokens[None, :]
-    gl.store(at + pid * SIZE, total)
-    # One thread counts for all of them: their stores must come before its release.
-    barrier()
+    mail += pid * SIZE + rows[:, None] * BLOCK_M + tokens[None, :]
     if is_low:
-        gl.atomic_add(counters + tile * ROWS // R, 1, sem="release", scope="gpu")
+        post_tile(mail, total)
     else:
-        ticket = counters + 3 + tile
-        if gl.atomic_add(ticket, 1, sem="acq_rel", scope="gpu") == SPLIT_WIDE - 1:
-            gl.store(ticket, 0)
-            # In the order of the parts, whoever came last: the same sum every time.
-            first = at + (pid - part) * SIZE
-            total = gl.load(first, cache_modifier=".cg")
-            for other in gl.static_range(1, SPLIT_WIDE):
-                total += gl.load(first + other * SIZE, cache_modifier=".cg")
+        if part < SPLIT_WIDE - 1:
+            post_tile(mail, total)
+        else:
+            if SPLIT_WIDE > 1:
+                # In the order of the parts: the same sum every time.
+                mail -= (SPLIT_WIDE - 1) * SIZE
+                total += read_tiles(mail, SPLIT_WIDE - 1, SIZE)
+                empty_tiles(mail, SPLIT_WIDE - 1, SIZE)
             result = total.to(wide.dtype.element_ty)
             token_ok = tokens < M
             if row >= WIDTH:
@@ -171,7 +167,7 @@ def _long(
 
 @gluon.jit
 def _short(
-    pid, w_fg, x, fg, partials, counters, M, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr
+    pid, w_fg, x, fg, mail, counters, M, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr
 ):  # fmt: skip
     """A tile of f, then of g."""
     ROWS: gl.constexpr = w_fg.block_type.shape[0]
@@ -184,20 +180,18 @@ def _short(
     fetch(w_fg, pid * ROWS, 0, weight, full, 0, True)
     gdc_wait()
     half = pid * ROWS // D
-    wanted = R // ROWS * SPLIT_LOW
-    seen = gl.atomic_add(counters + half, 0, sem="acquire", scope="gpu")
-    while seen < wanted:
-        seen = gl.atomic_add(counters + half, 0, sem="acquire", scope="gpu")
-    LANES: gl.constexpr = BLOCK_M // 4 if BLOCK_M < 128 else 32
+    LANES: gl.constexpr = BLOCK_M // 4
     lanes: gl.constexpr = gl.BlockedLayout([1, 4], [32 // LANES, LANES], [gl.num_warps(), 1], [1, 0])
     rank = gl.arange(0, R, layout=gl.SliceLayout(1, lanes))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, lanes))
+    first = mail + half * (R // ROWS * SPLIT_LOW * SIZE)
     tile = half * (R // ROWS) + rank // ROWS
-    at = partials + (tile * (SPLIT_LOW * SIZE) + rank % ROWS * BLOCK_M)[:, None] + tokens[None, :]
-    # In the order of the parts: the same sum in every program. From L2, where the others wrote.
-    low = gl.load(at, cache_modifier=".cg")
-    for other in gl.static_range(1, SPLIT_LOW):
-        low += gl.load(at + other * SIZE, cache_modifier=".cg")
+    mail += (tile * (SPLIT_LOW * SIZE) + rank % ROWS * BLOCK_M)[:, None] + tokens[None, :]
+    # One element first: every program of this role reading all of the half again and again would be in the way.
+    witness = first + (R // ROWS * SPLIT_LOW * SIZE - 1)
+    while gl.load(witness, volatile=True) == EMPTY:
+        pass
+    low = read_tiles(mail, SPLIT_LOW, SIZE)
     operand = gl.allocate_shared_memory(x.dtype, [BLOCK_M, R], x.layout)
     operand.store(gl.permute(low.to(x.dtype), (1, 0)))
     fence_async_shared()
@@ -210,9 +204,9 @@ def _short(
     columns = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, layout))
     target = fg + half * M * D + columns[None, :] * D + rows[:, None]
     gl.store(target, total.to(fg.dtype.element_ty), (columns < M)[None, :])
-    # The last program of this role puts the flags back: every other one has passed them.
+    # The last program of the half puts EMPTY back: every other one has read, and used, all of it. What a program has
+    # stored does not matter to the one that counts last, so the count need not wait for stores.
     barrier()
-    if gl.atomic_add(counters + 2, 1, sem="acq_rel", scope="gpu") == 2 * D // ROWS - 1:
-        gl.store(counters, 0)
-        gl.store(counters + 1, 0)
-        gl.store(counters + 2, 0)
+    if gl.atomic_add(counters + half, 1, sem="relaxed", scope="gpu") == D // ROWS - 1:
+        empty_tiles(mail, SPLIT_LOW, SIZE)
+        gl.store(counters + half, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,8 +20,9 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels import linear_stream
+from kernels import linear_direct, linear_stream
 from kernels.arguments import expect
+from kernels.choices import Offer
 from kernels.devices import capability, capturing, require_triton, sm_count
 
 
@@ -36,42 +37,37 @@ class Tile(NamedTuple):
     num_stages: int
 
 
+Stream = linear_stream.Stream
+
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-#: "triton": up to this many rows → tile; ``LARGE_TILE`` beyond.
-TILES = {
-    16: Tile(16, 32, 128, False, 4, 5),
-    32: Tile(32, 32, 128, False, 4, 5),
-    64: Tile(64, 32, 128, False, 4, 5),
-    256: Tile(64, 64, 64, False, 4, 5),
-}
-LARGE_TILE = Tile(128, 128, 64, False, 8, 4)
+TABLE = linear_stream.TABLE
 
-#: "split_k": up to this many rows → tile. Hopper's products take 64 rows on their M side: at few rows of x
-#: those are rows of the weight. Of some 1,200 configurations tried on an H200 (K 4096, N 2048) those up to 64
-#: rows were the fastest.
-SPLITS = {
-    16: Tile(16, 64, 128, True, 4, 6),
-    32: Tile(32, 64, 128, True, 4, 6),
-    64: Tile(64, 32, 128, False, 4, 6),
-    128: Tile(128, 32, 128, False, 8, 5),
-    256: Tile(128, 64, 128, False, 8, 4),
-}
+#: Tile of "triton".
+TILE = TABLE.choice("triton", Tile, "M K N", upto="M")
+#: Tile of "split_k". Hopper's products take 64 rows on their M side: at few rows of x those are rows of the weight.
+SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
 MAX_SPLIT = 16
 
-#: "gemv": rows of x → (rows of the weight a program, elements of K a step, num_warps).
-VECTORS = {1: (2, 4096, 8), 2: (2, 2048, 8), 4: (2, 2048, 8)}
 
-#: "gemv" loads weights ahead of the wait up to this N. On an H200 that takes K 7168 N 576 from 4.3 to 3.0 µs, but
-#: K 4096 N 2048 from 5.6 to 6.0: programs that fill the GPU early keep the kernel ahead from ending.
-MOST_AHEAD = 1024
+class Vectors(NamedTuple):
+    """Rows of the weight a program of "gemv", elements of K a step."""
 
-#: What ``linear`` calls, as measured on an H200: "gemv" up to this many rows, "split_k" up to that many, cuBLAS
-#: beyond, and already above ``MOST_SHALLOW`` rows where K is at most ``SHALLOW``: there is little to split.
+    n: int
+    k: int
+    num_warps: int
+
+
+#: Tile of "gemv", and whether its weights are loaded ahead of the wait. On an H200 that takes K 7168 N 576 from 4.3 to
+#: 3.0 µs, but K 4096 N 2048 from 5.6 to 6.0: programs that fill the GPU early keep the kernel ahead from ending.
+VECTORS = TABLE.maybe("gemv", Vectors, "M K N", upto="M")
+AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
+
+#: Variant that ``linear`` calls.
+BEST = TABLE.choice("best", str, "M K N", upto="M")
+
+#: What serves sizes and GPUs that the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
 MOST_VECTORS = 2
-MOST_ROWS = 64
-MOST_SHALLOW = 16
-SHALLOW = 2048
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -113,38 +109,46 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
     """
     require_triton(x, "triton")
     out = _checked(x, weight, bias, out)
-    tile = next((tiles for rows, tiles in TILES.items() if rows >= len(x)), LARGE_TILE)
+    tile = TILE(x.device, *x.shape, len(weight))
     return _run_product(tile, x, weight, bias, out, most_parts=1)
 
 
-def split_k(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def split_k(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
     """Several programs share an output tile, each a part of K; the last to finish adds their sums, in order.
 
     Calls on one device must not overlap: they share the counters that tell which program is the last. Calls
     on one stream, captured in graphs or not, do not.
 
     Raises:
-        NotImplementedError: more rows than ``SPLITS`` has tiles for.
+        NotImplementedError: more rows than the table has tiles for.
     """
-    return _split_k(x, weight, bias, out, pdl=False)
+    return _split_k(x, weight, bias, out, config, pdl=False)
 
 
-def split_k_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def split_k_pdl(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
     """``split_k`` with programmatic dependent launch: it is placed while the kernel before it still runs."""
     _require_pdl(x)
-    return _split_k(x, weight, bias, out, pdl=True)
+    return _split_k(x, weight, bias, out, config, pdl=True)
 
 
-def gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
+) -> Tensor:
     """One to four rows without tensor cores: a program reads a few rows of the weight, whole, straight to registers.
 
     Raises:
         NotImplementedError: more than four rows.
     """
-    return _gemv(x, weight, bias, out, pdl=False)
+    return _gemv(x, weight, bias, out, config, pdl=False)
 
 
-def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def gemv_pdl(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
+) -> Tensor:
     """``gemv`` with programmatic dependent launch, its weights loaded while the kernels before it still run.
 
     So ``weight`` must not be written by a kernel that may still be running when this one starts: by one that ends
@@ -152,32 +156,51 @@ def gemv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tens
     are constants, which is what this is for. ``x`` and ``bias`` may come from the kernel before.
     """
     _require_pdl(x)
-    return _gemv(x, weight, bias, out, pdl=True)
+    return _gemv(x, weight, bias, out, config, pdl=True)
 
 
-def stream(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def stream(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
+) -> Tensor:
     """``split_k`` by TMA and ``wgmma``, its first weights loaded while the kernels before it still run.
 
     ``weight`` must be there in time: see ``gemv_pdl``.
 
     Raises:
-        NotImplementedError: more rows than ``linear_stream.STREAMS`` has tiles for, no Hopper GPU, 32-bit elements,
+        NotImplementedError: more rows than the table has tiles for, no Hopper GPU, 32-bit elements,
             or rows of x and weight that do not begin at multiples of 16 bytes.
     """
     out = _checked(x, weight, bias, out)
-    if capability(x.device)[0] != 9:
-        raise NotImplementedError("stream uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
-    if not _in_vectors(x, weight):
-        raise NotImplementedError(f"stream needs 16-bit elements and rows at multiples of 16 bytes, got K={x.shape[1]}")
-    cut = next((cut for rows, cut in linear_stream.STREAMS.items() if rows >= len(x)), None)
+    _require_hopper("stream", x, weight)
+    cut = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
     if cut is None:
-        raise NotImplementedError(f"stream is for up to {max(linear_stream.STREAMS)} rows, got {len(x)}")
+        raise NotImplementedError(f"stream has no tile for {len(x)} rows: more fill the GPU without")
     parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
     linear_stream.launch(x, weight, bias, out, cut, parts)
     return out
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Whole rows of the weight a program, in registers before the kernel ahead has ended.
+
+    ``weight`` must be there in time: see ``gemv_pdl``.
+
+    Raises:
+        NotImplementedError: more than 8 rows, K beyond 4096, no Hopper GPU, 32-bit elements, or rows of x and weight
+            that do not begin at multiples of 16 bytes.
+    """
+    out = _checked(x, weight, bias, out)
+    _require_hopper("direct", x, weight)
+    if len(x) > linear_direct.TOKENS or x.shape[1] > linear_direct.MOST_K:
+        most = f"{linear_direct.TOKENS} rows of up to {linear_direct.MOST_K} elements"
+        raise NotImplementedError(f"direct is for up to {most}, got {list(x.shape)}")
+    linear_direct.launch(x, weight, bias, out)
+    return out
+
+
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
     """``x @ weight.T + bias`` by the variant that is fastest at this shape.
 
     Args:
@@ -185,6 +208,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         bias: ``[N]`` or None.
         out: ``[M, N]`` to write into; allocated when None.
+        config: "gemv", "split_k", "direct", "stream" or "torch"; by default what the GPU's table has for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``, accumulated in float32.
@@ -193,11 +217,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = _checked(x, weight, bias, out)
-    rows = len(x)
-    most = MOST_ROWS if x.shape[1] > SHALLOW else MOST_SHALLOW
-    if rows > most or x.dtype == torch.float32 or x.device.type == "cpu":
+    if x.dtype == torch.float32 or x.device.type == "cpu":
         return torch_linear(x, weight, bias, out=out)
-    variant = _gemv if rows <= MOST_VECTORS else _split_k
+    name = config or BEST(x.device, *x.shape, len(weight))
+    if name in ("direct", "stream"):
+        try:
+            return (direct if name == "direct" else stream)(x, weight, bias, out=out)
+        except NotImplementedError:
+            if config:
+                raise
+            name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
+    if name == "torch":
+        return torch_linear(x, weight, bias, out=out)
+    variant = _gemv if name == "gemv" else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 
 
@@ -213,9 +245,18 @@ def _checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None)
     return out
 
 
-def _in_vectors(x: Tensor, weight: Tensor) -> bool:
-    """Whether the tensor memory accelerator can address both: 16-bit elements, rows at multiples of 16 bytes."""
-    return x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
+def _hopper_reads(x: Tensor, weight: Tensor) -> bool:
+    """Whether this is a Hopper GPU that can read both 16 bytes at a time, as its tensor memory accelerator does."""
+    aligned = x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
+    return aligned and capability(x.device)[0] == 9
+
+
+def _require_hopper(variant: str, x: Tensor, weight: Tensor) -> None:
+    if not _hopper_reads(x, weight):
+        raise NotImplementedError(
+            f"{variant} needs a Hopper GPU (compute capability 9.0), 16-bit elements and rows at multiples of 16 "
+            f"bytes, got {x.dtype} and K={x.shape[1]} on {x.device}"
+        )
 
 
 def _compiled(x: Tensor, mode: str) -> Callable[..., Tensor]:
@@ -254,28 +295,32 @@ def _require_pdl(x: Tensor) -> None:
         raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
 
 
-def _split_k(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
+def _split_k(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, config: Tile | None = None, *, pdl: bool
+) -> Tensor:
     require_triton(x, "split_k")
     out = _checked(x, weight, bias, out)
-    tile = next((tiles for rows, tiles in SPLITS.items() if rows >= len(x)), None)
+    tile = config or SPLIT(x.device, *x.shape, len(weight))
     if tile is None:
-        raise NotImplementedError(f"split_k is for up to {max(SPLITS)} rows, got {len(x)}: more fill the GPU without")
+        raise NotImplementedError(f"split_k has no tile for {len(x)} rows: more fill the GPU without")
     return _run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
 
 
-def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
+def _gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, config: Vectors | None = None, *, pdl: bool
+) -> Tensor:
     require_triton(x, "gemv")
     out = _checked(x, weight, bias, out)
     (M, K), N = x.shape, weight.shape[0]
-    config = next((config for rows, config in VECTORS.items() if rows >= M), None)
-    if config is None:
-        raise NotImplementedError(f"gemv is for up to {max(VECTORS)} rows, got {M}")
-    block_n, most_k, num_warps = config
-    block_k = min(most_k, triton.next_power_of_2(K))
-    _gemv_kernel[(triton.cdiv(N, block_n),)](
-        x, weight, bias, out, N, K, PDL=pdl, AHEAD=N <= MOST_AHEAD, HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
-        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=block_n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
-        num_warps=num_warps, **_launch(pdl),
+    tile = config or VECTORS(x.device, M, K, N)
+    if tile is None:
+        raise NotImplementedError(f"gemv has no tile for {M} rows: it is for very few")
+    block_k = min(tile.k, triton.next_power_of_2(K))
+    _gemv_kernel[(triton.cdiv(N, tile.n),)](
+        x, weight, bias, out, N, K,
+        PDL=pdl, AHEAD=AHEAD(x.device, M, K, N), HAS_BIAS=bias is not None, EVEN_K=K % block_k == 0,
+        M=M, ROWS=triton.next_power_of_2(M), BLOCK_N=tile.n, BLOCK_K=block_k, STEPS=triton.cdiv(K, block_k),
+        num_warps=tile.num_warps, **_launch(pdl),
     )  # fmt: skip
     return out
 
@@ -427,6 +472,40 @@ VARIANTS = {
     "gemv": gemv,
     "gemv_pdl": gemv_pdl,
     "stream": stream,
+    "direct": direct,
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}
+
+
+def _offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> Offer:
+    return Offer(choice, {"M": M, "K": K, "N": N}, configs)
+
+
+def _tiles_at(M: int, K: int, N: int) -> Offer:
+    """Programs of one wave: 16 to 128 rows of the weight, K steps of 64 to 256."""
+    if M > 64:
+        return _offer("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
+    m = max(16, triton.next_power_of_2(M))
+    shapes = [(n, k, stages) for n in (32, 64) for k, stages in ((64, 8), (128, 5), (128, 6), (256, 3))]
+    return _offer("split_k", [Tile(m, n, k, n == 64, 4, stages) for n, k, stages in shapes], M, K, N)
+
+
+def _vectors_at(M: int, K: int, N: int) -> Offer:
+    tiles = [Vectors(n, k, warps) for n in (2, 4) for k in (2048, 4096) for warps in (8, 16)]
+    return _offer("gemv", tiles if M <= 4 else [], M, K, N)
+
+
+def _streams_at(M: int, K: int, N: int) -> Offer:
+    m = max(8, triton.next_power_of_2(M))
+    rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= 64 else ()
+    return _offer("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
+
+
+def _variants_at(M: int, K: int, N: int) -> Offer:
+    few = [name for name, most in (("gemv", 4), ("direct", 8), ("stream", 128), ("split_k", 256)) if most >= M]
+    return _offer("best", [*few, "torch"], M, K, N)
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"split_k_pdl": _tiles_at, "gemv_pdl": _vectors_at, "stream": _streams_at, "best": _variants_at}

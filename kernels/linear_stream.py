@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import torch
@@ -15,8 +14,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from kernels.devices import capturing, sm_count
-from kernels.streaming import barrier, stream, tiles_of
+from kernels.choices import Table
+from kernels.devices import sm_count
+from kernels.mailbox import empty_tiles, mailbox, post_tile, read_tiles
+from kernels.streaming import prefetch_rows, prefetch_tokens, stream, tiles_of
 
 
 class Stream(NamedTuple):
@@ -34,23 +35,11 @@ class Stream(NamedTuple):
     num_warps: int
 
 
-#: Up to this many rows → tile. All but the last leave room for two programs on a multiprocessor.
-STREAMS = {
-    8: Stream(8, 64, 128, 6, 5, 1, 4),
-    16: Stream(16, 64, 128, 5, 4, 1, 4),
-    32: Stream(32, 64, 128, 5, 4, 1, 4),
-    64: Stream(64, 64, 128, 4, 3, 1, 4),
-    128: Stream(128, 128, 64, 8, 5, 1, 8),
-}
+TABLE = Table("linear")
+
+#: Tile of "stream"; each leaves room for two programs on a multiprocessor.
+STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")
 MOST_PARTS = 16
-
-
-@functools.cache
-def counters(device: torch.device) -> Tensor:
-    """Counters for every tile that K is split for, zero before and after every launch."""
-    if capturing(device):
-        raise RuntimeError("call stream once before capturing it in a CUDA graph: its counters would be the graph's")
-    return torch.zeros(2 * sm_count(device), dtype=torch.int32, device=device)
 
 
 def parts_of(cut: Stream, K: int, N: int, device: torch.device) -> int:
@@ -64,10 +53,9 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
     """``out = x @ weight.T + bias``; every argument has been checked."""
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps = triton.cdiv(N, cut.n), triton.cdiv(K, cut.k)
-    partials = x.new_empty(tiles * parts * cut.m * cut.n, dtype=torch.float32) if parts > 1 else None
     _stream_kernel[(tiles, parts)](
-        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), bias, out, partials,
-        counters(x.device) if parts > 1 else None, M, N,
+        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out,
+        mailbox(x.device) if parts > 1 else None, M, N, K,
         HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),
         W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
     )  # fmt: skip
@@ -75,7 +63,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Str
 
 @gluon.jit
 def _stream_kernel(
-    weight, x, bias, out, partials, counters, M, N, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
+    weight, x, w_plain, x_plain, bias, out, mail, M, N, K, HAS_BIAS: gl.constexpr, PARTS: gl.constexpr,
     STEPS: gl.constexpr, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
@@ -84,24 +72,26 @@ def _stream_kernel(
     gdc_launch_dependents()
     tile = gl.program_id(0)
     part = gl.program_id(1)
-    total = stream(weight, x, tile * BLOCK_N, part * STEPS * BLOCK_K, STEPS, W_STAGES, X_STAGES)
+    first = part * STEPS * BLOCK_K
+    # What is not asked for in shared memory before the wait comes at least to L2: a later write of x finds it there.
+    prefetch_tokens(x_plain, tile, gl.num_programs(0), first, M, K, STEPS * BLOCK_K)
+    if STEPS > W_STAGES:
+        prefetch_rows(w_plain, tile * BLOCK_N, first + W_STAGES * BLOCK_K, N, K, BLOCK_N, (STEPS - W_STAGES) * BLOCK_K)
+    total = stream(weight, x, tile * BLOCK_N, first, STEPS, W_STAGES, X_STAGES)
     rows = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, total.type.layout))
     tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
     if PARTS == 1:
         _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)
     else:
-        within = rows[:, None] * BLOCK_M + tokens[None, :]
-        partials += tile * (PARTS * BLOCK_M * BLOCK_N)
-        gl.store(partials + part * (BLOCK_M * BLOCK_N) + within, total)
-        # One thread counts for all of them: their stores must come before its release.
-        barrier()
-        if gl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
-            # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
-            total = gl.load(partials + within, cache_modifier=".cg")
-            for other in gl.static_range(1, PARTS):
-                total += gl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
+        SIZE: gl.constexpr = BLOCK_M * BLOCK_N
+        mail += tile * ((PARTS - 1) * SIZE) + rows[:, None] * BLOCK_M + tokens[None, :]
+        if part < PARTS - 1:
+            post_tile(mail + part * SIZE, total)
+        else:
+            # The parts in their order: the same input gives the same bits.
+            total += read_tiles(mail, PARTS - 1, SIZE)
+            empty_tiles(mail, PARTS - 1, SIZE)
             _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)
-            gl.store(counters + tile, 0)
 
 
 @gluon.jit

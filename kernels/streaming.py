@@ -47,6 +47,39 @@ def fetch(tiles, row, column, ring, full, slot, wanted):
 
 
 @gluon.jit
+def prefetch(at):
+    """Ask for the sectors at these addresses to be in L2, the point where all multiprocessors see the same."""
+    gl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1];\nmov.u32 $0, 0;", "=r,l", [at.to(gl.int64)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def prefetch_tokens(x, token, stride, first, M, K, SPAN: gl.constexpr):
+    """Ask for x[token::stride, first : first + SPAN] to be in L2."""
+    lanes: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    # A sector of 32 bytes a thread.
+    within = gl.arange(0, 32 * gl.num_warps(), layout=lanes) * 16
+    while token < M:
+        for start in gl.static_range(0, SPAN, 512 * gl.num_warps()):
+            ahead = first + start + within
+            prefetch(x + token * K + gl.where((start + within < SPAN) & (ahead < K), ahead, 0))
+        token += stride
+
+
+@gluon.jit
+def prefetch_rows(matrix, row, first, N, K, ROWS: gl.constexpr, SPAN: gl.constexpr):
+    """Ask for matrix[row : row + ROWS, first : first + SPAN] to be in L2."""
+    # Eight sectors of 32 bytes beside each other.
+    lanes: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [gl.num_warps(), 1], [1, 0])
+    rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, lanes))[:, None]
+    for start in gl.static_range(0, SPAN, 128):
+        columns = first + start + gl.arange(0, 8, layout=gl.SliceLayout(0, lanes))[None, :] * 16
+        inside = (rows < N) & (columns < K)
+        prefetch(matrix + gl.where(inside, rows.to(gl.int64) * K + columns, 0))
+
+
+@gluon.jit
 def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr):
     """[BLOCK_N, BLOCK_M] float32: a tile of weight rows times all tokens, over ``steps`` blocks of K from ``first``.
 

@@ -24,20 +24,24 @@ from kernels.int4 import (
     dequantise,
     dequantise_planes,
     expect_quantised,
+    has_hopper_ptx,
+    has_wgmma,
     pack_pairs,
     pack_planes,
     pack_rows,
     plane_shape,
 )
-from kernels.w4a16_planes import choose_tile, multiply_planes
+from kernels.w4a16_choice import Weights, choose
+from kernels.w4a16_planes import Tile, choose_tile, multiply_planes
+from kernels.w4a16_ring import Ring, choose_ring, multiply_ring
+from kernels.w4a16_stream import LARGEST_STREAMED_M, Stream, choose_stream, multiply_stream
 
 #: Group sizes of ``torch._weight_int4pack_mm``, and its packing of k-tiles (8: 16-byte loads).
 INT4PACK_GROUPS = (32, 64, 128, 256)
 INT4PACK_K_TILES = 8
 
-
-#: From here on a pass that dequantises is nearly free beside the product, and cuBLAS is faster at that.
-LARGEST_FUSED_M = 2048
+#: Beyond it ``planes`` is slower than to dequantise once and leave the product to cuBLAS.
+LARGEST_PLANES_M = 2048
 
 
 def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -150,10 +154,50 @@ def planes(
     return out
 
 
+def stream(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Few tokens: weights stream into shared memory, from before the kernel in front has ended.
+
+    Arguments as those of ``planes``.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: what ``planes`` cannot do either, too many tokens, rows of x or of the scales that are no
+            multiple of 16 bytes, or a GPU older than Hopper.
+    """
+    out = _output(x, _expect_planes(x, words, scales32), out)
+    if refusal := _why_no_stream(x, scales32):
+        raise NotImplementedError(refusal)
+    if len(x):
+        multiply_stream(x, words, scales32, out, choose_stream(len(x)))
+    return out
+
+
+def ring(
+    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Many tokens on Hopper: a warp that only loads, two warp groups of which one unpacks while the other multiplies.
+
+    Arguments as those of ``planes``.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+        NotImplementedError: what ``planes`` cannot do either, rows of x or of the result that are no multiple of 16
+            bytes, or another GPU than Hopper.
+    """
+    out = _output(x, _expect_planes(x, words, scales32), out)
+    if refusal := _why_no_ring(x, out):
+        raise NotImplementedError(refusal)
+    if len(x):
+        multiply_ring(x, words, scales32, out, choose_ring(len(x)))
+    return out
+
+
 def w4a16(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """``x @ W`` for an int4 weight, by the fastest way known for this M.
+    """``x @ W`` for an int4 weight, by the fastest way known for these sizes.
 
     Args:
         x: float16 [M, K].
@@ -165,8 +209,21 @@ def w4a16(
         ValueError: a shape, dtype or device does not fit; names the argument.
         NotImplementedError: a group that is no multiple of 128 rows.
     """
-    on_cpu = x.device.type == "cpu" and not triton.knobs.runtime.interpret
-    return (dequant if on_cpu or len(x) > LARGEST_FUSED_M else planes)(x, words, scales32, out=out)
+    N = _expect_planes(x, words, scales32)
+    out = _output(x, N, out)
+    M, K = x.shape
+    if not M:
+        return out
+    way = choose(M, Weights(K, N, grouped=len(scales32) > 1))
+    if isinstance(way, Stream) and not _why_no_stream(x, scales32):
+        multiply_stream(x, words, scales32, out, way)
+    elif isinstance(way, Ring) and not _why_no_ring(x, out):
+        multiply_ring(x, words, scales32, out, way)
+    elif M > LARGEST_PLANES_M or (x.device.type == "cpu" and not triton.knobs.runtime.interpret):
+        dequant(x, words, scales32, out=out)
+    else:
+        multiply_planes(x, words, scales32, out, way if isinstance(way, Tile) else choose_tile(M))
+    return out
 
 
 @triton.jit
@@ -219,6 +276,30 @@ def _expect_groups(scales: torch.Tensor, name: str, K: int) -> None:
         raise ValueError(f"{name} must have a number of rows that divides K={K}, got {len(scales)}")
 
 
+def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor) -> str | None:
+    """What keeps ``stream`` from taking these arguments."""
+    if not has_hopper_ptx(x.device):
+        return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
+    if len(x) > LARGEST_STREAMED_M:
+        return f"stream holds at most {LARGEST_STREAMED_M} tokens, got {len(x)}"
+    return _ragged("stream", x=x, **({"scales32": scales32} if len(scales32) > 1 else {}))
+
+
+def _why_no_ring(x: torch.Tensor, out: torch.Tensor) -> str | None:
+    """What keeps ``ring`` from taking these arguments."""
+    if not has_wgmma(x.device):
+        return "ring uses wgmma, which only Hopper GPUs have (compute capability 9.0)"
+    return _ragged("ring", x=x, out=out)
+
+
+def _ragged(variant: str, **tensors: torch.Tensor) -> str | None:
+    """The tensor whose rows begin at no multiple of 16 bytes, as the tensor memory accelerator needs it."""
+    for name, tensor in tensors.items():
+        if size := tensor.shape[1] * tensor.element_size() % 16:
+            return f"{variant} needs rows of {name} of a multiple of 16 bytes, got {size} too many"
+    return None
+
+
 def _output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
     """The caller's buffer, checked, or a new one; float16 [M, N]."""
     if out is None:
@@ -268,6 +349,8 @@ VARIANTS = {
     "int4pack": int4pack,
     "triton": triton_rows,
     "planes": planes,
+    "stream": stream,
+    "ring": ring,
     "best": w4a16,
 }
 
@@ -277,5 +360,7 @@ PREPARE = {
     "int4pack": _prepare_int4pack,
     "triton": _prepare_rows,
     "planes": _prepare_planes,
+    "stream": _prepare_planes,
+    "ring": _prepare_planes,
     "best": _prepare_planes,
 }

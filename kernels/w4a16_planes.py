@@ -73,7 +73,7 @@ def multiply_planes(
     partials = x.new_empty((tiles * split * tile.BM * tile.BN if split > 1 else 0,), dtype=torch.float32)
     hopper = has_hopper_ptx(x.device)
     _multiply_planes[(tiles, split)](
-        x, words, scales32, out, partials, _counters(x.device, tiles), M, N, K,
+        x, words, scales32, out, partials, counters(x.device, tiles), M, N, K,
         K_TILES=k_tiles,
         STEPS=k_tiles // split,
         DEPTH=tile.depth if k_tiles // split % tile.depth == 0 else 1,
@@ -205,7 +205,7 @@ def finish_products():
     )
 
 
-def _counters(device: torch.device, count: int) -> torch.Tensor:
+def counters(device: torch.device, count: int) -> torch.Tensor:
     """At least ``count`` zeros that a kernel leaves as zeros: int32, shared by calls that run one after another.
 
     Two streams that run this kernel at once need counters of their own and do not have them.

@@ -21,10 +21,13 @@ class Family:
         variants: name to function of tensors.
         prepare: name to a function from the suite's inputs to extra named arguments (packed
             weights, say). It runs before timing, never inside it.
+        note: what a reader of any of its results must know, told by the module's ``TABLE`` if it has one: that
+            nothing was tuned for this GPU, say.
     """
 
     variants: Mapping[str, Variant]
     prepare: Mapping[str, Callable[..., dict[str, Any]]]
+    note: str = ""
 
     def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What variant ``name`` prepares offline from the suite's inputs; nothing for most variants."""
@@ -54,7 +57,9 @@ def load_family(suite: Suite) -> Family:
         raise SuiteError(f"{module.__file__}: VARIANTS must be a dict of name to function")
     prefix = f"{suite.op}." if suite.op else ""
     prepare = getattr(module, "PREPARE", {})
+    table = getattr(module, "TABLE", None)
     return Family(
         variants={n.removeprefix(prefix): f for n, f in variants.items() if n.startswith(prefix)},
         prepare={n.removeprefix(prefix): f for n, f in prepare.items() if n.startswith(prefix)},
+        note=table.note() if table is not None else "",
     )

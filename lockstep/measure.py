@@ -46,6 +46,7 @@ class Measurer:
         plan: how long.
         seed: of the inputs that results are checked on; a new one each run unless given.
         listener: told of each stage.
+        load: gives a suite's variants; by default those of its family's module.
         observer: notes the machine code that runs.
     """
 
@@ -53,6 +54,7 @@ class Measurer:
     plan: Plan
     seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
     listener: Listener = lambda stage, variant: None
+    load: Callable[[Suite], Family] = load_family
     observer: Observer = field(default_factory=Observer)
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class Measurer:
         if self.device.kind == "cuda" and case not in suite.cases:
             return give_up("a shape for machines without a GPU")
         try:
-            family = load_family(suite)
+            family = self.load(suite)
         except ModuleNotFoundError as error:
             if error.name and not f"{suite.package}.{suite.family}".startswith(error.name):
                 return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
@@ -169,7 +171,7 @@ class Measurer:
             records[arm] = replace(
                 self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
                 check_error=errors[arms[arm]],
-                note=note,
+                note="; ".join(filter(None, (family.note, note))),
                 wall_s=wall / len(outcomes),
                 code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
             )

@@ -60,8 +60,9 @@ def _stamp(checkout: Path, packages: Sequence[str], arch: int) -> Path:
 
     digest = hashlib.sha256(f"{arch} {importlib.metadata.version('triton')}".encode())
     for package in packages:
-        for path in sorted((checkout / package).rglob("*.py")):
-            digest.update(path.read_bytes())
+        for path in sorted((checkout / package).rglob("*")):
+            if path.suffix in {".py", ".toml"}:  # code, and tables of what was tuned
+                digest.update(path.read_bytes())
     cache = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
     return cache / f"lockstep-{digest.hexdigest()[:24]}"
 

@@ -5,12 +5,13 @@ With LOCKSTEP_TEST_GPU set the same tests run on a GPU.
 
 import dataclasses
 import os
+from functools import partial
 
 import pytest
 import torch
 
 from benchmarks import grouped as suites
-from kernels import grouped, grouped_tma
+from kernels import grouped, grouped_gated, grouped_tma
 from kernels.grouped_products import TMA, TRITON
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
@@ -38,6 +39,12 @@ def halved(op):
     return dataclasses.replace(SUITES[op], inputs=in_half(SUITES[op].inputs), outputs=in_half(SUITES[op].outputs))
 
 
+def few_multiprocessors(monkeypatch):
+    """Each program of a persistent kernel works through several tiles."""
+    for module in (grouped_tma, grouped_gated):
+        monkeypatch.setattr(module, "sm_count", lambda device: 3)
+
+
 def shape(op, B, G, K, width, ragged):
     return Case(B=B, G=G, K=K, **{"N" if op.startswith("linear") else "H": width}, ragged=ragged)
 
@@ -63,7 +70,7 @@ def test_variant_matches_the_reference(op, variant, ragged, B, G, K, width):
 @pytest.mark.parametrize(("B", "G"), [(70, 2), (140, 1)])
 def test_tma_matches_the_reference(op, ragged, B, G, monkeypatch):
     # Few multiprocessors, so that each program works through several tiles.
-    monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
+    few_multiprocessors(monkeypatch)
     checker = Checker.draw(halved(op), shape(op, B, G, 256, 256, ragged), DEVICE, seed=1)
     assert checker.error(FAMILIES[op], "tma") < 2e-3
 
@@ -79,7 +86,7 @@ def test_quick_cases_run_on_a_cpu_in_bf16(op, variant, ragged):
 
 @pytest.mark.parametrize(("op", "variant"), VARIANTS)
 def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
-    monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
+    few_multiprocessors(monkeypatch)
     width = 256 if variant == "tma" else 32
     inputs = halved(op).inputs(draw=Draw(DEVICE, 0), **shape(op, 8, 1, width, width, False))
     given = FAMILIES[op].arguments(variant, inputs)
@@ -95,7 +102,7 @@ def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
 @pytest.mark.parametrize("products", [None, TRITON, TMA], ids=["best", "triton", "tma"])
 @pytest.mark.parametrize("host_offsets", [(0, 0, 5, 5, 8), (0, 8, 8, 8, 8)])
 def test_groups_without_rows(products, host_offsets, monkeypatch):
-    monkeypatch.setattr(grouped_tma, "sm_count", lambda device: 3)
+    few_multiprocessors(monkeypatch)
     width = 256 if products is TMA else 24
     x, weight, grad = (torch.randn(*shape).half().to(DEVICE) for shape in ((8, width), (4, width, width), (8, width)))
     offsets = torch.tensor(host_offsets, dtype=torch.int32, device=DEVICE)
@@ -160,6 +167,25 @@ def test_wrong_offsets_and_out_are_named(name, value, message):
     given = arguments("linear", ragged=True) | {name: value}
     with pytest.raises(ValueError, match=message):
         FAMILIES["linear"].variants["loop"](**given)
+
+
+def test_a_packed_weight_of_another_shape_is_named():
+    given = arguments("mlp")
+    with pytest.raises(ValueError, match=r"^w_gate_up must have shape \[2, 32, 96\]"):
+        grouped.mlp(**given, w_gate_up=given["w_gate"])
+
+
+@LAYOUTS
+@pytest.mark.parametrize("op", FAMILIES)
+def test_what_tma_refuses_goes_to_another_way_unless_it_was_asked_for(op, ragged, monkeypatch):
+    checker = Checker.draw(halved(op), shape(op, 37, 3, 40, 88, ragged), DEVICE, seed=1)
+    with pytest.raises(NotImplementedError, match="multiple of"):
+        checker.error(FAMILIES[op], "tma")
+    asked = Family({"best": partial(FAMILIES[op].variants["best"], config="tma")}, FAMILIES[op].prepare)
+    with pytest.raises(NotImplementedError):
+        checker.error(asked, "best")
+    monkeypatch.setattr(grouped, "_best", lambda *_: "tma")
+    assert checker.error(FAMILIES[op], "best") < 2e-3
 
 
 def test_triton_kernels_fit_a_hopper_gpu():

@@ -1,5 +1,6 @@
 """Every variant against the suite's reference; Triton kernels through the interpreter."""
 
+import itertools
 import os
 
 import pytest
@@ -8,7 +9,10 @@ from wgmma_operands import overwritten
 
 from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
+from kernels.w4a16_choice import WAYS, choose
 from kernels.w4a16_planes import Tile, multiply_planes
+from kernels.w4a16_ring import Ring
+from kernels.w4a16_stream import Stream
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -18,6 +22,11 @@ from lockstep.suite import Case
 
 FAMILY = load_family(SUITE)
 DEVICE = torch.device("cuda", 0) if os.environ.get("LOCKSTEP_TEST_GPU") else torch.device("cpu")
+
+#: Gluon has no interpreter.
+GLUON = ("stream", "ring")
+RUNNABLE = [name for name in FAMILY.variants if name not in GLUON or DEVICE.type == "cuda"]
+on_a_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="Gluon has no interpreter")
 
 #: fp16 rounding of weights and output comes to 3e-4; PyTorch's int4 product computes in bfloat16.
 TOLERANCE = {"int4pack": 4e-3}
@@ -54,12 +63,14 @@ def compiled(*calls, before="", after=""):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
-@pytest.mark.parametrize("variant", FAMILY.variants)
+@pytest.mark.parametrize("variant", RUNNABLE)
 def test_variant_matches_the_reference(variant, case):
+    if variant == "stream" and dict(case)["M"] > module.LARGEST_STREAMED_M:
+        pytest.skip("more tokens than stream holds")
     assert checker(case).error(FAMILY, variant) < TOLERANCE.get(variant, 5e-4)
 
 
-@pytest.mark.parametrize("variant", [name for name in FAMILY.variants if name != "int4pack"])
+@pytest.mark.parametrize("variant", [name for name in RUNNABLE if name not in ("int4pack", "ring")])
 def test_sizes_that_no_tile_divides(variant):
     assert checker(RAGGED).error(FAMILY, variant) < 5e-4
 
@@ -71,7 +82,7 @@ def test_quick_cases_run_on_a_cpu_without_the_interpreter(variant, monkeypatch):
         assert checker(case, device=torch.device("cpu")).error(FAMILY, variant) < 5e-4
 
 
-@pytest.mark.parametrize("variant", [name for name in FAMILY.variants if name != "int4pack"])
+@pytest.mark.parametrize("variant", [name for name in RUNNABLE if name != "int4pack"])
 def test_variant_writes_into_the_buffer_it_is_given(variant):
     given = arguments(variant)
     out = torch.empty(2, 64, dtype=torch.float16, device=DEVICE)
@@ -108,6 +119,8 @@ def test_a_zero_point_off_by_one_is_found():
         ("planes", "x", torch.Tensor.float),
         ("planes", "words", lambda words: words[:, :1]),
         ("planes", "scales32", torch.Tensor.half),
+        ("stream", "words", lambda words: words[1:]),
+        ("ring", "x", torch.Tensor.float),
         ("triton", "out", lambda _: torch.empty(2, 63, dtype=torch.float16, device=DEVICE)),
     ],
 )
@@ -136,14 +149,33 @@ def test_planes_hold_groups_of_whole_tiles(variant):
         FAMILY.variants[variant](**arguments(variant, group=64))
 
 
-def test_best_dequantises_once_for_many_tokens(monkeypatch):
-    monkeypatch.setattr(module, "LARGEST_FUSED_M", 16)
-    ways = []
-    for way in ("planes", "dequant"):
-        monkeypatch.setattr(module, way, lambda *_, way=way, out: ways.append(way))
-    for M in (16, 17):
-        module.w4a16(**arguments("best", M=M))
-    assert ways == ["planes", "dequant"]
+@pytest.mark.parametrize("N", [64, 4096, 14336])
+def test_best_takes_the_fastest_way_that_can_run(N, monkeypatch):
+    """The largest product on Hopper; what it falls back to elsewhere, and where rows are ragged."""
+    taken = []
+    for way in ("multiply_stream", "multiply_ring", "multiply_planes", "dequant"):
+        monkeypatch.setattr(module, way, lambda *_, way=way, **__: taken.append(way))
+
+    def way_for(M, K=4096, N=N, hopper=True):
+        monkeypatch.setattr(module, "has_hopper_ptx", lambda device: hopper)
+        monkeypatch.setattr(module, "has_wgmma", lambda device: hopper)
+        module.w4a16(**FAMILY.arguments("best", SUITE.inputs(Draw("meta", 0), M, K, N, "channel" if K % 8 else 128)))
+        return taken.pop()
+
+    assert way_for(1) == "multiply_stream"
+    assert way_for(32) == "multiply_planes"
+    assert way_for(512) == way_for(1 << 20) == "multiply_ring"
+    assert way_for(1, hopper=False) == way_for(512, K=1028, hopper=True) == "multiply_planes"
+    assert way_for(2049, hopper=False) == "dequant"
+
+
+def test_choose_takes_the_nearest_weights_and_the_next_larger_m():
+    for weights, ways in WAYS.items():
+        wider = weights._replace(K=weights.K * 33 // 32)
+        for (largest, way), (_, following) in itertools.pairwise(ways):
+            assert choose(largest, weights) == choose(largest, wider) == way
+            assert choose(largest + 1, weights) == following
+        assert choose(1 << 20, weights) == ways[-1][1]
 
 
 @pytest.mark.parametrize(("group", "scale_weights"), [(256, True), (256, False), ("channel", False)])
@@ -170,32 +202,89 @@ def test_planes_sums_a_split_k_to_the_same_bits_each_time():
     assert all(torch.equal(FAMILY.variants["planes"](**given), first) for _ in range(3))
 
 
+CREWS = [Stream(8, 64, 1, 4, 1, 4, 64, True), Stream(16, 128, 1, 3, 2, 2, 128), Stream(8, 64, 2, 2, 2, 4, 64, True)]
+SPLIT_RINGS = [Ring(32, 4, 2, 2), Ring(64, 3, 3, 2), Ring(16, 4, 9, 3), Ring(128, 4, 4)]
+
+
+@on_a_gpu
+@pytest.mark.parametrize("group", [128, 256, "channel"])
+@pytest.mark.parametrize(
+    "stream",
+    [Stream(8, 64, 2, 3, 1), Stream(8, 128, 1, 5, 2), Stream(16, 64, 1, 3, 2), Stream(32, 128, 2, 2, 4), *CREWS],
+    ids=str,
+)
+def test_stream_is_right_with_every_tile(stream, group, monkeypatch):
+    monkeypatch.setattr(module, "choose_stream", lambda M: stream)
+    for M, K, N in ((1, 512, 200), (stream.tokens, 2304, 4100), (stream.tokens - 3, 8192, 1024)):
+        assert checker(Case(M=M, K=K, N=N, group=group)).error(FAMILY, "stream") < 5e-4
+
+
+@on_a_gpu
+@pytest.mark.parametrize("group", [128, "channel"])
+@pytest.mark.parametrize("ring", [Ring(16, 8), Ring(64, 8), Ring(128, 4), Ring(256, 2), *SPLIT_RINGS], ids=str)
+def test_ring_is_right_with_every_tile(ring, group, monkeypatch):
+    monkeypatch.setattr(module, "choose_ring", lambda M: ring)
+    for M, N in ((5, 72), (300, 200), (2100, 4096)):
+        assert checker(Case(M=M, K=1152, N=N, group=group)).error(FAMILY, "ring") < 5e-4
+
+
+@pytest.mark.parametrize("variant", GLUON)
+def test_what_needs_hopper_says_so(variant):
+    inputs = SUITE.inputs(Draw(torch.device("cpu"), 0), 2, 256, 64, 128)
+    with pytest.raises(NotImplementedError, match="Hopper"):
+        FAMILY.variants[variant](**FAMILY.arguments(variant, inputs))
+
+
+@pytest.mark.parametrize(
+    ("variant", "M", "K", "N", "group", "reason"),
+    [
+        ("stream", 33, 256, 64, 128, "at most 32 tokens"),
+        ("stream", 1, 204, 64, "channel", "rows of x of a multiple of 16 bytes"),
+        ("stream", 1, 256, 66, 128, "rows of scales32"),
+        ("ring", 1, 256, 68, 128, "rows of out"),
+    ],
+)
+def test_what_the_memory_accelerator_cannot_load_is_refused(variant, M, K, N, group, reason, monkeypatch):
+    monkeypatch.setattr(module, "has_hopper_ptx", lambda device: True)
+    monkeypatch.setattr(module, "has_wgmma", lambda device: True)
+    with pytest.raises(NotImplementedError, match=reason):
+        FAMILY.variants[variant](**arguments(variant, M, K, N, group))
+
+
 def test_no_tokens_no_launch():
     assert FAMILY.variants["planes"](**arguments("planes", M=0)).shape == (0, 64)
 
 
-def test_compiles_for_hopper_without_spills():
-    groups = [("planes", M, 8192, 8192, 128) for M in (1, 16, 64, 256)]
-    channel = [("planes", 256, 8192, 8192, "channel"), ("planes", 3, 200, 75, "channel")]
-    others = [("triton", 1, 8192, 8192, 128), ("triton", 256, 8192, 8192, 128), ("dequant", 4096, 8192, 8192, 128)]
-    kernels = compiled(*groups, *channel, *others)
-    assert len(kernels) == 9
+@pytest.fixture(scope="module")
+def for_hopper(tmp_path_factory):
+    """Kernels compiled for sm_90, and the machine code of each: compiling is most of what this file costs."""
+    folder = tmp_path_factory.mktemp("machine code")
+    write = (
+        "from pathlib import Path\n"
+        "for number, kernel in enumerate(kernels):\n"
+        f"    Path({str(folder)!r}, str(number)).write_bytes(kernel.asm['cubin'])"
+    )
+    tiles = [("planes", M, 8192, 8192, 128) for M in (1, 16, 32, 128)] + [("planes", 256, 8192, 8192, "channel")]
+    plain = [("triton", 256, 8192, 8192, 128), ("dequant", 4096, 8192, 8192, 128)]
+    streams = [("stream", 16, 8192, 8192, 128), ("stream", 3, 200, 75, "channel")]
+    rings = [("ring", 64, 8192, 8192, 128), ("ring", 1024, 8192, 8192, "channel")]
+    kernels = compiled(*tiles, *plain, *streams, *rings, after=write)
+    return kernels, [disassemble(path.read_bytes()) for path in sorted(folder.iterdir())]
+
+
+def test_compiles_for_hopper_without_spills(for_hopper):
+    kernels, _ = for_hopper
+    assert len(kernels) == 11
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel
 
 
-@pytest.mark.parametrize("group", [128, "channel"])
-def test_no_product_in_flight_loses_its_operands(group, tmp_path):
-    write = (
-        "from pathlib import Path\n"
-        "for number, kernel in enumerate(kernels):\n"
-        f"    Path({str(tmp_path)!r}, str(number)).write_bytes(kernel.asm['cubin'])"
-    )
-    compiled(*[("planes", M, 8192, 8192, group) for M in (16, 32, 64, 128, 256)], after=write)
-    listings = [disassemble(path.read_bytes()) for path in tmp_path.iterdir()]
-    assert sum("HGMMA" in listing for listing in listings) == 5
-    assert [overwritten(listing) for listing in listings] == [[]] * 5
+def test_no_product_in_flight_loses_its_operands(for_hopper):
+    _, listings = for_hopper
+    asynchronous = [listing for listing in listings if "HGMMA" in listing]
+    assert len(asynchronous) == 7
+    assert [overwritten(listing) for listing in asynchronous] == [[]] * 7
 
 
 def test_an_operand_overwritten_in_flight_is_found():

@@ -1,0 +1,129 @@
+"""A linear layer behind the RMSNorm that produces its input: ``y = (x / rms(x) · gain) @ weight.T``.
+
+In a chain of nothing but linears programmatic dependent launch overlaps one with the next. Here, as in a model, another
+kernel comes before: the norm lets its dependents start at once, so that the linear asks for its weights, which no
+kernel writes, while the norm runs.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels import linear
+from kernels.arguments import expect
+from kernels.devices import capability, require_triton
+
+#: As in DeepSeek-V3's and Qwen3's configurations.
+EPSILON = 1e-6
+
+#: Rows up to which the linear of ``apart`` is a matrix-vector product, and up to which it splits K.
+MOST_VECTORS = 2
+MOST_ROWS = 64
+
+
+def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``F.rms_norm``, then cuBLAS."""
+    out = _checked(x, gain, weight, out)
+    return linear.torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
+
+
+def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Our norm and our linear, each begun when the launch ahead has ended.
+
+    Raises:
+        NotImplementedError: more rows than our kernels are for, or not a CUDA tensor.
+    """
+    rows = len(x)
+    if rows > MOST_ROWS:
+        raise NotImplementedError(f"apart is for up to {MOST_ROWS} rows, got {rows}")
+    product = linear.gemv if rows <= MOST_VECTORS else linear.split_k
+    return _behind_norm("apart", product, x, gain, weight, out, pdl=False)
+
+
+def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The same with programmatic dependent launch: the linear begins while the norm runs.
+
+    What ``kernels.linear.gemv_pdl`` says of the weight holds.
+
+    Raises:
+        NotImplementedError: no Hopper GPU or newer.
+    """
+    if x.device.type != "cpu" and capability(x.device) < (9, 0):
+        raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
+    return _behind_norm("overlapped", linear.linear, x, gain, weight, out, pdl=x.device.type != "cpu")
+
+
+def norm_linear(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``overlapped`` for few rows where the GPU can, else torch.
+
+    Args:
+        x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
+        gain: ``[K]``, dtype and device of ``x``.
+        weight: ``[N, K]``, contiguous, dtype and device of ``x``.
+        out: ``[M, N]`` to write into; allocated when None.
+
+    Returns:
+        ``[M, N]`` in the dtype of ``x``. The norm is computed in float32 and rounded before the product.
+
+    Raises:
+        ValueError: names the argument of a wrong shape, dtype, device or layout.
+    """
+    few = len(x) <= MOST_ROWS and x.device.type != "cpu" and capability(x.device) >= (9, 0)
+    return (overlapped if few else torch_both)(x, gain, weight, out=out)
+
+
+def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
+    """The output to write into; what the linear checks is left to it."""
+    expect(x, "x", shape=(None, None), dtype=linear.FLOATS, contiguous=True)
+    expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
+    expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
+    if out is None:
+        return x.new_empty(x.shape[0], weight.shape[0])
+    expect(out, "out", shape=(x.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device, contiguous=True)
+    return out
+
+
+def _behind_norm(
+    name: str, product: Callable[..., Tensor], x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None, pdl: bool
+) -> Tensor:
+    require_triton(x, name)
+    out = _checked(x, gain, weight, out)
+    normed = torch.empty_like(x)
+    M, K = x.shape
+    # Left out where it is off: targets other than Hopper and Blackwell know no such option.
+    options = {"launch_pdl": True} if pdl else {}
+    _norm[(M,)](x, gain, normed, K, EPSILON, PDL=pdl, BLOCK_K=triton.next_power_of_2(K), num_warps=8, **options)
+    return product(normed, weight, out=out)
+
+
+@triton.jit
+def _norm(x, gain, out, K, epsilon, PDL: tl.constexpr, BLOCK_K: tl.constexpr):
+    if PDL:
+        gdc_launch_dependents()
+    at = tl.arange(0, BLOCK_K)
+    inside = at < K
+    row = tl.program_id(0).to(tl.int64) * K
+    scale = tl.load(gain + at, inside, 0.0).to(tl.float32)
+    if PDL:
+        # The kernel ahead may still write x, or read what is written here.
+        gdc_wait()
+    values = tl.load(x + row + at, inside, 0.0).to(tl.float32)
+    scale *= tl.rsqrt(tl.sum(values * values, 0) / K + epsilon)
+    tl.store(out + row + at, (values * scale).to(out.dtype.element_ty), inside)
+
+
+VARIANTS = {
+    "torch": torch_both,
+    "apart": apart,
+    "overlapped": overlapped,
+    "best": norm_linear,
+}

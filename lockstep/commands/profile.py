@@ -1,0 +1,74 @@
+"""``lockstep profile FAMILY VARIANT CASE``: one arm in a marked range, for ncu and nsys. asv's ``profile`` else.
+
+Exit codes: 0 done, 3 no GPU, 4 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from asv.commands.asv_profiling import Profile as AsvProfile
+from rich.console import Console
+
+from lockstep.suite import CACHE_STATES, SuiteError
+from lockstep.suites import load_suites, nearest
+
+NO_GPU = 3
+
+
+class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
+    """asv's ``profile``; replaces it because it has its name, and takes a family as well."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """asv's arguments, a third positional one and two options."""
+        parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
+        parser.usage = "%(prog)s FAMILY VARIANT CASE [--l2 cold|warm] [--calls N]\n       %(prog)s BENCHMARK [REVISION]"
+        parser.description = (
+            "Run one variant of a family at one case inside a marked range, and print the commands by which ncu and "
+            "nsys look at it. With the full name of an ordinary asv benchmark: asv's profiler."
+        )
+        parser.add_argument("case", nargs="?", help="one case of the family: M=8,K=4096,N=2048")
+        parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
+        parser.add_argument("--calls", type=int, default=3, help="calls inside the range (default: %(default)s)")
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
+        """Ours where the first argument names a family or a suite, asv's otherwise."""
+        suites = load_suites(Path(conf.benchmark_dir))
+        families = {suite.family for suite in suites.values()}
+        if args.benchmark not in {*suites, *families}:
+            if args.case:
+                raise SuiteError(f"no family {args.benchmark!r}{nearest(args.benchmark, suites)}")
+            code: int | None = super().run_from_conf_args(conf, args, **kwargs)
+            return code
+        if args.benchmark not in suites:
+            of_family = [name for name, suite in suites.items() if suite.family == args.benchmark]
+            raise SuiteError(f"{args.benchmark} has several suites; name one of {', '.join(of_family)}")
+        suite = suites[args.benchmark]
+        variant = args.revision
+        if variant not in suite.variants():
+            raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant or '', suite.variants())}")
+        case = suite.case(args.case or "")
+        if args.calls < 1:
+            raise SuiteError(f"--calls {args.calls}: at least one")
+        # The device comes last: a typo must not cost the import of torch.
+        from lockstep.device import open_device
+        from lockstep.profiling import commands, run_marked
+
+        console = Console(soft_wrap=True)
+        for command in commands(suite.name, variant, case.label, args.l2, args.calls).values():
+            console.print(command, markup=False, highlight=False)
+        device = open_device()
+        if device.kind == "cpu":
+            console.print("There is no GPU here: run one of these on a machine that has one, with this working tree.")
+            return NO_GPU
+        try:
+            sets = run_marked(device, suite, variant, case, args.l2, args.calls)
+        except NotImplementedError as error:
+            raise SuiteError(f"{suite.name} {variant} at {case.label}: {error}") from error
+        console.print(f"{args.calls} calls of {variant} over {sets} argument sets, inside the range", highlight=False)
+        return 0

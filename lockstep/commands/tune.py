@@ -1,0 +1,160 @@
+"""``lockstep tune FAMILY``: time what a family leaves open, and write what wins into the table of this GPU.
+
+Exit codes: 0 done, 3 no GPU for cases that need one, 4 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command
+from rich.console import Console
+from rich.table import Table
+
+from lockstep.commands.measure import match_cases
+from lockstep.suite import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError
+from lockstep.suites import load_suites, nearest, pick_suites
+
+if TYPE_CHECKING:
+    from lockstep.tuning import Tuned
+
+
+class Tune(Command):  # type: ignore[misc]  # asv has no types
+    """Tune a family of the working tree for this GPU."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Arguments of the verb."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "tune",
+            help="Time a family's candidates and write this GPU's table",
+            description="Time what a family leaves open (tiles, dispatch) with the protocol, and write what is faster "
+            "by more than its interval into the family's table for this GPU. Measuring never tunes.",
+        )
+        parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
+        parser.add_argument(
+            "--case",
+            action="append",
+            default=[],
+            metavar="M=8,K=4096",
+            help="cases whose axes have these values; may repeat (default: all)",
+        )
+        parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this; may repeat")
+        parser.add_argument("--l2", choices=CACHE_STATES, help="cache state (default: cold; warm on a CPU)")
+        parser.add_argument(
+            "--budget", type=float, default=900.0, metavar="SECONDS", help="begin no case after (default: %(default)g)"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="time everything, write nothing")
+        parser.add_argument("--json", action="store_true", help="one JSON object a case on stdout")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Tune case by case; what has won is written after each, so that an interrupted run keeps it."""
+        benchmark_dir = Path(conf.benchmark_dir)
+        suites = pick_suites(load_suites(benchmark_dir), args.family)
+        # The device comes last: a typo must not cost the import of torch.
+        from lockstep.candidates import compile_all, table_of
+        from lockstep.device import open_device
+        from lockstep.provenance import host_facts
+        from lockstep.tuning import tune
+
+        device, facts = open_device(), host_facts()
+        jobs = _jobs(suites, args, device.kind)
+        if device.kind == "cuda":
+            named = [(suite.name, variant, case.label) for suite, variant, case in jobs]
+            compile_all(benchmark_dir, named, int(facts["capability"].replace(".", "")))
+        l2 = args.l2 or ("warm" if device.kind == "cpu" else "cold")
+        about: dict[str, str | int] = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "toolchain": ", ".join(
+                f"{name} {facts[name]}" for name in ("torch", "triton", "driver") if facts.get(name)
+            ),
+            "protocol": PROTOCOL_VERSION,
+            "source": "lockstep tune",
+        }
+        console, written, done = Console(soft_wrap=True), set(), []
+        until = time.monotonic() + args.budget
+        for number, (suite, variant, case) in enumerate(jobs):
+            if time.monotonic() >= until:
+                console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not begun")
+                break
+            one = tune(device, suite, variant, case, l2)
+            done.append(one)
+            if args.json:
+                print(json.dumps(_plain(one)), flush=True)
+            if one.won and not args.dry_run:
+                tuned = [(one.choice, one.sizes, one.best)]
+                written.add(table_of(suite).save(facts.get("gpu") or facts["cpu"], about, tuned))
+        if not args.json:
+            console.print(_table(done))
+            for one in done:
+                for line in [one.problem, *(f"{name}: {reason}" for name, reason in one.refused.items())]:
+                    if line:
+                        console.print(f"{one.suite} {one.variant} {one.case}: {line}", markup=False, highlight=False)
+            for path in sorted(written):
+                console.print(f"wrote {path}", markup=False, highlight=False)
+        return 0
+
+
+def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
+    """What to tune; tiles before dispatch, which depends on them.
+
+    Raises:
+        SuiteError: a variant that no suite offers, or a case that there is not.
+    """
+    from lockstep.candidates import offer_of, tunable
+
+    offered = {suite.name: tunable(suite) for suite in suites}
+    known = dict.fromkeys(name for names in offered.values() for name in names)
+    for name in args.variant:
+        if name not in known:
+            raise SuiteError(f"{args.family}: {name!r} offers no candidates{nearest(name, known)}")
+    if not known:
+        raise SuiteError(f"{args.family} has no CANDIDATES: nothing to tune")
+    jobs: dict[tuple[Any, ...], tuple[Suite, str, Case]] = {}
+    for suite in suites:
+        cases = suite.quick if device == "cpu" else suite.cases
+        if args.case:
+            cases = tuple(case for text in args.case for case in match_cases(suite, text))
+        for variant in sorted(offered[suite.name], key=lambda name: name == "best"):
+            for case in cases if not args.variant or variant in args.variant else ():
+                offer = offer_of(suite, variant, case)
+                # Cases that differ in nothing that the choice depends on are one job.
+                jobs.setdefault((offer.choice, *sorted(offer.sizes.items())), (suite, variant, case))
+    return list(jobs.values())
+
+
+def _table(done: Sequence[Tuned]) -> Table:
+    from lockstep.candidates import name_of
+
+    table = Table(header_style="bold", show_edge=False, pad_edge=False)
+    for name in ("suite", "variant", "case"):
+        table.add_column(name, no_wrap=True)
+    for name in ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("best candidate")
+    for one in done:
+        cells = [_micro(one.floor_s), _micro(one.previous_s), _micro(one.best_s)]
+        ratio = one.ratio
+        cells += [f"{ratio.value:.3f}×", f"{ratio.low:.4f} … {ratio.high:.4f}"] if ratio else ["", ""]
+        verdict = f"{name_of(one.best)}{'' if one.won else ': no faster, kept as it was'}" if ratio else "none"
+        table.add_row(one.suite, one.variant, one.case, str(one.tried), *cells, verdict)
+    return table
+
+
+def _plain(one: Tuned) -> dict[str, Any]:
+    """The result as JSON has it; a configuration with its field names."""
+    return {**asdict(one), "best": one.best._asdict() if hasattr(one.best, "_asdict") else one.best}
+
+
+def _micro(seconds: float | None) -> str:
+    return f"{seconds * 1e6:.2f}" if seconds else ""

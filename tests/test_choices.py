@@ -1,0 +1,186 @@
+"""Tables of what was tuned: which row answers, what is written, and that the ones in the repository are today's."""
+
+import importlib
+import tomllib
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from benchmarks import grouped as grouped_suites
+from benchmarks import hgemm as hgemm_suite
+from kernels import choices, grouped, hgemm, kda, linear
+from kernels.choices import TABLES, Table, TableError
+from lockstep.family import load_family
+
+META = torch.device("meta")
+
+
+class Tile(NamedTuple):
+    m: int
+    swapped: bool = False
+
+
+def table(tmp_path, text, gpu=choices.DEFAULT):
+    folder = tmp_path / "toy"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{choices.slug(gpu)}.toml").write_text(f'gpu = "{gpu}"\n{text}')
+    return Table("toy", tmp_path)
+
+
+ROWS = """
+tile = [
+    { where = "K=4096, M<=4", use = { m = 4 } },
+    { where = "K<=2048, M<=16", use = { m = 16, swapped = true } },
+    { where = "M>=100", use = { m = 128 } },
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "tile"),
+    [(4, 4096, Tile(4)), (5, 4096, None), (4, 2048, Tile(16, True)), (100, 1, Tile(128)), (99, 4097, None)],
+)
+def test_the_first_row_that_fits_answers(tmp_path, M, K, tile):
+    toy = table(tmp_path, ROWS)
+    assert toy.maybe("tile", Tile, "M K")(META, M, K) == tile
+    if tile is None:
+        with pytest.raises(TableError, match=rf"nvidia-h200.toml: tile has no row for M={M}, K={K}"):
+            toy.choice("tile", Tile, "M K")(META, M, K)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('tile = [{ where = "M<5", use = { m = 4 } }]', "must be like"),
+        ("tile = [{ m = 4 }]", "use"),
+        ('tile = [{ where = "N=5", use = { m = 4 } }]', "sizes are M, K"),
+        ("tile = [{ use = { n = 4 } }]", "tile.*unexpected keyword"),
+        ("tile = [", "nvidia-h200.toml"),
+    ],
+)
+def test_a_mistake_names_the_file_and_what_is_wrong(tmp_path, text, message):
+    with pytest.raises(TableError, match=message):
+        table(tmp_path, text).choice("tile", Tile, "M K")(META, 1, 1)
+
+
+def test_a_table_is_read_once(tmp_path):
+    toy = table(tmp_path, ROWS)
+    ask = toy.choice("tile", Tile, "M K")
+    assert ask(META, 4, 4096) == Tile(4)
+    (tmp_path / "toy" / "nvidia-h200.toml").unlink()
+    assert ask(META, 4, 4096) == Tile(4)
+    assert ask(META, 4, 2048) == Tile(16, True)
+
+
+def test_what_is_tuned_comes_before_what_was_there_and_only_once(tmp_path):
+    toy = table(tmp_path, ROWS)
+    ask = toy.choice("tile", Tile, "M K", upto="M")
+    about = {"date": "2026-11-21", "protocol": 1}
+    for m in (7, 8):
+        for M in (16, 8):
+            path = toy.save("Toy GPU", about, [("tile", {"M": M, "K": 4096}, Tile(m * M))])
+    assert path.name == "toy-gpu.toml"
+    rows = toy.rows(path)["tile"]
+    assert [row.where for row in rows[:3]] == [
+        (("K", "=", 4096), ("M", "<=", 4)),
+        (("K", "=", 4096), ("M", "<=", 8)),
+        (("K", "=", 4096), ("M", "<=", 16)),
+    ]
+    assert [row.use["m"] for row in rows] == [4, 64, 128, 16, 128]
+    written = tomllib.loads(path.read_text())
+    assert written["gpu"] == "Toy GPU"
+    assert written["protocol"] == 1
+    assert sum(line.startswith("    {") for line in path.read_text().splitlines()) == 5
+    # The default's own file is left alone, and a machine without a GPU still asks there.
+    assert ask(META, 4, 4096) == Tile(4)
+    assert toy.rows(toy.path(choices.DEFAULT))["tile"][0].use == {"m": 4}
+
+
+def test_a_gpu_without_a_table_gets_the_default_and_says_so(tmp_path, monkeypatch):
+    toy = table(tmp_path, ROWS)
+    assert toy.note() == ""
+    monkeypatch.setattr(choices, "gpu_name", lambda device: "Other GPU")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert toy.note() == "no table for Other GPU: tiles and dispatch are those of an NVIDIA H200"
+    assert toy.choice("tile", Tile, "M K")(META, 4, 4096) == Tile(4)
+    monkeypatch.setattr(hgemm, "TABLE", toy)
+    assert load_family(hgemm_suite.SUITE).note == toy.note()
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*/*.toml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_row_of_the_repository_is_read_and_every_choice_has_one(path):
+    family = importlib.import_module(f"kernels.{path.parent.name}").TABLE
+    rows = family.rows(path)
+    assert set(rows) <= set(family.choices)
+    for name, listed in rows.items():
+        choice = family.choices[name]
+        for row in listed:
+            assert {size for size, _, _ in row.where} <= set(choice.sizes), (name, row)
+            made = choice.kind(**row.use) if isinstance(row.use, dict) else choice.kind(row.use)
+            assert made == (row.use if not isinstance(row.use, dict) else tuple({**made._asdict(), **row.use}.values()))
+
+
+def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
+    best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.SUITE.cases}
+    assert {label for label, name in best.items() if name == "torch"} == {
+        "M=512,N=512,K=512",
+        "M=1024,N=1024,K=1024",
+        "M=8192,N=8192,K=512",
+    }
+    assert set(best.values()) == {"torch", "tma"}
+
+
+def sizes(case):
+    M, N, K = case["M"], case["N"], case["K"]
+    return M, N, K, bool(dict(case).get("beta")), M * N
+
+
+@pytest.mark.parametrize(
+    ("op", "ragged", "B", "G", "name"),
+    [
+        ("linear", False, 2560, 12, "bmm"),
+        ("linear", True, 2560, 12, "tma"),
+        ("linear_train", True, 1024, 4, "triton"),
+        ("linear_train", True, 2560, 12, "tma"),
+        ("mlp", False, 256, 12, "tma"),
+        ("mlp_train", False, 2560, 12, "bmm"),
+        ("mlp_train", False, 1024, 4, "tma"),
+        ("mlp_train", True, 2560, 12, "tma"),
+    ],
+)
+def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G, name):
+    assert grouped.BEST[op](META, ragged, B, G, 1024, 3072) == name
+    offer = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
+    assert name in offer.configs
+    assert set(grouped_suites.LINEAR.variants()) >= set(offer.configs)
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "N", "name"),
+    [
+        (1, 4096, 2048, "gemv"),
+        (3, 4096, 2048, "direct"),
+        (8, 4096, 2048, "stream"),
+        (16, 4096, 2048, "split_k"),
+        (65, 4096, 2048, "torch"),
+        (3, 7168, 576, "split_k"),
+        (1, 1536, 3072, "direct"),
+        (32, 1536, 3072, "stream"),
+        (33, 1536, 3072, "torch"),
+    ],
+)
+def test_linear_calls_on_an_h200_what_was_measured_to_be_best(M, K, N, name):
+    assert linear.BEST(META, M, K, N) == name
+    assert name in linear.CANDIDATES["best"](M=M, K=K, N=N).configs
+
+
+@pytest.mark.parametrize(
+    ("M", "heads", "name"),
+    [(1, 8, "rows"), (2, 8, "stream"), (32, 4, "stream"), (33, 8, "torch"), (64, 4, "triton"), (4096, 4, "persistent")],
+)
+def test_kda_calls_on_an_h200_what_was_measured_to_be_best(M, heads, name):
+    offer = kda.CANDIDATES["best"](M=M, K=2304, heads=heads)
+    assert kda.BEST(META, *offer.sizes.values()) == name
+    assert set(offer.configs) <= set(kda.WAYS)
+    assert name in offer.configs

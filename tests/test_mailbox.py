@@ -1,0 +1,50 @@
+"""The mailbox through the kernel that uses it most plainly: ``stream`` of ``linear``, on a Hopper GPU.
+
+Gluon has no interpreter: without LOCKSTEP_TEST_GPU only its size is tested.
+"""
+
+import os
+
+import pytest
+import torch
+
+from kernels.choices import DEFAULT
+from kernels.linear import VARIANTS
+from kernels.linear_stream import TABLE, Stream, parts_of
+from kernels.mailbox import mailbox, room
+
+CUTS = [Stream(**row.use) for row in TABLE.rows(TABLE.path(DEFAULT))["stream"]]
+needs_gpu = pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_GPU"), reason="Gluon has no interpreter")
+
+
+def empty() -> bool:
+    return bool((mailbox(torch.device("cuda", torch.cuda.current_device())) == -1).all())
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: f"{cut.m} rows")
+@pytest.mark.parametrize(("K", "N"), [(7168, 64), (7168, 576), (4096, 2048), (1536, 3072), (256, 4224), (1536, 8448)])
+def test_it_has_room_for_the_parts_of_every_tile(cut, K, N):
+    device = torch.device("cpu")
+    tiles = -(-N // cut.n)
+    assert tiles * (parts_of(cut, K, N, device) - 1) * cut.m * cut.n <= room(device)
+
+
+@needs_gpu
+@pytest.mark.parametrize("M", [1, 8, 16, 32])
+def test_it_is_empty_after_every_launch(M):
+    weight = torch.randn(72, 1536, device="cuda", dtype=torch.half)
+    for _ in range(3):
+        x = torch.randn(M, 1536, device="cuda", dtype=torch.half)
+        torch.testing.assert_close(VARIANTS["stream"](x, weight), x @ weight.T, atol=0.1, rtol=1e-2)
+        assert empty()
+
+
+@needs_gpu
+@pytest.mark.parametrize("bits", [-1, 0x7E00, 0x7FFF])
+def test_a_nan_is_delivered_whatever_its_bits(bits):
+    x = torch.ones(2, 512, device="cuda", dtype=torch.half)
+    x[1, 5] = torch.tensor(bits, dtype=torch.int16).view(torch.half)
+    result = VARIANTS["stream"](x, torch.ones(64, 512, device="cuda", dtype=torch.half))
+    assert (result[0] == 512).all()
+    assert result[1].isnan().all()
+    assert empty()
