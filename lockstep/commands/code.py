@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         diff.add_argument("base", metavar="BASE", help="a commit")
         diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
         diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
+        diff.add_argument("--markdown", type=Path, metavar="FILE", help="append what differs there as Markdown")
 
         for action in (show, diff):
             action.add_argument(
@@ -138,8 +140,19 @@ def _diff(
         for comparison in comparisons:
             for line in diff_lines(comparison, args.base, args.head):
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
+    _summarize(comparisons, args)
     different = any(change.kind != "unknown" for comparison in comparisons for change in comparison.changes)
     return DIFFERENT if different and args.exit_code else DONE
+
+
+def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
+    """Into the file asked for, and into the summary of the workflow that this may run in."""
+    from lockstep.machine_code.markdown import to_markdown
+
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
+        with path.open("a", encoding="utf-8") as file:
+            file.write(to_markdown(comparisons, args.base, args.head))
 
 
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:

@@ -1,0 +1,6 @@
+"""``python -m lockstep``: the command, of the Python that is named."""
+
+from lockstep.cli import main
+
+if __name__ == "__main__":
+    main()
