@@ -1,4 +1,4 @@
-"""What differs between two versions, as Markdown for a job's summary. Names come from a pull request: none is trusted."""
+"""What differs between two versions, as Markdown for a job's summary. Names come from a pull request: distrusted."""
 
 from __future__ import annotations
 

@@ -1,0 +1,216 @@
+"""The workflows: sound by their linters, and every command in them run for real in a scratch repository on the CPU."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from project import KERNELS, make_project
+from test_clocks import library
+from workflows import ROOT, WORKFLOWS, Runner, read, tool, workflow
+
+__all__ = ["library"]
+
+#: ``twice`` multiplies six times.
+SLOW = KERNELS.replace(
+    "    torch.mm(x, weight, out=out)\n        return",
+    "    for _ in range(5):\n            torch.mm(x, weight, out=out)\n        return",
+)
+
+WRONG = KERNELS.replace("return torch.mm(x, weight, out=out)\n\n\n    VARIANTS", "return out.zero_()\n\n\n    VARIANTS")
+
+#: One small case, short epochs; the machine of the tests has neither a GPU nor clocks to lock.
+QUICK = {"options": "--quick --case M=2 --l2 warm --seed 1", "require-gpu": "false", "lock": "", "budget": "60s"}
+
+
+@pytest.fixture
+def project(tmp_path):
+    assert KERNELS not in (SLOW, WRONG)
+    return make_project(tmp_path / "project", timeout=20.0)
+
+
+def labeled(project, sha, **event):
+    """The event of a label on a pull request of this repository's own branch."""
+    pull = {"head": {"sha": sha, "repo": {"full_name": "o/r"}}, "base": {"sha": project.git("rev-parse", "main")}}
+    event = {"number": 7, "label": {"name": "gate"}, "pull_request": pull, **event}
+    return {"github": {"event_name": "pull_request", "repository": "o/r", "ref": "refs/pull/7/merge", "event": event}}
+
+
+def change(project, kernels, file="toy/product.py"):
+    """A branch with one commit, checked out as the workflow would; ``main`` went on meanwhile."""
+    project.git("checkout", "-qb", "change")
+    project.write(file, kernels)
+    sha = project.commit("Change")
+    project.git("checkout", "-q", "main")
+    project.write("docs/news.md", "News.\n")
+    project.commit("Go on")
+    project.git("checkout", "-q", sha)
+    return sha
+
+
+def judged(project, sha, **inputs):
+    """The job of gate.yml, and its report."""
+    runner = Runner(project, labeled(project, sha), inputs={**QUICK, **inputs})
+    job = runner.job(workflow("gate"), "gate")
+    path = runner.temporary / "gate-report" / "gate.json"
+    return job, json.loads(path.read_text()) if path.exists() else {}
+
+
+# Sound
+
+
+def test_zizmor_finds_nothing():
+    done = subprocess.run(
+        [*tool("zizmor"), "--offline", "--persona=auditor", ".github"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No findings to report" in done.stdout
+
+
+def test_files_are_of_githubs_schemas():
+    for schema, files in {
+        "github-workflows": sorted(WORKFLOWS.glob("*.yml")),
+        "github-actions": sorted(ROOT.glob(".github/actions/*/action.yml")),
+        "dependabot": [ROOT / ".github/dependabot.yml"],
+    }.items():
+        assert files
+        command = [*tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def steps():
+    for path in sorted(WORKFLOWS.glob("*.yml")):
+        for job in read(path)["jobs"].values():
+            yield from ((path.name, step) for step in job["steps"])
+    for path in ROOT.glob(".github/actions/*/action.yml"):
+        yield from ((path.parent.name, step) for step in read(path)["runs"]["steps"])
+
+
+def test_steps_are_one_command_without_expressions_and_nothing_is_unpinned():
+    for where, step in steps():
+        if "run" in step:
+            assert "\n" not in step["run"], (where, step)
+            assert "${{" not in step["run"], (where, step)
+        elif not step["uses"].startswith("$/"):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), (where, step)
+
+
+def test_workflows_hold_no_rights_and_every_job_ends():
+    for path in WORKFLOWS.glob("*.yml"):
+        described = read(path)
+        assert described["permissions"] == {}, path
+        assert "pull_request_target" not in described["on"], path
+        for name, job in described["jobs"].items():
+            assert job["timeout-minutes"] <= 360, (path, name)
+            assert "write" not in str(job["permissions"]) or "self-hosted" not in job["runs-on"], (path, name)
+
+
+# gate.yml and the action
+
+
+def test_planted_regression_is_slower_than_what_it_branched_off_from(project):
+    sha = change(project, SLOW)
+    job, report = judged(project, sha)
+    step = job.step("/gate")
+    assert (step.code, job.outcome, report["state"]) == (1, "failure", "slower"), step.output
+    assert report["base"].startswith(project.git("rev-parse", "main~1")[:8])
+    assert job.outputs["action"]["verdict"] == "slower"
+    assert job.outputs["action"]["regressions"] == "1"
+    assert job.outputs["action"]["report"].endswith("gate-report/gate.json")
+    assert job.artifacts == {"gate-report": f"{project.root.parent}/runner/gate-report/"}
+    assert "slower: product twice by" in job.summary
+    assert "::error file=toy/product.py,line=" in step.output
+
+
+@pytest.mark.parametrize(
+    ("kernels", "file"),
+    [("# Reworded.\n" + KERNELS.replace("\n    ", "\n"), "toy/product.py"), ("More.\n", "docs/toy.md")],
+    ids=["clean", "docs"],
+)
+def test_clean_change_passes(project, kernels, file):
+    job, report = judged(project, change(project, kernels, file))
+    assert (job.outcome, report["state"]) == ("success", "pass"), job.steps[-1].output
+    assert report["counts"] == {"same": 2}
+    assert all(one["proved"] for one in report["cases"])
+    assert report["wall_s"] < 30
+    assert job.outputs["action"]["verdict"] == "pass"
+
+
+def test_failing_kernel_is_told_apart_from_a_slow_one(project):
+    job, report = judged(project, change(project, WRONG))
+    assert (job.step("/gate").code, job.outputs["action"]["verdict"]) == (2, "failed"), job.steps[-1].output
+    assert [one["key"]["variant"] for one in report["cases"] if one["outcome"] == "failed"] == ["twice"]
+
+
+def test_base_that_was_not_fetched_is_usage(project):
+    sha = change(project, SLOW)
+    job, _ = judged(project, sha, base="0" * 40)
+    step = job.step("/gate")
+    assert (step.code, "check out with fetch-depth: 0" in step.output) == (4, True), step.output
+
+
+def test_only_the_label_on_a_branch_of_ours_or_a_hand_starts_it(project):
+    sha = project.git("rev-parse", "HEAD")
+    definition = workflow("gate")
+    runner = Runner(project, labeled(project, sha, label={"name": "documentation"}))
+    assert runner.job(definition, "gate").outcome == "skipped"
+    fork = labeled(project, sha)
+    fork["github"]["event"]["pull_request"]["head"]["repo"]["full_name"] = "stranger/r"
+    runner.context.update(fork)
+    assert runner.job(definition, "gate").outcome == "skipped"
+    runner.context.update(github={"event_name": "workflow_dispatch"}, inputs={"pull": 7, "sha": "main"})
+    job = runner.job(definition, "gate")
+    assert (job.outcome, [step.code for step in job.steps]) == ("failure", [1])
+
+
+# The clocks, on the stand-in of tests/nvml
+
+
+@pytest.fixture
+def machine(tmp_path, library):
+    folder = tmp_path / "nvml"
+    folder.mkdir()
+    state = {"XDG_STATE_HOME": str(folder / "state"), "STAND_IN": str(folder), "LD_LIBRARY_PATH": str(library)}
+    return folder, state
+
+
+def test_clocks_are_locked_and_reset_though_the_gate_fails(project, machine):
+    folder, state = machine
+    sha = change(project, WRONG)
+    runner = Runner(project, labeled(project, sha), state, {**QUICK, "lock": "1500"})
+    job = runner.job(workflow("gate"), "gate")
+    assert job.step("clocks lock").code == 0, job.step("clocks lock").output
+    assert job.step("/gate").code in (2, 3), job.step("/gate").output
+    assert job.step("clocks reset").code == 0, job.step("clocks reset").output
+    changes = [line for line in (folder / "log").read_text().splitlines() if line.startswith("sm")]
+    assert changes == ["sm 0 1500 1500", "sm-reset 0"]
+    assert not (folder / "sm-0").exists()
+
+
+def test_refused_lock_is_told_in_the_report(project, machine):
+    _, state = machine
+    sha = change(project, SLOW)
+    runner = Runner(project, labeled(project, sha), {**state, "STAND_IN_SET": "4"}, {**QUICK, "lock": "1500"})
+    job = runner.job(workflow("gate"), "gate")
+    assert (job.step("clocks lock").code, job.step("/gate").code) == (1, 3), job.step("/gate").output
+    assert job.outputs["action"]["verdict"] == "infrastructure"
+    assert "Nothing can be said" in job.summary
+
+
+# ci.yml
+
+
+def test_ci_runs_green_in_a_scratch_repository_and_tells_what_the_compiler_makes_of_it(project):
+    project.write("toy/product.py", SLOW)
+    project.write("tests/test_toy.py", "def test_toy():\n    assert True\n")
+    project.commit("Change")
+    runner = Runner(project, {"github": {"event_name": "push"}, "matrix": {"python": "3.12"}})
+    definition = workflow("ci")
+    code = runner.job(definition, "code")
+    assert code.outcome == "success", code.steps[-1].output
+    assert "### Machine code differs on" in code.summary
+    assert "product twice at M=2,K=1024,N=512" in code.summary
+    for name in ("lint", "test"):
+        job = runner.job(definition, name)
+        assert job.outcome == "success", job.steps[-1].output
