@@ -1,7 +1,9 @@
 """The workflows: sound by their linters, and every command in them run for real in a scratch repository on the CPU."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -214,3 +216,83 @@ def test_ci_runs_green_in_a_scratch_repository_and_tells_what_the_compiler_makes
     for name in ("lint", "test"):
         job = runner.job(definition, name)
         assert job.outcome == "success", job.steps[-1].output
+
+
+# history.yml
+
+
+def test_history_is_measured_kept_on_a_branch_and_shown(project, tmp_path):
+    origin = tmp_path / "origin.git"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", origin], check=True)
+    for path in (".github/results", ".github/with-token"):
+        target = project.root / path
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, target)
+    project.write(".gitignore", ".asv\n.venv\n__pycache__\nMakefile\npyproject.toml\n")
+    project.commit("Have the scripts of the workflow")
+    project.git("remote", "add", "origin", str(origin))
+    project.git("push", "-q", "origin", "main")
+    settings = {"GPU": "true", "GPU_MACHINE": "rack", "GPU_CLOCK": "1500"}
+    context = {"github": {"ref": "refs/heads/main", "token": "t"}, "vars": settings, "needs": {}}
+    runner = Runner(project, context)
+    definition = workflow("history")
+
+    # No GPU: the clocks cannot be locked, nothing is measured, and they are reset all the same.
+    locked = runner.job(definition, "measure")
+    assert locked.outcome == "failure"
+    assert (locked.step("clocks lock").code, locked.step("clocks reset").code) == (3, 3)
+    assert not locked.ran("run NEW")
+    assert "no branch yet" in locked.step("results fetch").output
+
+    measure = without(definition, "measure", "clocks")
+    # The commits of make_project have no kernel, one, and one: what matters is that the newest is measured.
+    first = runner.job(measure, "measure")
+    assert first.step("run NEW").code == 0, first.step("run NEW").output
+    assert first.artifacts == {"results": "results/"}
+    kept = sorted(path.name for path in project.root.glob("results/rack-*/*-lockstep.json"))
+    assert project.git("rev-parse", "--short=8", "main") + "-lockstep.json" in kept
+
+    runner.context["needs"] = {"measure": {"result": "success"}}
+    published = runner.job(definition, "publish")
+    assert published.outcome == "success", published.steps[-1].output
+    assert not published.ran("alerts notify")
+    branches = project.git("ls-remote", "--heads", "origin")
+    assert all(f"refs/heads/{name}\n" in f"{branches}\n" for name in ("gh-pages", "lockstep-results", "main"))
+    assert "index.html" in subprocess.check_output(["git", "ls-tree", "--name-only", "gh-pages"], cwd=origin, text=True)
+
+    # The next night, on a bare runner: the results come back, and nothing is new.
+    shutil.rmtree(project.root / "results")
+    second = runner.job(measure, "measure")
+    assert sorted(path.name for path in project.root.glob("results/rack-*/*-lockstep.json")) == kept
+    assert (second.outcome, "No commit is new" in second.step("run NEW").output) == ("success", True)
+    settings["ALERTS"] = "true"
+    state = {"LOCKSTEP_STATE": str(tmp_path / "alerts.sqlite")}
+    runner.context["secrets"] = state
+    again = runner.job(definition, "publish")
+    assert again.outcome == "success", again.steps[-1].output
+    assert "results: nothing new" in again.step("results push").output
+    assert "nobody is told" in again.step("alerts notify").output
+    assert (tmp_path / "alerts.sqlite").exists()
+
+
+def test_results_that_another_machine_pushed_meanwhile_stay(project, tmp_path):
+    origin = tmp_path / "origin.git"
+    subprocess.run(["git", "init", "-q", "--bare", origin], check=True)
+    project.git("remote", "add", "origin", str(origin))
+    other = tmp_path / "other"
+    subprocess.run(["git", "clone", "-q", project.root, other], check=True)
+    subprocess.run(["git", "remote", "set-url", "origin", origin], cwd=other, check=True)
+    for root, machine in ((project.root, "a"), (other, "b")):
+        (root / "results" / machine).mkdir(parents=True)
+        (root / "results" / machine / "machine.json").write_text("{}")
+        push = [ROOT / ".github/with-token", ROOT / ".github/results", "push"]
+        subprocess.run(push, cwd=root, check=True, env={**os.environ, "TOKEN": "t"})
+    kept = subprocess.check_output(["git", "ls-tree", "-r", "--name-only", "lockstep-results"], cwd=origin, text=True)
+    assert kept.split() == ["a/machine.json", "b/machine.json"]
+
+
+def without(definition, job, part):
+    """A workflow but for the steps of a job whose command holds a text: what a machine without a GPU can run of it."""
+    described = definition["jobs"][job]
+    kept = [step for step in described["steps"] if part not in step.get("run", "")]
+    return {**definition, "jobs": {job: {**described, "steps": kept}}}

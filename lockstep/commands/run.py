@@ -14,7 +14,7 @@ from asv.commands.run import Run as AsvRun
 from asv.console import log
 from asv.machine import Machine, MachineCollection
 from asv.repo import get_repo
-from asv.results import Results
+from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 from asv_runner.benchmarks.mark import SkipNotImplemented
 
@@ -33,6 +33,9 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
+        if args.range == "NEW" and not _new_commits(conf):
+            log.info("No commit is new: every one on the branches of asv.conf.json has a result or comes before one")
+            return None
         host = ask_host()
         base = args.machine or Machine.get_unique_machine_name()
         options = RunOptions(
@@ -71,6 +74,12 @@ def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
     """What asv keeps of the machine; the toolchain is left out, because any change starts a new series."""
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
+
+
+def _new_commits(conf: Any) -> list[str]:
+    """What asv takes NEW for. None are what a nightly run meets on a quiet day, and for asv that is an error."""
+    commits: list[str] = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
+    return commits
 
 
 def _count_commits(conf: Any, spec: str | None) -> int:
