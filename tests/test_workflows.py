@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from project import KERNELS, make_project
 from test_clocks import library
 from workflows import ROOT, WORKFLOWS, Runner, read, tool, workflow
+
+from lockstep.machine_code.markdown import fenced
 
 __all__ = ["library"]
 
@@ -17,6 +20,12 @@ __all__ = ["library"]
 SLOW = KERNELS.replace(
     "    torch.mm(x, weight, out=out)\n        return",
     "    for _ in range(5):\n            torch.mm(x, weight, out=out)\n        return",
+)
+
+#: … three times.
+THRICE = KERNELS.replace(
+    "    torch.mm(x, weight, out=out)\n        return",
+    "    torch.mm(x, weight, out=out)\n        torch.mm(x, weight, out=out)\n        return",
 )
 
 WRONG = KERNELS.replace("return torch.mm(x, weight, out=out)\n\n\n    VARIANTS", "return out.zero_()\n\n\n    VARIANTS")
@@ -27,7 +36,7 @@ QUICK = {"options": "--quick --case M=2 --l2 warm --seed 1", "require-gpu": "fal
 
 @pytest.fixture
 def project(tmp_path):
-    assert KERNELS not in (SLOW, WRONG)
+    assert KERNELS not in (SLOW, THRICE, WRONG)
     return make_project(tmp_path / "project", timeout=20.0)
 
 
@@ -139,6 +148,26 @@ def test_clean_change_passes(project, kernels, file):
     assert job.outputs["action"]["verdict"] == "pass"
 
 
+def test_by_hand_a_commit_is_judged_for_its_pull_request(project):
+    """And a slowdown that thresholds.toml accepts of that pull request passes."""
+    project.git("checkout", "-qb", "change")
+    accept = '[[accept]]\nmatch = { variant = "twice" }\nslower_by = "99 %"\nof = "#7"\nbecause = "rounds twice"\n'
+    project.write("thresholds.toml", accept)
+    project.write("toy/product.py", THRICE)
+    sha = project.commit("Change")
+    # What a checkout of one commit has: branches of the remote, and none of its own.
+    project.git("update-ref", "refs/remotes/origin/main", "main")
+    project.git("checkout", "-q", "--detach")
+    project.git("branch", "-qD", "main", "change")
+    event = {"repository": {"default_branch": "main"}}
+    context = {"github": {"event_name": "workflow_dispatch", "event": event}, "inputs": {"pull": 7, "sha": sha}}
+    runner = Runner(project, context, inputs=QUICK)
+    job = runner.job(workflow("gate"), "gate")
+    assert job.outcome == "success", job.step("/gate").output
+    assert job.outputs["action"]["verdict"] == "pass"
+    assert "slower, accepted" in job.step("/gate").output
+
+
 def test_failing_kernel_is_told_apart_from_a_slow_one(project):
     job, report = judged(project, change(project, WRONG))
     assert (job.step("/gate").code, job.outputs["action"]["verdict"]) == (2, "failed"), job.steps[-1].output
@@ -164,6 +193,28 @@ def test_only_the_label_on_a_branch_of_ours_or_a_hand_starts_it(project):
     runner.context.update(github={"event_name": "workflow_dispatch"}, inputs={"pull": 7, "sha": "main"})
     job = runner.job(definition, "gate")
     assert (job.outcome, [step.code for step in job.steps]) == ("failure", [1])
+
+
+def test_another_repository_may_hold_the_project_in_a_folder_and_installs_lockstep(tmp_path):
+    """The action alone, as five lines of another workflow take it."""
+    project = make_project(tmp_path / "project", timeout=20.0)
+    project.git("mv", "-k", *(path.name for path in project.root.iterdir() if path.name != ".git"), _folder(project))
+    project.commit("Move into a folder")
+    project.write("kernels/toy/product.py", SLOW)
+    project.commit("Slow down")
+    given = {**QUICK, "directory": "kernels", "base": "HEAD~1", "python": "../.venv/bin/python"}
+    five = {"jobs": {"gate": {"steps": [{"uses": "$/.github/actions/gate", "with": given}]}}}
+    runner = Runner(project, {"github": {}}, {"PIP_TARGET": str(tmp_path / "installed"), "PIP_NO_DEPS": "1"})
+    runner.environment |= {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PYTHON": sys.executable}
+    job = runner.job(five, "gate")
+    assert job.step("/gate").code == 1, [step.output for step in job.steps]
+    assert "::error file=kernels/toy/product.py,line=" in job.step("/gate").output
+    assert list((tmp_path / "installed").glob("kernel_lockstep-*.dist-info"))
+
+
+def _folder(project):
+    (project.root / "kernels").mkdir()
+    return "kernels"
 
 
 # The clocks, on the stand-in of tests/nvml
@@ -204,14 +255,20 @@ def test_refused_lock_is_told_in_the_report(project, machine):
 
 
 def test_ci_runs_green_in_a_scratch_repository_and_tells_what_the_compiler_makes_of_it(project):
+    settings = json.loads((project.root / "asv.conf.json").read_text())
+    settings["lockstep"]["targets"] = ["sm_90"]
+    project.write("asv.conf.json", json.dumps(settings))
+    project.commit("Care for one target")
     project.write("toy/product.py", SLOW)
     project.write("tests/test_toy.py", "def test_toy():\n    assert True\n")
     project.commit("Change")
+    project.git("checkout", "-q", "--detach")
+    project.git("branch", "-qD", "main")
     runner = Runner(project, {"github": {"event_name": "push"}, "matrix": {"python": "3.12"}})
     definition = workflow("ci")
     code = runner.job(definition, "code")
     assert code.outcome == "success", code.steps[-1].output
-    assert "### Machine code differs on" in code.summary
+    assert "### Machine code differs on sm_90" in code.summary
     assert "product twice at M=2,K=1024,N=512" in code.summary
     for name in ("lint", "test"):
         job = runner.job(definition, name)
@@ -296,3 +353,10 @@ def without(definition, job, part):
     described = definition["jobs"][job]
     kept = [step for step in described["steps"] if part not in step.get("run", "")]
     return {**definition, "jobs": {job: {**described, "steps": kept}}}
+
+
+def test_code_block_cannot_be_left():
+    text = "a\n````\n# Merge it\n"
+    assert fenced(text).splitlines()[0] == "`````text"
+    assert fenced(text).endswith("\n`````\n")
+    assert len(fenced("x" * 1_000_000)) < 61_000
