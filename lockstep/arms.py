@@ -122,7 +122,7 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
     for _ in range(count):
         inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
         out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
-        sets.append(ArgumentSet(_place(inputs, chance), _place(out, chance)))
+        sets.append(ArgumentSet(place(inputs, chance), place(out, chance)))
     return sets
 
 
@@ -145,7 +145,7 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
         for arm, variant in variants.items():
             prepare = family.prepare.get(variant)
             if prepare not in made:
-                made[prepare] = _place(family.prepared(variant, one.inputs), chance)
+                made[prepare] = place(family.prepared(variant, one.inputs), chance)
             function = family.variants[variant]
             arguments = bind(function, {**one.inputs, **made[prepare]})
             if one.out is not None and takes_out(function):
@@ -154,7 +154,7 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
     return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
 
 
-def _place(value: Any, chance: random.Random) -> Any:
+def place(value: Any, chance: random.Random) -> Any:
     """The same tensors, each copied to a random offset of a buffer of its own."""
 
     def move(tensor: torch.Tensor) -> torch.Tensor:

@@ -28,7 +28,11 @@ def main() -> None:
     parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
     for name, one in subparsers.choices.items():
         one.prog = f"lockstep {name}"
-    arguments = parser.parse_args()
+    try:
+        arguments = parser.parse_args()
+    except SystemExit as refused:
+        # argparse's 2 is what verbs say when a series failed.
+        sys.exit(USAGE if refused.code == 2 else refused.code)
     if not hasattr(arguments, "func"):
         parser.print_help()
         sys.exit(USAGE)

@@ -263,8 +263,8 @@ def _add_epoch(
     common = at_common_clock(timings)
     for one in captured:
         name, mine = one.name, timings[one.name]
-        steady = _steady(mine, base) if base else [True] * len(mine)
-        good = [timing for timing, ok in zip(mine, steady, strict=True) if ok]
+        kept = steady(mine, base) if base else [True] * len(mine)
+        good = [timing for timing, ok in zip(mine, kept, strict=True) if ok]
         into = series[name]
         into.rounds += len(good)
         into.voided += len(mine) - len(good)
@@ -272,7 +272,7 @@ def _add_epoch(
         into.latency_samples += [timing.seconds for timing in good]
         into.sm_mhz += [timing.sm_mhz for timing in good if not math.isnan(timing.sm_mhz)]
         if base is not None:
-            ratios = [b - t for b, t, ok in zip(common[baseline], common[name], steady, strict=True) if ok]
+            ratios = [b - t for b, t, ok in zip(common[baseline], common[name], kept, strict=True) if ok]
             into.ratio.append(median(ratios))
             into.ratio_samples += [math.exp(ratio) for ratio in ratios]
 
@@ -307,7 +307,7 @@ def _clock_slope(timings: Sequence[Timing]) -> float:
     return min(0.0, max(-1.0, linear_regression(clock, seconds).slope))
 
 
-def _steady(mine: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
+def steady(mine: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
     """Rounds in which the clock ratio of the two arms was the usual one; all where clocks are unknown.
 
     Arms may run at different clocks (a product draws more power than a copy); what must not happen is

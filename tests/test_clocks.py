@@ -654,7 +654,7 @@ def test_cli_refusals_exit_with_1_and_say_what_to_do(machine: Machine) -> None:
 
 def test_cli_wants_to_know_which_of_several_gpus(machine: Machine) -> None:
     code, _, err = machine.cli("lock", "1500", STAND_IN_GPUS="2")
-    assert code == 2
+    assert code == 4
     assert "--gpu" in err
     assert machine.cli("lock", "1500", "--gpu", "1", STAND_IN_GPUS="2")[0] == 0
     assert (machine.sm_lock(0), machine.sm_lock(1)) == (None, "1500 1500")

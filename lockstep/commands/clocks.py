@@ -1,6 +1,6 @@
 """``lockstep clocks status | lock [MHz|base] | reset``.
 
-Exit codes: 0 done, 1 refused or does not hold, 2 wrong usage, 3 no GPU.
+Exit codes: 0 done, 1 refused or does not hold, 3 no GPU, 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lockstep.clocks import ClocksHeld, ClockState, clock_state, lock, recorded_
 from lockstep.lock_record import read_record
 from lockstep.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
 
-OK, REFUSED, USAGE, NO_GPU = 0, 1, 2, 3
+OK, REFUSED, NO_GPU, USAGE = 0, 1, 3, 4
 
 
 class Clocks(Command):  # type: ignore[misc]  # asv has no types
@@ -29,7 +29,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "clocks",
             help="Lock GPU clocks, verify and reset them",
-            description="Exit codes: 0 done, 1 refused or does not hold, 2 wrong usage, 3 no GPU.",
+            description="Exit codes: 0 done, 1 refused or does not hold, 3 no GPU, 4 wrong usage.",
         )
         actions = parser.add_subparsers(dest="action", required=True)
 
@@ -37,7 +37,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         status.add_argument("--verify", action="store_true", help="check a recorded lock under load")
 
         locking = actions.add_parser("lock", help="Lock until `lockstep clocks reset`; verified under load")
-        locking.add_argument("target", nargs="?", type=_target, default="base", metavar="MHz|base")
+        locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")
         locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
         resetting = actions.add_parser("reset", help="Unlock, also what a dead process left locked")
@@ -74,7 +74,8 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         return cls.run_from_args(args)
 
 
-def _target(text: str) -> Target:
+def clock_target(text: str) -> Target:
+    """Of a command line."""
     if text == "base":
         return "base"
     if text.isdigit() and int(text) > 0:

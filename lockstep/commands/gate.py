@@ -1,0 +1,188 @@
+"""``lockstep gate``: is head slower than base, for which shapes, and how sure?
+
+Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 the machine cannot judge, 4 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from asv.commands import Command
+from asv.console import log
+from asv.util import UserError
+from rich.console import Console
+
+from lockstep.cli import USAGE
+from lockstep.commands.clocks import clock_target
+from lockstep.commands.measure import match_cases
+from lockstep.gate.github import annotate, append_summary, write_outputs
+from lockstep.gate.report import EXIT, Report
+from lockstep.gate.run import Request, run
+from lockstep.gate.table import show
+from lockstep.gate.trees import prefix_of
+from lockstep.machine_code.trees import WORKING_TREE, RefError
+from lockstep.suite import CACHE_STATES, Suite
+from lockstep.suites import load_suites, pick_suites
+from lockstep.thresholds import FILE, read_thresholds
+
+#: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
+SILENCE_S = 60.0
+
+
+class Gate(Command):  # type: ignore[misc]  # asv has no types
+    """Compare two versions of the kernels."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Arguments of the verb."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "gate",
+            help="Is this change slower? Base against head in one process",
+            description="Judge head against base, case by case, both in one process on the same buffers. "
+            "Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 the machine cannot judge, "
+            "4 wrong usage.",
+        )
+        parser.add_argument("--base", default="HEAD", metavar="REF", help="what to compare with (default: HEAD)")
+        parser.add_argument(
+            "--head", default=WORKING_TREE, metavar="REF", help="what is judged (default: ., the working tree)"
+        )
+        parser.add_argument(
+            "--budget", type=_seconds, default=120.0, metavar="120s", help="time for all (default: 120s)"
+        )
+        parser.add_argument("--min-effect", type=_share, metavar="1%", help=f"smallest change that counts ({FILE})")
+        parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family or suite; may repeat")
+        parser.add_argument("--case", action="append", default=[], metavar="M=8,K=4096", help="cases; may repeat")
+        parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="variants; may repeat")
+        parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="both", help="cache state (default: both)")
+        parser.add_argument("--ignore-fingerprints", action="store_true", help="measure also what is proved unchanged")
+        parser.add_argument("--require-gpu", action="store_true", help="exit status 3 where there is no GPU")
+        parser.add_argument("--require-locked", action="store_true", help="exit status 3 unless the clocks are locked")
+        parser.add_argument(
+            "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks meanwhile; needs root"
+        )
+        parser.add_argument("--about", action="append", default=[], metavar="#123", help=f"for [[accept]] in {FILE}")
+        parser.add_argument("--seed", type=int, help="of buffers, order and the noise meter (default: a new one)")
+        parser.add_argument("--quick", "-q", action="store_true", help="short epochs, to find errors")
+        parser.add_argument(
+            "--json", type=Path, metavar="FILE", help="write the report there; docs/gate.md describes it"
+        )
+        parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the report there as Markdown")
+        parser.add_argument("--plain", action="store_true", help="the headline and one line a case, no table")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Read the project's configuration; without one it is wrong usage, and not asv's 1, which here means slower."""
+        try:
+            code: int = super().run_from_args(args)
+        except UserError as error:
+            log.error(str(error))
+            return USAGE
+        return code
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Judge and report."""
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        # A runner that is cancelled sends SIGTERM: the report is still written, and the worker ended.
+        former = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            report = run(_request(conf, args), lambda line: console.print(line, markup=False))
+        except RefError as error:
+            console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
+            return USAGE
+        finally:
+            signal.signal(signal.SIGTERM, former)
+        _tell(report, args)
+        return EXIT[report.state]
+
+
+def _request(conf: Any, args: argparse.Namespace) -> Request:
+    settings = getattr(conf, "lockstep", {})
+    found = load_suites(Path(conf.benchmark_dir))
+    suites = [suite for name in args.family or found for suite in pick_suites(found, name)]
+    if args.case and not any(_labels(suite, args) for suite in suites):
+        match_cases(suites[0], args.case[0])
+    return Request(
+        repository=Path.cwd(),
+        benchmark_dir=Path(conf.benchmark_dir).resolve(),
+        results_dir=Path(conf.results_dir).resolve(),
+        packages=tuple(settings.get("packages", ("kernels",))),
+        trusted=tuple(settings.get("trusted", ())),
+        base=args.base,
+        head=args.head,
+        suites={suite.name: suite for suite in suites},
+        cases={suite.name: _labels(suite, args) for suite in suites},
+        variants=tuple(args.variant),
+        l2=args.l2,
+        thresholds=read_thresholds(Path.cwd() / FILE),
+        min_effect=args.min_effect,
+        about=(*args.about, *_pull_request()),
+        budget_s=args.budget,
+        silence_s=min(SILENCE_S, float(conf.default_benchmark_timeout)),
+        seed=args.seed if args.seed is not None else secrets.randbits(32),
+        measure_all=args.ignore_fingerprints,
+        need_gpu=args.require_gpu,
+        need_lock=args.require_locked,
+        lock=args.lock,
+        quick=args.quick,
+    )
+
+
+def _tell(report: Report, args: argparse.Namespace) -> None:
+    """Everywhere at once: terminal, files, and the workflow that this may run in."""
+    written = args.json or args.markdown
+    if args.json:
+        args.json.write_text(report.to_json(), encoding="utf-8")
+    if args.markdown:
+        append_summary(report, args.markdown)
+    show(report, Console(), plain=args.plain)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for command in annotate(report, prefix_of(Path.cwd())):
+            print(command)
+    if output := os.environ.get("GITHUB_OUTPUT"):
+        write_outputs(report, Path(output), str(written.resolve()) if written else "")
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary and (not args.markdown or args.markdown.resolve() != Path(summary).resolve()):
+        append_summary(report, Path(summary))
+
+
+def _pull_request() -> list[str]:
+    """ "#123" in a workflow that runs for pull request 123."""
+    match = re.fullmatch(r"refs/pull/(\d+)/\w+", os.environ.get("GITHUB_REF", ""))
+    return [f"#{match[1]}"] if match else []
+
+
+def _labels(suite: Suite, args: argparse.Namespace) -> list[str] | None:
+    """Labels of the suite's cases that were asked for; ``None`` for all."""
+    if not args.case:
+        return None
+    wanted = [{part.strip() for part in text.split(",") if part.strip()} for text in args.case]
+    return [case.label for case in suite.all_cases if any(axes <= set(case.label.split(",")) for axes in wanted)]
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 120s or 5min")
+    return float(match[1]) * (60.0 if match[2] in ("m", "min") else 1.0)
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
+    value = float(match[1]) / (100.0 if match[2] else 1.0) if match else -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 1% or 0.01")
+    return value
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

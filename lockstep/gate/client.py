@@ -1,0 +1,123 @@
+"""The parent's side of the gate's worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lockstep.gate.verdict import Asked, Group, SideFacts, Verdict, group_from, verdict_from
+from lockstep.watched import Watched
+
+#: Seconds that a worker may take until it begins to import the versions.
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What a worker holds.
+
+    Attributes:
+        base, head: the trees.
+        packages: top-level packages under test.
+        benchmark_dir: today's suites.
+        suites: names of those that are judged.
+        seed: of everything random.
+        quick: short epochs, to find errors.
+    """
+
+    base: Path
+    head: Path
+    packages: tuple[str, ...]
+    benchmark_dir: Path
+    suites: tuple[str, ...]
+    seed: int
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a worker that holds one side is asked: an epoch of each variant.
+
+    Attributes:
+        group: which cases.
+        side: "base" or "head".
+        seed: of the buffers; the same on every side.
+        rotations: by variant, how often a replay walks through the sets; 0: as often as it takes.
+    """
+
+    group: Group
+    side: str
+    seed: int
+    rotations: Mapping[str, int]
+
+
+def alone_from(row: Mapping[str, Any]) -> Alone:
+    """A request from its JSON object."""
+    return Alone(**{**row, "group": group_from(row["group"])})
+
+
+class GateWorker(Watched):
+    """A running worker of the gate.
+
+    Attributes:
+        host: facts of the machine.
+        clock_state: as ``ClockState.label``; "cpu" without a GPU.
+        found: suite to side to what was imported.
+        controls: as ``Controls.summary`` after the last group.
+    """
+
+    def __init__(self, ring: Ring, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
+        """Start it and wait until both sides are imported.
+
+        Args:
+            ring: what it holds.
+            silence_s: seconds without any event after which it counts as hung.
+            skip: "suite@side" that is known to hang or kill at import.
+            alone: "base" or "head": hold only this side.
+
+        Raises:
+            WorkerDied: it did not come up; ``variant`` is the "suite@side" whose import it was, if it was one.
+        """
+        arguments = ["--benchmarks", str(ring.benchmark_dir), "--base", str(ring.base), "--head", str(ring.head)]
+        arguments += ["--packages", *ring.packages, "--suites", *ring.suites, "--seed", str(ring.seed)]
+        arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if ring.quick else [])]
+        arguments += ["--alone", alone] if alone else []
+        super().__init__("lockstep.gate.worker", arguments, silence_s, START_S)
+        self.controls: Mapping[str, Mapping[str, float | str]] = {}
+        try:
+            ready = self.wait("ready")
+        except BaseException:
+            self.close(patience_s=0.0)
+            raise
+        self.host: dict[str, str] = ready["host"]
+        self.clock_state: str = ready["clock_state"]
+        self.found = {
+            suite: {side: _facts(row) for side, row in sides.items()} for suite, sides in ready["found"].items()
+        }
+
+    def judge(self, asked: Asked) -> Iterator[Verdict]:
+        """Verdicts of a group's cases, as they are decided.
+
+        Raises:
+            WorkerDied: it hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
+        """
+        self.ask({"judge": asdict(asked)})
+        for event in self.until("judged"):
+            if event["event"] == "verdict":
+                yield verdict_from(event["verdict"])
+            else:
+                self.controls = event["controls"]
+
+    def time_alone(self, asked: Alone) -> dict[str, dict[str, Any]]:
+        """By variant: seconds a call and rotations, or an outcome ("na", "failed") and why. Raises as ``judge``."""
+        self.ask({"time": asdict(asked)})
+        timed: dict[str, dict[str, Any]] = self.wait("timed")["timed"]
+        return timed
+
+
+def _facts(row: Mapping[str, Any]) -> SideFacts:
+    return SideFacts(
+        {name: (where[0], where[1]) for name, where in row["variants"].items()}, row["missing"], row["error"]
+    )

@@ -1,0 +1,326 @@
+"""One epoch of one variant: base and head in turn, on the same buffers.
+
+Inputs and outputs are shared, and so is what a variant prepares offline where both sides prepare the same:
+where buffers lie moves a time by tenths of a percent, and shared buffers move both. A round is one replay of
+each side, its order flipped from round to round, so that each side follows itself as often as the other.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from lockstep.arms import ArgumentSet, Arm, BoundCall, place
+from lockstep.device import Device, Replay, Timing
+from lockstep.family import Family, takes_out
+from lockstep.gate.namespaces import Sides
+from lockstep.pairs import LEAD_ROUNDS, at_common_clock, steady
+from lockstep.suite import bind
+
+BASE, HEAD = "base", "head"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long an epoch is.
+
+    Attributes:
+        replay_s: shortest replay, seconds. Shorter than ``lockstep.pairs.Plan``'s: a neighbour that is the same
+            kernel disturbs less than another arm.
+        rounds: timed pairs; fewer, but four at least, where they would take longer than ``epoch_s`` seconds.
+        lead: pairs before them that do not count; see ``lockstep.pairs.LEAD_ROUNDS``.
+        warmup_s: seconds of both sides in turn before a variant's first epoch: clocks settle under its load.
+    """
+
+    replay_s: float = 2e-3
+    rounds: int = 12
+    epoch_s: float = 0.25
+    lead: int = LEAD_ROUNDS
+    warmup_s: float = 0.1
+
+    @classmethod
+    def on(cls, device: Device) -> Pace:
+        """What fits a device: on a CPU more and shorter pairs, some of which its other work leaves alone."""
+        return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
+
+    @classmethod
+    def quick(cls) -> Pace:
+        """To find errors; its numbers say little."""
+        return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A variant as both sides have it.
+
+    Attributes:
+        name: of the variant.
+        families: side to family; for an A/A comparison both sides hold the same one.
+        trees: side to the tree (a name of ``Sides``) whose modules its calls find.
+    """
+
+    name: str
+    families: Mapping[str, Family]
+    trees: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch said of a variant.
+
+    Attributes:
+        log_ratio: median over the pairs of log(head / base); on a CPU that of the fastest replays.
+        seconds: side to seconds a call.
+        sm_mhz: side to median SM clock in MHz; NaN where unknown.
+        rounds, voided: pairs that count, and pairs thrown out because the clock jumped within them.
+        shared: whether both sides had all their buffers in common.
+    """
+
+    log_ratio: float
+    seconds: Mapping[str, float]
+    sm_mhz: Mapping[str, float]
+    rounds: int
+    voided: int
+    shared: bool
+
+
+class SideFailed(RuntimeError):
+    """One side of a duel cannot be timed; ``side`` is "base" or "head"."""
+
+    def __init__(self, side: str, reason: str) -> None:
+        super().__init__(reason)
+        self.side = side
+
+
+class Buffers:
+    """The argument sets of one epoch and what the variants prepared from them, for both sides.
+
+    Args:
+        sets: inputs and outputs.
+        sides: the trees.
+        seed: of the places of what is prepared.
+    """
+
+    def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int) -> None:
+        self.sets = sets
+        self.sides = sides
+        self.seed = seed
+        self._chance = random.Random(seed)
+        self._made: dict[Any, list[dict[str, Any]]] = {}
+
+    def arms(self, contender: Contender) -> tuple[dict[str, Arm], bool]:
+        """Arms by side, and whether they share every buffer.
+
+        What the sides prepare differently (a head that packs its weights another way) each has for itself.
+
+        Raises:
+            SideFailed: a side's preparation or binding raised.
+        """
+        prepared = self._prepared(contender)
+        arms = {}
+        for side in (BASE, HEAD):
+            function = contender.families[side].variants[contender.name]
+            calls = []
+            for one, made in zip(self.sets, prepared, strict=True):
+                arguments = bind(function, {**one.inputs, **made[side]})
+                if one.out is not None and takes_out(function):
+                    arguments["out"] = one.out
+                calls.append(BoundCall(function, arguments))
+            arms[side] = Arm(side, tuple(calls))
+        return arms, all(made[BASE] is made[HEAD] for made in prepared)
+
+    def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
+        """For each set, side to what it prepared: the same object where both prepared the same."""
+        key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
+        if key not in self._made:
+            # Which of two different packings is placed first changes with the seed: no side is always second.
+            order = (BASE, HEAD) if self._chance.random() < 0.5 else (HEAD, BASE)
+            self._made[key] = [self._prepare(contender, one, order) for one in self.sets]
+        return self._made[key]
+
+    def _prepare(self, contender: Contender, one: ArgumentSet, order: tuple[str, str]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for side in order:
+            try:
+                with self.sides.active(contender.trees[side]):
+                    mine = contender.families[side].prepared(contender.name, one.inputs)
+            except Exception as error:
+                raise SideFailed(side, f"its preparation raised {type(error).__name__}: {error}") from error
+            other = made.get(order[0])
+            made[side] = other if other is not None and _equal(other, mine) else place(mine, self._chance)
+        return made
+
+
+def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace, per_call: dict[str, float]) -> Epoch:
+    """Bind, capture, warm up and time both sides.
+
+    Args:
+        contender: the variant.
+        buffers: fresh ones.
+        device: where.
+        pace: how long.
+        per_call: seconds a call by side, learned in the first epoch and used in later ones.
+
+    Raises:
+        SideFailed: a side cannot be prepared, captured or run, or finds no memory.
+    """
+    arms, shared = buffers.arms(contender)
+    pool = device.new_pool()
+
+    def capture(side: str, times: int) -> Replay:
+        return _capture(arms[side], times, device, pool, buffers.sides, contender.trees[side])
+
+    rotation = len(buffers.sets)
+    warmup_s = 0.0 if per_call else pace.warmup_s
+    for side in arms:
+        if side not in per_call:
+            per_call[side] = _seconds(capture(side, 1), device) / rotation
+    # As many calls on either side, by the faster one: the first call of a replay costs more, on either side alike.
+    times = max(1, math.ceil(pace.replay_s / (min(per_call.values()) * rotation)))
+    replays = {side: capture(side, times) for side in arms}
+    _settle(replays, device, warmup_s)
+    rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * times * rotation))))
+    pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
+    sequence = [side for pair in pairs for side in pair]
+    timings = _time([replays[side] for side in sequence], device)
+    by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}
+    for side, timing in list(zip(sequence, timings, strict=True))[2 * pace.lead :]:
+        by_side[side].append(Timing(timing.seconds / (times * rotation), timing.sm_mhz))
+    return _of_fastest(by_side, shared) if device.kind == "cpu" else _of_pairs(by_side, shared)
+
+
+def time_alone(contender: Contender, buffers: Buffers, device: Device, pace: Pace, rotations: int) -> tuple[float, int]:
+    """Seconds a call of base alone, and how often a replay walked through the sets.
+
+    For two processes that take turns; what ``run_epoch`` does is worth far more.
+
+    Args:
+        contender: the variant; its base is timed.
+        buffers: fresh ones.
+        device: where.
+        pace: how long.
+        rotations: as the other process had it; 0: as often as it takes.
+
+    Raises:
+        SideFailed: it cannot be prepared, captured or run, or finds no memory.
+    """
+    arms, _ = buffers.arms(contender)
+    pool = device.new_pool()
+
+    def capture(times: int) -> Replay:
+        return _capture(arms[BASE], times, device, pool, buffers.sides, contender.trees[BASE])
+
+    rotations = rotations or max(1, math.ceil(pace.replay_s / _seconds(capture(1), device)))
+    replay = capture(rotations)
+    _settle({BASE: replay}, device, pace.warmup_s)
+    timings = _time([replay] * (pace.lead + pace.rounds), device)[pace.lead :]
+    told = min if device.kind == "cpu" else median
+    return told([timing.seconds for timing in timings]) / (rotations * len(buffers.sets)), rotations
+
+
+def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> Replay:
+    """A replay of the arm's rotation ``times`` over, which runs with its tree's modules.
+
+    Raises:
+        SideFailed: it cannot be captured, or finds no memory.
+    """
+    try:
+        with sides.active(tree):
+            replay = arm.capture(device, times, pool)
+    except torch.cuda.OutOfMemoryError as error:
+        device.release()
+        raise SideFailed(arm.name, "out of memory while its calls were captured") from error
+    except Exception as error:
+        raise SideFailed(arm.name, f"{type(error).__name__}: {error}") from error
+
+    def run() -> None:
+        with sides.active(tree):
+            replay()
+
+    return run
+
+
+def _seconds(replay: Replay, device: Device) -> float:
+    """Of the fastest of a few replays: the first compiles and warms up."""
+    replay()
+    return min(timing.seconds for timing in device.time([replay] * 3))
+
+
+def _settle(replays: Mapping[str, Replay], device: Device, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        for replay in replays.values():
+            replay()
+        device.synchronize()
+        if time.monotonic() >= until:
+            return
+
+
+def _time(replays: Sequence[Replay], device: Device) -> list[Timing]:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return device.time(replays)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+    """By the fastest replays: what else runs on a CPU only ever adds time (Chen & Revels 2016, "Robust benchmarking
+    in noisy environments"), and adds it to one half of a pair.
+    """
+    fastest = {side: min(timing.seconds for timing in mine) for side, mine in by_side.items()}
+    return Epoch(
+        log_ratio=math.log(fastest[HEAD] / fastest[BASE]),
+        seconds=fastest,
+        sm_mhz=dict.fromkeys(by_side, math.nan),
+        rounds=len(by_side[BASE]),
+        voided=0,
+        shared=shared,
+    )
+
+
+def _of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
+    common = at_common_clock(by_side)
+    good = steady(by_side[HEAD], by_side[BASE])
+    ratios = [head - base for head, base, ok in zip(common[HEAD], common[BASE], good, strict=True) if ok]
+    return Epoch(
+        log_ratio=median(ratios),
+        seconds={side: median(timing.seconds for timing in mine) for side, mine in by_side.items()},
+        sm_mhz={side: _clock(mine) for side, mine in by_side.items()},
+        rounds=len(ratios),
+        voided=len(good) - len(ratios),
+        shared=shared,
+    )
+
+
+def _clock(timings: Sequence[Timing]) -> float:
+    known = [timing.sm_mhz for timing in timings if not math.isnan(timing.sm_mhz)]
+    return median(known) if known else math.nan
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Whether two prepared values are the same, tensors by dtype, device, shape, strides and content."""
+    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+        return (
+            isinstance(left, torch.Tensor)
+            and isinstance(right, torch.Tensor)
+            and (left.dtype, left.device, left.shape, left.stride())
+            == (right.dtype, right.device, right.shape, right.stride())
+            and torch.equal(left, right)
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    # Numbers and texts; an object of a side's own class goes to that side alone.
+    return isinstance(left, int | float | str | bool | None) and type(left) is type(right) and left == right

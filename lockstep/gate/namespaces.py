@@ -1,0 +1,124 @@
+"""Two versions of the same packages in one process, each under its own names.
+
+Both trees hold a package of the same name, and both must keep it: Triton's disk cache, torch.compile,
+dataclasses and pickles all go by ``__module__``. So each side has a part of ``sys.modules`` of its own, and
+a side's part is in place while its code is imported or called. Whatever the code imports meanwhile
+(relative, absolute, late inside a function, by ``importlib``) is looked up in that part and found in that
+tree. What a function captured at import, its globals above all, needs no switching.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from lockstep.family import Family, load_family
+from lockstep.suite import Suite
+
+
+class Conflict(ImportError):
+    """One process cannot hold both versions; the message says which module stands in the way."""
+
+
+class Sides:
+    """The packages under test from several trees.
+
+    Args:
+        packages: top-level packages; each is imported from a side's tree and from nowhere else.
+        roots: name of a side to the folder that holds its packages.
+
+    Raises:
+        ImportError: one of the packages is imported already.
+    """
+
+    def __init__(self, packages: Sequence[str], **roots: Path) -> None:
+        self.packages = tuple(packages)
+        self.roots = {name: root.resolve() for name, root in roots.items()}
+        self._modules: dict[str, dict[str, ModuleType]] = {name: {} for name in roots}
+        self._active: str | None = None
+        for name in self._loaded():
+            raise ImportError(f"{name} is imported already, from {sys.modules[name].__file__}")
+        sys.meta_path.insert(0, _Finder(self))
+
+    @property
+    def root(self) -> Path | None:
+        """The tree whose code runs now."""
+        return self.roots[self._active] if self._active else None
+
+    @contextlib.contextmanager
+    def active(self, side: str) -> Iterator[None]:
+        """Within the block, imports of the packages mean this side's. Blocks may nest."""
+        before = self._active
+        if side != before:
+            self._switch(side)
+        try:
+            yield
+        finally:
+            if side != before:
+                self._switch(before)
+
+    def load_family(self, suite: Suite, side: str) -> Family:
+        """A side's variants of a suite. Errors as of ``lockstep.family.load_family``.
+
+        Raises:
+            Conflict: a module of the packages came from outside the side's tree (a compiled extension that
+                Python keeps once a process, say).
+        """
+        with self.active(side):
+            family = load_family(suite)
+            self._verify(side)
+        return family
+
+    def relative(self, side: str, file: str) -> Path:
+        """A file of a side's tree, relative to it.
+
+        Raises:
+            ValueError: it lies elsewhere.
+        """
+        return Path(file).resolve().relative_to(self.roots[side])
+
+    def _loaded(self) -> list[str]:
+        return [name for name in sys.modules if name.split(".", 1)[0] in self.packages]
+
+    def _switch(self, side: str | None) -> None:
+        """Put the modules of the side at hand away and those of ``side`` in their place."""
+        leaving = {name: sys.modules.pop(name) for name in self._loaded()}
+        if self._active is not None:
+            self._modules[self._active] = leaving
+        if side is not None:
+            sys.modules.update(self._modules[side])
+        self._active = side
+
+    def _verify(self, side: str) -> None:
+        root = self.roots[side]
+        for name in self._loaded():
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and not Path(file).resolve().is_relative_to(root):
+                raise Conflict(f"{name} of {side} was taken from {file}, outside {root}")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the packages under the active side's root, and refuses them anywhere else."""
+
+    def __init__(self, sides: Sides) -> None:
+        self._sides = sides
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._sides.packages:
+            return None  # submodules follow from their package's path
+        root = self._sides.root
+        if root is None:
+            raise ModuleNotFoundError(f"{fullname} is under test: no side of it is active here", name=fullname)
+        importlib.invalidate_caches()
+        spec = importlib.machinery.PathFinder.find_spec(fullname, [str(root)], target)
+        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+            raise ModuleNotFoundError(f"the tree at {root} has no {fullname}", name=fullname)
+        return spec

@@ -1,0 +1,118 @@
+"""What is known before anything is measured: which cases a change cannot have touched, and what it did to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lockstep.gate.reach import reach
+from lockstep.gate.verdict import SeriesKey
+from lockstep.machine_code import CaseKey, CodeChange, Comparison, Target, Tree, compare
+from lockstep.machine_code.sources import closure
+from lockstep.suite import Suite
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Which cases are proved unchanged, and what is known of the others.
+
+    Attributes:
+        unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reach``.
+        comparison: of machine code and host traces; ``None`` if it was not made.
+        measure_all: prove nothing, and say what differs all the same.
+    """
+
+    unreached: frozenset[tuple[str, str]] = frozenset()
+    comparison: Comparison | None = None
+    measure_all: bool = False
+
+    def same(self, key: SeriesKey) -> bool:
+        """Whether the case's machine code and launch are provably those of base."""
+        if self.measure_all:
+            return False
+        if (key.suite, key.variant) in self.unreached:
+            return True
+        return self.comparison is not None and self.comparison.status(_case(key)) == "same"
+
+    def reasons(self, key: SeriesKey) -> tuple[str, ...]:
+        """A sentence for each difference of the code that a case runs."""
+        return tuple(str(change) for change in self._changes.get(_case(key), ()))
+
+    def source(self, key: SeriesKey) -> tuple[str, int]:
+        """File and line of the first kernel of the case that changed; ("", 0) if none did."""
+        for change in self._changes.get(_case(key), ()):
+            file, _, line = change.source.rpartition(":")
+            if file and line.isdigit():
+                return file, int(line)
+        return "", 0
+
+    def severity(self, key: SeriesKey) -> float:
+        """How much its code changed, for the order of judging: spills before other kernels before all else."""
+        changes = self._changes.get(_case(key), ())
+        return max((_severity(change) for change in changes), default=0.0)
+
+    @cached_property
+    def _changes(self) -> Mapping[CaseKey, tuple[CodeChange, ...]]:
+        found: dict[CaseKey, list[CodeChange]] = {}
+        for change in self.comparison.changes if self.comparison else ():
+            for case in change.cases:
+                found.setdefault(case, []).append(change)
+        return {case: tuple(changes) for case, changes in found.items()}
+
+
+def prove(base: Tree, head: Tree, suites: Iterable[Suite], host: Mapping[str, str], say: Say) -> Proof:
+    """Compare two trees, as far as it takes.
+
+    Without a GPU only sources are compared: the code that a CPU runs is not the one that is traced and compiled.
+
+    Args:
+        base: before.
+        head: after.
+        suites: today's, those that are judged.
+        host: facts of the machine.
+        say: told what takes long.
+
+    Raises:
+        lockstep.machine_code.TracingFailed: a tree's process does not start.
+    """
+    unreached: set[tuple[str, str]] = set()
+    differ = []
+    for suite in suites:
+        names = _unreached(base, head, suite)
+        unreached |= {(suite.name, name) for name in names}
+        if names != frozenset(suite.variants()):
+            differ.append(suite)
+    if not differ or host["device"] != "cuda":
+        return Proof(frozenset(unreached))
+    return Proof(frozenset(unreached), compare(base, head, differ, Target.of_host(host), say=say))
+
+
+def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
+    """Today's variants of a suite that reach the same code in both trees."""
+    module = f"{suite.package}.{suite.family}"
+    before, after = (closure(tree.root, tree.packages, module) for tree in (base, head))
+    if before == after:
+        return frozenset(suite.variants())
+    prefix, path = (f"{suite.op}." if suite.op else ""), module.replace(".", "/")
+    found = set()
+    for name in suite.variants():
+        reached = reach(before, path, prefix + name)
+        if reached is not None and reached == reach(after, path, prefix + name):
+            found.add(name)
+    return frozenset(found)
+
+
+def _case(key: SeriesKey) -> CaseKey:
+    return CaseKey(key.suite, key.variant, key.case)
+
+
+def _severity(change: CodeChange) -> float:
+    if change.kind != "kernel":
+        return 2.0 if change.kind == "host" else 1.0
+    before, after = (kernel.machine if kernel else None for kernel in (change.before, change.after))
+    if before is not None and after is not None and after.spill_bytes > before.spill_bytes:
+        return 4.0
+    return 3.0

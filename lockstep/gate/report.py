@@ -1,0 +1,171 @@
+"""What the gate found, as a whole: what passes, what the headline says, what machines read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from lockstep.gate.verdict import OUTCOMES, Verdict
+
+#: Layout of the JSON file; ``docs/gate.md`` describes it. Raised when a reader must change.
+SCHEMA = 1
+
+State = Literal["pass", "slower", "failed", "infrastructure", "interrupted"]
+
+#: Exit status of the verb. Interrupted is the shell's 128 + SIGINT.
+EXIT: Mapping[State, int] = {"pass": 0, "slower": 1, "failed": 2, "infrastructure": 3, "interrupted": 130}
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of the gate.
+
+    Attributes:
+        base, head: as asked for, with the commit.
+        min_effect: asked for by default; a case has its own in its verdict.
+        confidence: 1 − the family-wise error rate.
+        budget_s: seconds allowed.
+        seed: of buffers, order and the meter's picks.
+        machine: GPU or CPU, clock state, toolchain.
+        cases: a verdict a case.
+        meter: unchanged code that was measured all the same: what the machine makes of no change.
+        wall_s: seconds used.
+        notes: what a reader must know: thresholds widened, two processes, a control that moved.
+        trouble: why the machine cannot judge; "" if it can.
+        interrupted: it was stopped; what it had not reached is unsure.
+        controls: as ``Controls.summary``.
+        mode: "one process", or "two processes" where one could not hold both.
+    """
+
+    base: str
+    head: str
+    min_effect: float
+    confidence: float
+    budget_s: float
+    seed: int
+    machine: Mapping[str, str] = field(default_factory=dict)
+    cases: tuple[Verdict, ...] = ()
+    meter: tuple[Verdict, ...] = ()
+    wall_s: float = 0.0
+    notes: tuple[str, ...] = ()
+    trouble: str = ""
+    interrupted: bool = False
+    controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    mode: str = "one process"
+
+    @property
+    def state(self) -> State:
+        """The verdict on the change; a wrong kernel weighs more than a slow one, a machine that cannot judge most."""
+        if self.interrupted:
+            return "interrupted"
+        if self.trouble:
+            return "infrastructure"
+        if any(one.outcome == "failed" and one.blocks for one in self.cases):
+            return "failed"
+        return "slower" if self.regressions else "pass"
+
+    @property
+    def regressions(self) -> tuple[Verdict, ...]:
+        """Slower and not accepted, worst first."""
+        return worst_first(one for one in self.cases if one.outcome == "slower" and one.blocks)
+
+    def of(self, *outcomes: str) -> tuple[Verdict, ...]:
+        """Cases with one of these outcomes, worst first."""
+        return worst_first(one for one in self.cases if one.outcome in outcomes)
+
+    def counts(self) -> dict[str, int]:
+        """How many cases have each outcome; those that neither side supports are left out."""
+        counted = Counter(one.outcome for one in self.cases)
+        return {outcome: counted[outcome] for outcome in OUTCOMES if outcome != "na" and counted[outcome]}
+
+    def to_json(self) -> str:
+        """The report for machines."""
+        content: dict[str, Any] = {
+            "schema": SCHEMA,
+            "state": self.state,
+            "exit": EXIT[self.state],
+            "headline": headline(self),
+            "counts": self.counts(),
+            "regressions": len(self.regressions),
+            **asdict(self),
+        }
+        content["cases"] = [asdict(one) for one in self.cases if one.outcome != "na"]
+        return json.dumps(_finite(content), indent=1) + "\n"
+
+
+def worst_first(verdicts: Any) -> tuple[Verdict, ...]:
+    """By how much slower head is, the slowest first."""
+    return tuple(sorted(verdicts, key=lambda one: -one.change.value if one.change else 0.0))
+
+
+def headline(report: Report) -> str:
+    """The one sentence that a reviewer reads."""
+    if report.interrupted:
+        return f"Interrupted: {_counted(report)}."
+    if report.trouble:
+        return f"Nothing can be said: {report.trouble}."
+    said = []
+    failed = [one for one in report.of("failed") if one.blocks]
+    if failed:
+        said.append(f"{_cases(failed)} failed: {_names(failed)}, {failed[0].reason}")
+    slower = report.regressions
+    if slower:
+        said.append(
+            f"{_cases(slower)} slower: {_names(slower)} by {_by(slower)}, found twice; "
+            f"{report.confidence:.0%} sure that none is by chance"
+        )
+        said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
+    else:
+        said.append(f"nothing slower by more than {100 * report.min_effect:.3g} %")
+    faster = report.of("faster")
+    if faster:
+        said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]} ({_counted(report)})."
+
+
+def _cases(verdicts: Sequence[Verdict]) -> str:
+    return f"{len(verdicts)} case{'s' if len(verdicts) > 1 else ''}"
+
+
+def _counted(report: Report) -> str:
+    counts = report.counts()
+    proved = sum(one.proved for one in report.cases)
+    told = [f"{count} {outcome}" for outcome, count in counts.items()]
+    return ", ".join(told) + (f", {proved} of them proved" if proved else "") if told else "no case"
+
+
+def _names(verdicts: Sequence[Verdict]) -> str:
+    names = list(dict.fromkeys(f"{one.key.suite} {one.key.variant}" for one in verdicts))
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _by(verdicts: Sequence[Verdict]) -> str:
+    """ "+1.20 % (+1.10 to +1.30) at M=8", or the range, most first, and where it is most."""
+    most, least = verdicts[0], verdicts[-1]
+    if abs(_value(most)) < abs(_value(least)):
+        most, least = least, most
+    at = f"{most.key.case} {most.key.l2}"
+    if len(verdicts) > 1:
+        return f"{100 * _value(least):+.2f} % to {100 * _value(most):+.2f} %, most at {at}"
+    assert most.change is not None
+    return f"{100 * most.change.value:+.2f} % ({100 * most.change.low:+.2f} to {100 * most.change.high:+.2f}) at {at}"
+
+
+def _value(verdict: Verdict) -> float:
+    return verdict.change.value if verdict.change else 0.0
+
+
+def _finite(value: Any) -> Any:
+    """Infinite bounds become null: JSON has no infinity."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value

@@ -1,0 +1,201 @@
+"""One run of the gate, from two names of versions to a report."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lockstep.gate.client import Ring
+from lockstep.gate.judge import Judge, Terms
+from lockstep.gate.plan import Selection, select
+from lockstep.gate.proof import Proof, prove
+from lockstep.gate.report import Report
+from lockstep.gate.trees import Version, commits_between, version
+from lockstep.machine_code import Target, TracingFailed, codes_of
+from lockstep.nvml import NoGpu, Refused, all_gpus
+from lockstep.nvml import Target as ClockTarget
+from lockstep.suite import Suite
+from lockstep.thresholds import Thresholds
+from lockstep.watched import WorkerDied
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be judged, and how.
+
+    Attributes:
+        repository: folder of asv.conf.json.
+        benchmark_dir: today's suites.
+        results_dir: recorded results; the noisier ones are judged first.
+        packages: top-level packages under test.
+        trusted: further packages that they may call; see ``lockstep.machine_code.Tree``.
+        base, head: versions; "." is the working tree.
+        suites: by name.
+        cases: labels by suite; ``None`` for all cases of a suite.
+        variants: only these; empty for all.
+        l2: a cache state, or "both".
+        thresholds: of thresholds.toml.
+        min_effect: overrides theirs; ``None`` leaves it to them.
+        about: "#123" and the like, for slowdowns that are accepted.
+        budget_s: seconds for everything.
+        silence_s: seconds without a sign of life after which a worker is killed.
+        seed: of buffers, order and the noise meter.
+        measure_all: also what is proved unchanged.
+        need_gpu, need_lock: no verdict without a GPU, without locked clocks.
+        lock: clocks to lock meanwhile; ``None`` leaves them as they are.
+        quick: short epochs, to find errors.
+    """
+
+    repository: Path
+    benchmark_dir: Path
+    results_dir: Path
+    packages: tuple[str, ...]
+    trusted: tuple[str, ...]
+    base: str
+    head: str
+    suites: Mapping[str, Suite]
+    cases: Mapping[str, Sequence[str] | None]
+    variants: tuple[str, ...]
+    l2: str
+    thresholds: Thresholds
+    min_effect: float | None
+    about: tuple[str, ...]
+    budget_s: float
+    silence_s: float
+    seed: int
+    measure_all: bool = False
+    need_gpu: bool = False
+    need_lock: bool = False
+    lock: ClockTarget | None = None
+    quick: bool = False
+
+
+def run(request: Request, say: Callable[[str], None]) -> Report:
+    """Judge; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
+
+    Raises:
+        RefError: base or head is no version of this repository.
+    """
+    started = time.monotonic()
+    with contextlib.ExitStack() as folders:
+        base, head = (
+            folders.enter_context(version(request.repository, name, request.packages, request.trusted))
+            for name in (request.base, request.head)
+        )
+        ring = Ring(
+            base=base.tree.root,
+            head=head.tree.root,
+            packages=request.packages,
+            benchmark_dir=request.benchmark_dir,
+            suites=tuple(request.suites),
+            seed=request.seed,
+            quick=request.quick,
+        )
+        terms = Terms(
+            thresholds=request.thresholds,
+            min_effect=request.min_effect,
+            deadline=started + request.budget_s,
+            silence_s=request.silence_s,
+            results=request.results_dir,
+            about=(*request.about, *commits_between(request.repository, base, head)),
+        )
+        judge = Judge(ring, terms, say)
+        blank = Report(
+            base=base.label,
+            head=head.label,
+            min_effect=request.thresholds.default.min_effect if request.min_effect is None else request.min_effect,
+            confidence=request.thresholds.default.confidence,
+            budget_s=request.budget_s,
+            seed=request.seed,
+        )
+        try:
+            with _locked(request.lock):
+                trouble = _hold(request, judge, base, head, say)
+        except WorkerDied as died:
+            trouble = f"the worker does not start: {died.how}"
+        except (NoGpu, Refused) as refused:
+            trouble = str(refused)
+        except KeyboardInterrupt:
+            blank, trouble = replace(blank, interrupted=True), ""
+        finally:
+            judge.close()
+        return replace(
+            blank,
+            machine=judge.machine,
+            cases=tuple(judge.verdicts.values()),
+            meter=tuple(judge.metered),
+            notes=tuple(judge.notes),
+            controls=judge.controls,
+            trouble=trouble,
+            mode="two processes" if judge.apart else "one process",
+            wall_s=time.monotonic() - started,
+        )
+
+
+def _hold(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> str:
+    """Judge what was asked for; why the machine cannot, or ""."""
+    started = time.monotonic()
+    machine = judge.start()
+    say(f"both versions imported in {time.monotonic() - started:.0f} s")
+    if trouble := _unfit(request, machine):
+        return trouble
+    started = time.monotonic()
+    proof = _prove(request, judge, base, head, say)
+    say(f"code compared in {time.monotonic() - started:.0f} s")
+    judge.judge(_select(request, machine), proof)
+    return judge.trouble()
+
+
+def _prove(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> Proof:
+    try:
+        proof = prove(base.tree, head.tree, request.suites.values(), judge.machine, say)
+        if request.measure_all:
+            _compile(request, judge.machine, (base, head), say)
+    except TracingFailed as failed:
+        judge.notes.append(f"nothing is proved, everything measured: the code could not be traced ({failed})")
+        proof = Proof()
+    return replace(proof, measure_all=request.measure_all)
+
+
+def _select(request: Request, machine: Mapping[str, str]) -> Selection:
+    return select(
+        request.suites, request.cases, on_cpu=machine["device"] == "cpu", l2=request.l2, variants=request.variants
+    )
+
+
+def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version], say: Callable[[str], None]) -> None:
+    """Fill Triton's cache for both, where everything is measured; otherwise comparing the code has done it."""
+    if host["device"] == "cuda":
+        for one in both:
+            codes_of(one.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
+
+
+def _unfit(request: Request, machine: Mapping[str, str]) -> str:
+    if request.need_gpu and machine["device"] == "cpu":
+        return "no GPU here, and one was asked for (--require-gpu)"
+    clocks = machine["clock_state"]
+    if request.need_lock and not clocks.startswith(("locked", "base")):
+        return f"clocks are {clocks}, and locked ones were asked for (lockstep clocks lock, or --lock)"
+    return ""
+
+
+@contextlib.contextmanager
+def _locked(target: ClockTarget | None) -> Iterator[None]:
+    """Clocks locked for the block and reset after it, whatever ends it.
+
+    Raises:
+        NoGpu, Refused: there is none, or it cannot be locked.
+    """
+    if target is None:
+        yield
+        return
+    from lockstep.clocks import locked  # imports torch where it verifies
+
+    gpus = all_gpus()
+    if len(gpus) > 1:
+        raise NoGpu(f"{len(gpus)} GPUs are visible; lock the one that measures by `lockstep clocks lock --gpu`")
+    with locked(gpus[0], target):
+        yield

@@ -1,0 +1,112 @@
+"""When a case is decided, and how often such decisions are wrong.
+
+Tested is whether a change matters, not whether there is one: slower means that the log ratio of head to base
+lies above ``min_effect`` (Murphy & Myors 1999, "Testing the hypothesis that treatments have negligible
+effects"), same that it lies within ± ``min_effect`` (Schuirmann 1987, the two one-sided tests of equivalence).
+Each is a t test on the epochs' medians: an epoch, one draw of buffers, is the independent unit.
+
+Error rates, for whatever number of cases:
+
+- *Looks.* A case is looked at after 4, 6, 9, 13, 19 and 28 epochs and left as soon as it is decided. Each look
+  has a sixth of the round's level, so that looking often costs nothing in error (Bonferroni's inequality).
+- *Two rounds.* A difference counts when a second round, on buffers and an order drawn from another seed, finds it
+  again. The rounds are independent, so their levels multiply: with ``√(α / m)`` each, a case that is not slower
+  by ``min_effect`` is called slower with probability ≤ α / m, and any of m cases with probability ≤ α. This is
+  a family-wise error rate, under any dependence between cases, of far more power than one test at α / m.
+- *Same.* A case that is slower by ``min_effect`` or more is called the same with probability ≤ α, each case.
+
+``tests/test_gate_sequential.py`` simulates all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean, stdev
+from typing import Literal
+
+from lockstep.record import Estimate
+
+#: Numbers of epochs after which a case is looked at. The first is the least a verdict may rest on.
+LOOKS = (4, 6, 9, 13, 19, 28)
+
+Decision = Literal["slower", "faster", "same"]
+
+
+@dataclass(frozen=True)
+class Test:
+    """The test of one case.
+
+    Attributes:
+        min_effect: smallest relative slowdown that counts; 0.01 is 1 %. A speedup counts from the same ratio on.
+        alpha: share of the family-wise error rate and of wrongly called sames, 1 − confidence.
+        cases: how many cases share the family-wise rate.
+    """
+
+    __test__ = False  # pytest, which collects whatever is called Test…
+
+    min_effect: float
+    alpha: float
+    cases: int
+
+    @property
+    def round_level(self) -> float:
+        """Error rate of one round of two: ``√(α / m)``."""
+        return math.sqrt(self.alpha / max(1, self.cases))
+
+    def decide(self, epochs: Sequence[float]) -> Decision | None:
+        """What the epochs' log ratios (head over base, so that above 0 is slower) say; ``None``: go on.
+
+        Call it after every epoch: it answers at ``LOOKS`` only.
+        """
+        if len(epochs) not in LOOKS:
+            return None
+        centre, error = fmean(epochs), stdev(epochs) / math.sqrt(len(epochs))
+        bound = math.log1p(self.min_effect)
+        differs = _quantile(self.round_level / len(LOOKS), len(epochs) - 1) * error
+        equal = _quantile(self.alpha / len(LOOKS), len(epochs) - 1) * error
+        if centre - differs > bound:
+            return "slower"
+        if centre + differs < -bound:
+            return "faster"
+        if abs(centre) + equal < bound:
+            return "same"
+        return None
+
+    def hopeless(self, epochs: Sequence[float]) -> bool:
+        """Whether all further looks would hardly decide it, judging by the spread so far: the time is better spent
+        elsewhere. It leads to no verdict, and so to no wrong one.
+        """
+        if len(epochs) not in LOOKS[2:]:
+            return False
+        last, bound = LOOKS[-1], math.log1p(self.min_effect)
+        error = stdev(epochs) / math.sqrt(last)
+        equal = _quantile(self.alpha / len(LOOKS), last - 1) * error
+        differs = _quantile(self.round_level / len(LOOKS), last - 1) * error
+        return equal > 1.5 * bound and differs > 1.5 * abs(abs(fmean(epochs)) - bound)
+
+
+def interval(epochs: Sequence[float], alpha: float) -> Estimate:
+    """Mean of the epochs' log ratios with its two-sided ``1 − alpha`` interval at every look at once.
+
+    Infinite bounds from fewer than two epochs.
+    """
+    centre = fmean(epochs)
+    if len(epochs) < 2:
+        return Estimate(centre, -math.inf, math.inf)
+    half = _quantile(alpha / 2 / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
+    return Estimate(centre, centre - half, centre + half)
+
+
+def relative(log: Estimate) -> Estimate:
+    """From log ratios to relative changes: 0.01 is 1 % slower."""
+    return Estimate(*(math.expm1(value) if value < 700 else math.inf for value in (log.value, log.low, log.high)))
+
+
+@cache
+def _quantile(tail: float, freedom: int) -> float:
+    from scipy import stats  # here, because verbs are loaded at every start and scipy takes a second
+
+    return float(stats.t.isf(tail, freedom))

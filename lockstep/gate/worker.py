@@ -1,0 +1,87 @@
+"""The gate's worker: both versions in one process, judging the groups it is asked about.
+
+Requests: ``{"judge": Asked}``, ``{"time": Alone}``. Events: ``stage``, ``ready`` (host, clocks, and what each side of
+each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``timed``, ``lost``. ``lockstep.watched``
+says how they travel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lockstep.watched import CONTEXT_LOST, die_with_parent
+
+
+def main() -> int:
+    """Serve requests until standard input ends."""
+    parser = argparse.ArgumentParser(prog="lockstep gate worker")
+    parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
+    parser.add_argument("--benchmarks", type=Path, required=True)
+    parser.add_argument("--base", type=Path, required=True)
+    parser.add_argument("--head", type=Path, required=True)
+    parser.add_argument("--packages", nargs="+", required=True)
+    parser.add_argument("--suites", nargs="+", required=True)
+    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="not imported: known to kill")
+    parser.add_argument("--alone", choices=("base", "head"), help="hold only this side")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    die_with_parent()
+    reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
+
+    def emit(event: str, **content: Any) -> None:
+        reply.write(json.dumps({"event": event, **content}) + "\n")
+
+    from lockstep.gate.namespaces import Sides
+    from lockstep.suites import load_suites
+
+    suites = load_suites(options.benchmarks)
+    sides = Sides(options.packages, base=options.base, head=options.head)
+
+    from lockstep.device import open_device
+    from lockstep.gate.client import alone_from
+    from lockstep.gate.duel import Pace
+    from lockstep.gate.referee import Referee
+    from lockstep.gate.verdict import asked_from
+    from lockstep.measure import DeviceLost
+    from lockstep.provenance import clocks_of, host_facts
+
+    def stage(doing: str, variant: str, side: str) -> None:
+        emit("stage", stage=doing, variant=f"{variant}@{side}" if side else variant)
+
+    device = open_device()
+    referee = Referee(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
+    found: dict[str, dict[str, Any]] = {}
+    for name in options.suites:
+        for side in [options.alone] if options.alone else ["base", "head"]:
+            if f"{name}@{side}" not in options.skip:
+                stage("load", name, side)
+                found.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
+    facts = host_facts()
+    clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
+    emit("ready", host=facts, clock_state=clocks, found=found)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if "time" in request:
+                alone = alone_from(request["time"])
+                emit("timed", timed=referee.time_alone(suites[alone.group.suite], alone))
+                continue
+            asked = asked_from(request["judge"])
+            for verdict in referee.judge(suites[asked.group.suite], asked):
+                emit("verdict", verdict=asdict(verdict))
+        except DeviceLost as lost:
+            emit("lost", variant=lost.variant, reason=lost.reason)
+            return CONTEXT_LOST
+        emit("judged", controls=referee.controls_summary())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""A process that may hang or die: started, asked, and watched by its parent.
+
+It reads one JSON request a line from standard input, and writes one JSON event a line to the file descriptor
+named by ``--reply``; whatever kernels and compilers print goes to a log. Before anything that may hang or
+crash it tells a ``stage`` event, so that the parent knows what it was doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import lockstep
+
+#: Exit status of a worker whose CUDA context broke. Here, because a module that is run by its name must
+#: not have been imported by its package before: Python warns, and the warning is taken for last words.
+CONTEXT_LOST = 70
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class WorkerDied(RuntimeError):
+    """The worker hung, was killed or broke; ``variant`` is what it was checking ("" while timing all).
+
+    Attributes:
+        variant: the culprit, if one variant was running alone.
+        how: a line for people: "hung for 120 s", "killed by SIGSEGV", …
+        at_start: it never came up, so another one would not either.
+    """
+
+    def __init__(self, variant: str, how: str, *, at_start: bool = False) -> None:
+        super().__init__(f"{variant or 'worker'}: {how}")
+        self.variant = variant
+        self.how = how
+        self.at_start = at_start
+
+
+class Watched:
+    """A running worker. ``close`` it, or let its standard input end with this process.
+
+    Args:
+        module: run as ``python -m``; it takes ``--reply``.
+        arguments: of its command line.
+        silence_s: seconds without any event after which it counts as hung.
+        start_s: the same before its first event, where that is more: importing torch takes its time.
+    """
+
+    def __init__(self, module: str, arguments: Sequence[str], silence_s: float, start_s: float = 0.0) -> None:
+        self.silence_s = silence_s
+        self._start_s = max(start_s, silence_s)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
+        ours, theirs = os.pipe()
+        home = str(Path(lockstep.__file__).parents[1])
+        path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, "--reply", str(theirs), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(theirs,),
+            env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+            # A group of its own, so that whatever its compilers start dies with it.
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._events = ours
+        self._buffer = b""
+        self._stage, self._variant = "start", ""
+
+    def wait(self, answer: str) -> dict[str, Any]:
+        """The next event of this kind.
+
+        Raises:
+            WorkerDied: it hung, died or lost its CUDA context; start another one.
+        """
+        return next(event for event in self.until(answer) if event["event"] == answer)
+
+    def until(self, answer: str) -> Iterator[dict[str, Any]]:
+        """Events up to and with the next of this kind; stages are noted and not handed on. Raises as ``wait``."""
+        while True:
+            event = self._next()
+            if event["event"] == "stage":
+                self._stage, self._variant = event["stage"], event["variant"]
+            elif event["event"] == "lost":
+                self._process.wait()
+                raise WorkerDied(event["variant"], f"broke the CUDA context ({event['reason']})")
+            else:
+                yield event
+                if event["event"] == answer:
+                    return
+
+    def ask(self, request: dict[str, Any]) -> None:
+        """Hand over a request; ``wait`` for its answer. Raises as ``wait``."""
+        self._stage, self._variant = "request", ""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._died()
+
+    def close(self, patience_s: float = 5.0) -> None:
+        """End the worker, by force if it does not end by itself within ``patience_s`` seconds."""
+        if self._log.closed:
+            return
+        if self._process.stdin and not self._process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            self._kill()
+        os.close(self._events)
+        self._log.close()
+
+    def _next(self) -> dict[str, Any]:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._events, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                patience = self._start_s if self._stage == "start" else self.silence_s
+                if not selector.select(patience):
+                    self._kill()
+                    how = f"hung for {patience:g} s {self._doing()}"
+                    raise WorkerDied(self._variant, how, at_start=self._stage == "start")
+                chunk = os.read(self._events, 1 << 16)
+                if not chunk:
+                    self._died()
+                self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        event: dict[str, Any] = json.loads(line)
+        return event
+
+    def _died(self) -> None:
+        code = self._process.wait()
+        if code == CONTEXT_LOST:
+            how = "broke the CUDA context"
+        elif code < 0:
+            how = f"killed by {signal.Signals(-code).name} {self._doing()}"
+        else:
+            how = f"ended with exit status {code} {self._doing()}"
+        tail = self._tail()
+        how = f"{how}: {tail}" if tail else how
+        raise WorkerDied(self._variant, how, at_start=self._stage == "start")
+
+    def _doing(self) -> str:
+        doing = {"start": "at start", "load": "in its import", "check": "in its check", "time": "while timing"}
+        return doing.get(self._stage, "on a request")
+
+    def _tail(self) -> str:
+        """Last line the worker printed."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4096))
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def die_with_parent() -> None:
+    """From now on the kernel kills this process when its parent ends, however it ends. Linux only, as measuring is."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before this was set

@@ -1,0 +1,208 @@
+"""``lockstep gate`` as a user runs it: a scratch repository on the CPU, everything real."""
+
+import contextlib
+import json
+import re
+import signal
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from project import BROKEN, KERNELS, make_project
+
+M2 = "M=2,K=1024,N=512"
+
+#: ``twice`` multiplies six times.
+SLOW = KERNELS.replace(
+    "    torch.mm(x, weight, out=out)\n        return",
+    "    for _ in range(5):\n            torch.mm(x, weight, out=out)\n        return",
+)
+
+#: ``twice`` multiplies three times.
+MORE = """        torch.mm(x, weight, out=out)
+        return torch.mm(x, weight, out=out)
+
+
+    VARIANTS"""
+
+#: In the same file, but for comments, layout and words.
+REWORDED = '"""What it does."""\n# A comment.\n' + textwrap.dedent(KERNELS).replace("import time", "import time  # so")
+
+
+@pytest.fixture
+def project(tmp_path):
+    assert SLOW != KERNELS
+    return make_project(tmp_path / "project", timeout=8.0)
+
+
+def gate(project, *arguments):
+    """Exit status, output, and the JSON report."""
+    path = project.root / "gate.json"
+    done = project.lockstep("gate", "--json", str(path), "--seed", "1", *arguments)
+    return done.returncode, done.stdout, json.loads(path.read_text()) if path.exists() else {}
+
+
+def outcomes(report):
+    """(variant, case) to its verdict."""
+    return {(one["key"]["variant"], one["key"]["case"]): one for one in report["cases"]}
+
+
+def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, monkeypatch, tmp_path):
+    project.write("toy/product.py", KERNELS.replace('"twice": twice', '"twice": twice, "gone": plain'))
+    base = project.commit("Have another")
+    # The CUDA-less variants that never return are left out but for one: each costs its silence.
+    broken = BROKEN.replace('"dies_while_timed": dies_while_timed,', '"fresh": plain,').replace(
+        '"elsewhere": elsewhere,', ""
+    )
+    project.write("toy/product.py", SLOW + broken)
+    summary, output = tmp_path / "summary.md", tmp_path / "output"
+    for name, value in {"ACTIONS": "true", "STEP_SUMMARY": summary, "OUTPUT": output}.items():
+        monkeypatch.setenv(f"GITHUB_{name}", str(value))
+    code, shown, report = gate(project, "--case", "M=2", "--budget", "100s")
+
+    assert code == 2, shown
+    found = {variant: one for (variant, _), one in outcomes(report).items()}
+    assert {name: one["outcome"] for name, one in found.items()} == {
+        "plain": "same",
+        "twice": "slower",
+        "gone": "removed",
+        "fresh": "new",
+        "limited": "new",
+        **dict.fromkeys(("wrong", "unwritten", "raises", "hangs", "killed", "hungry"), "failed"),
+    }
+    for name, reason in {
+        "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm.*",
+        "unwritten": r"WrongResult: unwritten output 0 is off by nan .*",
+        "raises": r"RuntimeError: no such thing",
+        "hangs": r"hung for 8 s in its check",
+        "killed": r"killed by SIGKILL in its check",
+        "hungry": r"RuntimeError: .*can't allocate memory.*",
+        "gone": r"head has no such variant",
+        "fresh": r"base has no such variant",
+    }.items():
+        assert re.fullmatch(reason, found[name]["reason"])
+    slower = found["twice"]
+    assert slower["confirmed"]
+    assert slower["shared"]
+    assert slower["change"]["low"] > slower["min_effect"] >= 0.01
+    assert 0.3 < slower["change"]["value"] < 3
+    assert (slower["file"], slower["line"]) == (
+        "toy/product.py",
+        1 + (project.root / "toy/product.py").read_text().split("def twice")[0].count("\n"),
+    )
+    assert report["state"] == "failed"
+    assert report["regressions"] == 1
+    assert report["base"] == f"HEAD ({base[:8]})"
+    assert report["meter"]
+    assert all(one["change"] for one in report["meter"])
+    assert "Traceback" not in shown
+
+    assert f"::error file=toy/product.py,line={slower['line']}::slower  +" in shown
+    assert re.search(r"^::error file=toy/product\.py,line=\d+::failed +product \w+ M=2", shown, re.MULTILINE)
+    assert re.search(r"^verdict<<(\S+)\nfailed\n\1\nregressions<<(\S+)\n1\n\2$", output.read_text(), re.MULTILINE)
+    assert summary.read_text().startswith("### ❌ 6 cases failed: product ")
+    assert re.search(r"\| slower \| product \| twice \| M=2,K=1024,N=512 \| warm \|", summary.read_text())
+
+
+def test_a_change_of_words_is_proved_to_change_nothing(project):
+    project.write("toy/product.py", REWORDED)
+    project.write("docs/toy.md", "New.\n")
+    code, shown, report = gate(project)
+    assert code == 0, shown
+    assert report["counts"] == {"same": 4}
+    assert all(one["proved"] for one in report["cases"])
+    assert report["headline"] == "Nothing slower by more than 1 % (4 same, 4 of them proved)."
+    assert "4 cases, 4 of them proved" in shown
+
+
+def test_a_head_that_does_not_import_fails_and_names_the_reason(project):
+    project.write("toy/product.py", "import nothing_of_this_name\n" + textwrap.dedent(KERNELS))
+    project.write("thresholds.toml", "[default]\nmin_effect = '50 %'\n")
+    code, shown, report = gate(project, "--plain")
+    assert code == 2, shown
+    assert {one["reason"] for one in report["cases"]} == {"ModuleNotFoundError: No module named 'nothing_of_this_name'"}
+    assert report["min_effect"] == 0.5
+    assert "Traceback" not in shown
+
+
+def test_wrong_words_are_usage_and_name_what_there_is(project):
+    for arguments, answer in [
+        (["--base", "nowhere"], "has no commit 'nowhere'; give what git knows"),
+        (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
+        (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is no share; write 1% or 0.01"),
+    ]:
+        code, shown, _ = gate(project, *arguments)
+        assert (code, answer in shown) == (4, True), shown
+        assert "Traceback" not in shown
+    (project.root / "asv.conf.json").rename(project.root / "kept.json")
+    code, shown, _ = gate(project)
+    assert (code, "No `asv.conf` file found" in shown) == (4, True), shown
+    (project.root / "kept.json").rename(project.root / "asv.conf.json")
+    project.write("thresholds.toml", "[default]\nmin_efect = 1\n")
+    code, shown, _ = gate(project)
+    assert (code, "min_efect is no key here" in shown) == (4, True), shown
+
+
+def test_where_a_gpu_is_asked_for_a_cpu_cannot_judge(project):
+    code, shown, report = gate(project, "--require-gpu")
+    assert (code, report["state"]) == (3, "infrastructure"), shown
+    assert "Nothing can be said: no GPU here, and one was asked for (--require-gpu)." in shown
+
+
+def test_interrupted_it_reports_what_it_has_and_leaves_no_process(project):
+    # The worker is in a check that never ends when the runner cancels the job.
+    project.write("toy/product.py", KERNELS + BROKEN)
+    process = project.popen("gate", "--json", "gate.json", "--variant", "hangs", "--variant", "plain")
+    deadline = time.monotonic() + 60
+    while not (workers := _workers(project)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(5)
+    process.send_signal(signal.SIGTERM)
+    shown, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, shown
+    assert "Traceback" not in shown
+    assert json.loads((project.root / "gate.json").read_text())["state"] == "interrupted"
+    assert workers
+    assert not _workers(project)
+
+
+def _workers(project):
+    """Command lines of the gate's workers that hold this project's tree."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in lines if "lockstep.gate.worker" in line and str(project.root) in line]
+
+
+def test_versions_that_one_process_cannot_hold_take_turns_in_two(project, monkeypatch):
+    """What a compiled extension does: it registers its operators once a process. And the slowdown is meant."""
+    once = """
+        import sys
+
+        if hasattr(sys, "toy_operators"):
+            raise ImportError("toy::mm is registered already")
+        sys.toy_operators = True
+    """
+    project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(KERNELS))
+    project.commit("Register operators")
+    slower = KERNELS.replace("        return torch.mm(x, weight, out=out)\n\n\n    VARIANTS", MORE)
+    assert slower != KERNELS
+    project.write("toy/product.py", textwrap.dedent(once) + textwrap.dedent(slower))
+    accept = '[[accept]]\nmatch = { variant = "t*" }\nslower_by = "99 %"\nof = "#7"\nbecause = "rounds twice"\n'
+    project.write("thresholds.toml", accept)
+    monkeypatch.setenv("GITHUB_REF", "refs/pull/7/merge")
+    code, shown, report = gate(project, "--case", "M=2", "--budget", "100s")
+    assert (code, report["state"], report["regressions"]) == (0, "pass", 0), shown
+    assert "slower, accepted" in shown
+    assert report["mode"] == "two processes"
+    found = {variant: one for (variant, _), one in outcomes(report).items()}
+    assert (found["plain"]["outcome"], found["twice"]["outcome"]) in {("same", "slower"), ("unsure", "slower")}
+    assert (found["twice"]["confirmed"], found["twice"]["shared"]) == (True, False)
+    assert found["twice"]["accepted"] == "rounds twice"
+    assert found["twice"]["min_effect"] >= 0.06
+    [note] = [note for note in report["notes"] if "took turns" in note]
+    assert note.startswith(
+        "product: one process cannot hold both versions (ImportError: toy::mm is registered already), so two took turns"
+    )

@@ -1,0 +1,148 @@
+"""An epoch of two sides: what they share, how often each is called, what the epoch says."""
+
+import itertools
+import math
+import sys
+
+import pytest
+import torch
+from fakes import FakeDevice
+
+from lockstep.arms import ArgumentSet
+from lockstep.family import Family
+from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Pace, SideFailed, run_epoch
+from lockstep.gate.namespaces import Sides
+
+
+@pytest.fixture
+def sides(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    return Sides(["nothing"], base=tmp_path, head=tmp_path)
+
+
+def sets(count=2):
+    return [
+        ArgumentSet({"x": torch.full((4,), float(one)), "w": torch.arange(6.0)}, torch.empty(4)) for one in range(count)
+    ]
+
+
+def contender(base, head, prepare=(None, None)):
+    families = {
+        side: Family({"v": function}, {"v": packing} if packing else {})
+        for side, function, packing in zip((BASE, HEAD), (base, head), prepare, strict=True)
+    }
+    return Contender("v", families, {BASE: BASE, HEAD: HEAD})
+
+
+def copy(x, *, out):
+    return out.copy_(x)
+
+
+def arguments(buffers, one):
+    arms, shared = buffers.arms(one)
+    return arms[BASE].calls, arms[HEAD].calls, shared
+
+
+def test_inputs_and_outputs_are_the_very_same(sides):
+    base, head, shared = arguments(Buffers(sets(), sides, 1), contender(copy, lambda x, w, *, out: out.copy_(x)))
+    assert shared
+    assert set(head[0].arguments) == {"x", "w", "out"}
+    for one, other in zip(base, head, strict=True):
+        assert one.arguments["x"] is other.arguments["x"]
+        assert one.arguments["out"] is other.arguments["out"]
+
+
+def test_what_both_prepare_alike_is_shared_and_what_they_do_not_is_each_sides_own(sides):
+    def packed(p):
+        return p
+
+    def pack(w):
+        return {"p": w.flip(0), "rows": 3}
+
+    def same(w):
+        return {"p": w.flip(0), "rows": 3}
+
+    def other(w):
+        return {"p": w * 2, "rows": 3}
+
+    def wider(w):
+        return {"p": w.flip(0).double(), "rows": 3}
+
+    base, head, shared = arguments(Buffers(sets(), sides, 1), contender(packed, packed, (pack, same)))
+    assert shared
+    assert base[0].arguments["p"] is head[0].arguments["p"]
+    for packing in (other, wider):
+        base, head, shared = arguments(Buffers(sets(), sides, 1), contender(packed, packed, (pack, packing)))
+        assert not shared
+        assert torch.equal(base[1].arguments["p"], sets()[1].inputs["w"].flip(0))
+        assert torch.equal(head[1].arguments["p"], packing(sets()[1].inputs["w"])["p"])
+
+
+def test_a_preparation_that_raises_names_its_side(sides):
+    def broken(w):
+        raise KeyError("scales")
+
+    with pytest.raises(SideFailed, match="its preparation raised KeyError: 'scales'") as failed:
+        Buffers(sets(), sides, 1).arms(contender(copy, copy, (None, broken)))
+    assert failed.value.side == HEAD
+
+
+PACE = Pace(replay_s=1e-3, rounds=6, lead=1, warmup_s=0.0)
+
+
+class Timed:
+    """Two sides whose calls take seconds on a fake clock, a CPU's or a GPU's."""
+
+    def __init__(self, sides, seconds, kind="cuda"):
+        self.device = FakeDevice()
+        self.device.kind = kind
+        self.sides = sides
+        self.seconds = seconds
+        self.calls = []
+
+    def epoch(self, seed=1, pace=PACE):
+        def call(side):
+            def run(x):
+                taken = self.seconds[side]
+                self.device.spend(taken() if callable(taken) else taken)
+                if self.device.timing:
+                    self.calls.append(side)
+
+            return run
+
+        buffers = Buffers(sets(), self.sides, seed)
+        return run_epoch(contender(call(BASE), call(HEAD)), buffers, self.device, pace, {BASE: 1e-4, HEAD: 1e-4})
+
+
+def test_the_ratio_is_head_over_base(sides):
+    epoch = Timed(sides, {BASE: 1e-4, HEAD: 1.02e-4}).epoch()
+    assert math.expm1(epoch.log_ratio) == pytest.approx(0.02)
+    assert epoch.seconds == pytest.approx({BASE: 1e-4, HEAD: 1.02e-4})
+    assert (epoch.rounds, epoch.voided, epoch.shared) == (6, 0, True)
+
+
+def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_other(sides):
+    timed = Timed(sides, {BASE: 1e-4, HEAD: 3e-4})
+    timed.epoch()
+    # Two sets, five rotations: ten calls a replay on either side, by the faster one.
+    replays = [timed.calls[start] for start in range(0, len(timed.calls), 10)]
+    assert all(len(set(timed.calls[start : start + 10])) == 1 for start in range(0, len(timed.calls), 10))
+    assert [replays.count(side) for side in (BASE, HEAD)] == [7, 7]
+    pairs = [tuple(replays[start : start + 2]) for start in range(0, 14, 2)]
+    assert all(one == other[::-1] for one, other in itertools.pairwise(pairs))
+    other = Timed(sides, timed.seconds)
+    other.epoch(seed=2)
+    assert other.calls[0] != timed.calls[0]
+
+
+def test_a_disturbed_pair_does_not_move_the_median(sides):
+    taken = iter([1e-4] * 95 + [9e-4] * 10 + [1e-4] * 1000)
+    epoch = Timed(sides, {BASE: 1e-4, HEAD: lambda: next(taken)}).epoch()
+    assert epoch.log_ratio == pytest.approx(0.0)
+
+
+def test_a_cpu_is_judged_by_its_fastest_replays(sides):
+    chance = torch.Generator().manual_seed(1)
+    noisy = {side: lambda: 1e-4 * (1 + float(torch.rand(1, generator=chance) > 0.7)) for side in (BASE, HEAD)}
+    epoch = Timed(sides, noisy, kind="cpu").epoch(pace=Pace(replay_s=1e-4, rounds=25, warmup_s=0.0))
+    assert epoch.log_ratio == pytest.approx(0.0)

@@ -1,0 +1,189 @@
+"""What people and machines read of a run, with names that a hostile pull request might choose."""
+
+import io
+import json
+import math
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lockstep.gate.github import MOST_ANNOTATIONS, annotate, command, write_outputs
+from lockstep.gate.markdown import MOST_ROWS, escape, to_markdown
+from lockstep.gate.plan import METER_GROUPS, groups, meter, recorded_noise, worst_first
+from lockstep.gate.report import EXIT, Report, headline
+from lockstep.gate.table import show
+from lockstep.gate.verdict import SeriesKey, Verdict, verdict_from
+from lockstep.record import Estimate
+
+BLANK = Report("main (1a2b3c4)", "HEAD (5d6e7f8)", min_effect=0.0025, confidence=0.99, budget_s=120, seed=7)
+
+
+def verdict(outcome, change=None, variant="split_k", case="M=8", **rest):
+    told = Estimate(change, change - 0.001, change + 0.001) if change is not None else None
+    return Verdict(SeriesKey("linear", variant, case, "cold"), outcome, change=told, **rest)
+
+
+def report(*cases, **rest):
+    return replace(BLANK, cases=cases, **rest)
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (report(), "pass"),
+        (
+            report(verdict("same"), verdict("unsure"), verdict("new"), verdict("removed"), verdict("faster", -0.1)),
+            "pass",
+        ),
+        (report(verdict("slower", 0.02)), "slower"),
+        (report(verdict("slower", 0.02, accepted="exact rounding")), "pass"),
+        (report(verdict("slower", 0.02), verdict("failed")), "failed"),
+        (report(verdict("failed", in_base=True)), "pass"),
+        (report(verdict("failed"), trouble="controls moved"), "infrastructure"),
+        (report(verdict("failed"), trouble="controls moved", interrupted=True), "interrupted"),
+    ],
+)
+def test_the_worst_decides(told, state):
+    assert told.state == state
+    assert EXIT[state] == {"pass": 0, "slower": 1, "failed": 2, "infrastructure": 3, "interrupted": 130}[state]
+
+
+def test_the_headline_says_what_where_how_much_how_sure_and_why():
+    told = report(
+        verdict("slower", 0.012, code=("_kernel: registers 168 → 255, spills 0 → 512 B", "and more")),
+        verdict("slower", 0.004, case="M=16"),
+        verdict("faster", -0.03, case="M=32"),
+        verdict("same", proved=True, case="M=64"),
+    )
+    assert headline(told) == (
+        "2 cases slower: linear split_k by +0.40 % to +1.20 %, most at M=8 cold, found twice; 99% sure that none is "
+        "by chance; code of the worst: _kernel: registers 168 → 255, spills 0 → 512 B; 1 case faster: linear split_k "
+        "by -3.00 % (-3.10 to -2.90) at M=32 cold (1 same, 1 faster, 2 slower, 1 of them proved)."
+    )
+    assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
+
+
+def test_json_holds_everything_and_is_strict():
+    endless = Estimate(0.01, -math.inf, math.inf)
+    told = report(verdict("slower", 0.02, code=("a",)), replace(verdict("unsure"), change=endless), verdict("na"))
+    content = json.loads(told.to_json(), parse_constant=lambda text: pytest.fail(text))
+    assert (content["schema"], content["state"], content["exit"], content["regressions"]) == (1, "slower", 1, 1)
+    assert [one["outcome"] for one in content["cases"]] == ["slower", "unsure"]
+    assert content["cases"][1]["change"] == {"value": 0.01, "low": None, "high": None}
+    assert verdict_from(content["cases"][0]) == told.cases[0]
+
+
+HOSTILE = [
+    "@torvalds",
+    "x|y\nz",
+    "<img src=x onerror=alert(1)>",
+    "[click](https://evil.example)",
+    "```\n# big",
+    "fixes #12 and octo/repo#3",
+    "www.evil.example",
+    "**bold** ~~gone~~ $x$ {{7*7}}",
+    "\r\n::set-output name=verdict::pass",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_shown_and_never_taken_for_markup(name):
+    told = report(verdict("failed", variant=name, reason=name, file="kernels/a.py", line=3))
+    text = to_markdown(told)
+    [row] = [line for line in text.splitlines() if line.startswith("| failed")]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 11
+    assert not re.search(r"@\w|#\d|https?://|www\.|<\w|(?<!\\)[\[`*~$]", row)
+    [annotation] = annotate(told)
+    assert "\n" not in annotation
+    assert "\r" not in annotation
+    shown = io.StringIO()
+    show(told, Console(file=shown, width=300))
+    assert name.split("\n")[0].strip("\r").strip()[:8] in shown.getvalue()
+
+
+def test_escaping_changes_nothing_that_is_seen():
+    assert escape("M=8,K=4096 +1.20 % … registers 168 → 255 <b>") == "M=8,K=4096 +1.20 % … registers 168 → 255 &lt;b\\>"
+    assert escape("x" * 500).endswith("x…")
+
+
+def test_annotations_are_escaped_grouped_by_line_and_few():
+    assert command("error", "a,b:c.py", 3, "50%\nworse") == "::error file=a%2Cb%3Ac.py,line=3::50%25%0Aworse"
+    many = [verdict("slower", 0.01 * n, case=f"M={n}", file="kernels/a.py", line=n % 12 + 1) for n in range(1, 37)]
+    told = list(annotate(report(*many), "sub/"))
+    assert len(told) == MOST_ANNOTATIONS
+    assert told[0].startswith("::error file=sub/kernels/a.py,line=1::slower  +36.00%25  linear split_k M=36 cold")
+    assert told[0].endswith("(and 2 more)")
+    [accepted] = annotate(report(verdict("slower", 0.1, accepted="meant", file="a.py", line=1)))
+    assert accepted.startswith("::warning file=a.py,line=1::")
+    [trouble] = annotate(report(trouble="no GPU"))
+    assert trouble == "::error::Nothing can be said: no GPU."
+
+
+def test_outputs_cannot_be_added_by_a_file_name(tmp_path):
+    path = tmp_path / "output"
+    write_outputs(report(verdict("slower", 0.1)), path, "x\nverdict=pass\nend-0")
+    found = re.findall(r"(\w+)<<(end-\w{32})\n(.*?)\n\2\n", path.read_text(), re.DOTALL)
+    assert [(name, value) for name, _, value in found] == [
+        ("verdict", "slower"), ("regressions", "1"), ("report", "x\nverdict=pass\nend-0")
+    ]  # fmt: skip
+
+
+def test_a_long_report_is_cut_and_says_so():
+    told = to_markdown(report(*(verdict("slower", 0.01, case=f"M={n}") for n in range(MOST_ROWS + 5))))
+    assert told.count("| slower |") == MOST_ROWS
+    assert "… and 5 more rows; the JSON report has them." in told
+
+
+def test_cases_without_numbers_are_told_once_with_how_many_they_are():
+    told = to_markdown(
+        report(*(verdict("removed", case=f"M={n}", reason="head has no such variant") for n in range(9)))
+    )
+    assert "| removed | linear | split\\_k | 9 cases |" in told
+
+
+def keys(suites=("a", "b"), cases=4):
+    return [
+        SeriesKey(suite, variant, f"M={n}", l2)
+        for suite in suites
+        for n in range(cases)
+        for l2 in ("cold", "warm")
+        for variant in ("x", "y")
+    ]
+
+
+def test_the_worst_known_comes_first_then_the_noisiest():
+    todo = groups(keys())
+    assert len(todo) == 16
+    assert all(group.variants == ("x", "y") for group in todo)
+    spilled, noisy = SeriesKey("b", "y", "M=2", "warm"), SeriesKey("a", "x", "M=3", "cold")
+    order = worst_first(todo, lambda key: float(key == spilled), {noisy: 0.1}, random.Random(1))
+    assert spilled in order[0].cases()
+    assert noisy in order[1].cases()
+    assert order[2:] != [group for group in todo if group not in order[:2]]
+    assert order == worst_first(todo, lambda key: float(key == spilled), {noisy: 0.1}, random.Random(1))
+
+
+def test_the_meter_takes_a_few_of_different_suites_and_the_seed_says_which():
+    picked = meter(keys(("a", "b", "c")), random.Random(3))
+    assert len(picked) == METER_GROUPS
+    assert {group.suite for group in picked} == {"a", "b", "c"}
+    assert all(len(group.variants) == 1 for group in picked)
+    assert picked == meter(keys(("a", "b", "c")), random.Random(3))
+    assert meter([], random.Random(3)) == []
+
+
+def test_noise_comes_from_the_newest_record_of_the_same_kind_of_gpu(tmp_path):
+    recorded = Path(__file__).parents[1] / "results"
+    noise = recorded_noise(recorded, "NVIDIA H200")
+    assert noise[SeriesKey("linear", "gemv", "M=1,K=4096,N=2048", "cold")] > 0
+    assert recorded_noise(recorded, "NVIDIA A100") == {}
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "a-lockstep.provenance.jsonl").write_text(
+        '{"host": {"gpu": "X"}, "recorded_at": "2026"}\n{]\n'
+    )
+    (tmp_path / "h200" / "b-lockstep.provenance.jsonl").write_text("half a li")
+    assert recorded_noise(tmp_path, "X") == {}

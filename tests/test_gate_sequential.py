@@ -1,0 +1,123 @@
+"""The error rates that the gate states, simulated on seeded epochs."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lockstep.gate.sequential import LOOKS, Test, interval, relative
+
+EFFECT = 0.0025
+
+
+def rounds(test, log_ratio, spread, seed, count):
+    """Decisions of ``count`` rounds and how many epochs each took; ``None``: undecided after the last look."""
+    draws = np.random.default_rng(seed).normal(log_ratio, spread, (count, LOOKS[-1]))
+    for row in draws.tolist():
+        for taken in LOOKS:
+            decision = test.decide(row[:taken])
+            if decision is not None:
+                break
+        yield decision, taken
+
+
+def confirmed(test, log_ratio, spread, seed, count):
+    """Shares of cases found slower twice, and called the same."""
+    first, second = (
+        [decision for decision, _ in rounds(test, log_ratio, spread, seed + shift, count)] for shift in (0, 1)
+    )
+    slower = sum(one == two == "slower" for one, two in zip(first, second, strict=True))
+    return slower / count, first.count("same") / count
+
+
+def test_it_answers_at_looks_only():
+    test = Test(EFFECT, 0.01, 10)
+    epochs = [0.1, 0.1001, 0.0999] * 10
+    assert [count for count in range(1, 29) if test.decide(epochs[:count])] == list(LOOKS)
+
+
+@pytest.mark.parametrize(("centre", "decision"), [(0.1, "slower"), (-0.1, "faster"), (0.0, "same")])
+def test_clear_cases_are_decided_at_the_first_look(centre, decision):
+    assert Test(EFFECT, 0.01, 400).decide([centre + noise for noise in (1e-5, -1e-5, 2e-5, 0.0)]) == decision
+
+
+def test_any_of_many_cases_at_the_threshold_is_called_slower_as_rarely_as_stated():
+    """The worst that is still no slowdown: every case of every gate lies exactly at ``min_effect``."""
+    cases, gates, alpha = 20, 150, 0.2
+    test = Test(EFFECT, alpha, cases)
+    at_threshold = math.log1p(EFFECT)
+    first, second = (
+        [decision for decision, _ in rounds(test, at_threshold, 5e-4, seed, cases * gates)] for seed in (1, 2)
+    )
+    false = [one == two == "slower" for one, two in zip(first, second, strict=True)]
+    families = [any(false[start : start + cases]) for start in range(0, len(false), cases)]
+    # Two standard errors of 150 gates at 20 %: 6.5 %.
+    assert sum(families) / gates <= alpha + 0.065
+    # One round alone is no stricter than it claims to be, and not far from it: the test has its power.
+    share = first.count("slower") / len(first)
+    assert 0.3 * test.round_level < share <= test.round_level + 0.01
+
+
+def test_unchanged_cases_are_never_called_slower_and_cost_few_epochs():
+    test = Test(EFFECT, 0.01, 400)
+    taken = list(rounds(test, 0.0, 4e-4, 3, 1500))
+    assert [decision for decision, _ in taken if decision != "same"] == []
+    assert np.mean([epochs for _, epochs in taken]) < 5
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "least"), [(0.003, 0.5), (0.005, 0.99), (0.01, 1.0), (0.03, 1.0)], ids="{:.1%}".format
+)
+def test_slowdowns_beyond_the_threshold_are_found(slowdown, least):
+    """With 0.05 % from epoch to epoch: twice what an H200 shows on shared buffers."""
+    slower, same = confirmed(Test(EFFECT, 0.01, 100), math.log1p(slowdown), 5e-4, 4, 300)
+    assert slower >= least
+    assert same <= 0.01
+
+
+def test_the_same_is_said_of_a_slower_case_as_rarely_as_stated():
+    alpha = 0.1
+    _, same = confirmed(Test(EFFECT, alpha, 1), math.log1p(EFFECT), 5e-4, 5, 2000)
+    assert same <= alpha + 0.013
+
+
+def test_heavy_tails_cost_power_and_no_error():
+    """One epoch in ten off by a hundred times the noise."""
+    chance = np.random.default_rng(6)
+    test = Test(EFFECT, 0.05, 1)
+    wrong = 0
+    for _ in range(600):
+        row = chance.normal(0.0, 3e-4, LOOKS[-1]) * np.where(chance.random(LOOKS[-1]) < 0.1, 100, 1)
+        decisions = [test.decide(row[:taken].tolist()) for taken in LOOKS]
+        wrong += next((one for one in decisions if one), None) in ("slower", "faster")
+    assert wrong / 600 <= test.round_level
+
+
+def test_what_is_too_noisy_is_given_up_early_and_what_is_not_is_not():
+    chance = np.random.default_rng(8)
+    test = Test(EFFECT, 0.01, 100)
+    given_up = dict.fromkeys((0.0005, 0.002, 0.03), 0)
+    for spread in given_up:
+        for row in chance.normal(0.0, spread, (200, LOOKS[-1])).tolist():
+            given_up[spread] += any(test.hopeless(row[:taken]) for taken in LOOKS)
+    assert (given_up[0.0005], given_up[0.002]) == (0, 0)
+    assert given_up[0.03] > 180
+    # A tenfold slowdown is found however noisy.
+    assert not test.hopeless([2.3 + one for one in (-0.03, 0.03, 0.0) * 3])
+
+
+def test_relative_changes_of_endless_intervals():
+    told = relative(interval([0.1, 0.1 + 1e3], 0.01))
+    assert told.high == math.inf
+    assert told.low == -1.0
+    assert relative(interval([0.01, 0.01], 0.01)).value == pytest.approx(math.expm1(0.01))
+
+
+def test_intervals_cover_the_truth_at_every_look():
+    draws = np.random.default_rng(7).normal(0.01, 5e-4, (800, LOOKS[-1]))
+    missed = sum(
+        any(not (told := interval(row[:taken], 0.05)).low <= 0.01 <= told.high for taken in LOOKS)
+        for row in draws.tolist()
+    )
+    assert missed / 800 <= 0.05
+    assert interval([0.5], 0.05).high == math.inf
