@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,9 @@ import torch
 
 #: Whose table serves GPUs that have none, and compiling where there is no GPU.
 DEFAULT = "NVIDIA H200"
+
+#: The GPU that code is traced and compiled for where there is none: whoever asks for it says which.
+TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
 
 TABLES = Path(__file__).with_name("tables")
 
@@ -186,7 +190,9 @@ class Table:
 
 @functools.cache
 def gpu_name(device: torch.device) -> str:
-    """Name of a CUDA device; that of the default where there is no GPU to ask."""
+    """Name of a CUDA device; for meta tensors ``TRACED``, on a CPU the default."""
+    if device.type == "meta":
+        return TRACED
     return torch.cuda.get_device_name(device) if device.type == "cuda" else DEFAULT
 
 

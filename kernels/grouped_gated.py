@@ -33,8 +33,6 @@ HALF = 128
 GATED = TABLE.choice("tma.gated", Tile, "R G K H", upto="R")
 #: Several programs may share a multiprocessor, so that one multiplies while the other waits for gate and up.
 GATED_GRAD = TABLE.choice("tma.gated_grad", Tile, "R G K H", upto="R")
-#: Whether a tile's gate and up are asked into the L2 before its product is begun.
-ASK_AHEAD = True
 
 
 @triton.jit
@@ -105,7 +103,7 @@ def gated(
 @triton.jit
 def _gated_grad(
     grad, w_down, gate_up, grad_gate_up, dealt, room, rows, G, K, N,
-    AHEAD: tl.constexpr, RAGGED: tl.constexpr, ORDER: tl.constexpr, HALF: tl.constexpr,
+    RAGGED: tl.constexpr, ORDER: tl.constexpr, HALF: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     begin(ORDER)
@@ -116,8 +114,6 @@ def _gated_grad(
         column = tile % tiles_n * BLOCK_N
         stride = 2 * N if RAGGED else G * 2 * N
         corner = row.to(tl.int64) * stride + band * (2 * N) + 2 * column
-        if AHEAD:
-            _ask_for_rows(gate_up + corner, stride, left, BLOCK_M, 2 * BLOCK_N)
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
             total = tl.dot(grad.load([row, band * K + k]), w_down.load([group * N + column, k]).T, total)
@@ -152,22 +148,6 @@ def _activation_grad(
     tl.store(grad_gate_up + HALF + at, (grad * gate * share).to(grad_gate_up.dtype.element_ty), inside)
 
 
-@triton.jit
-def _ask_for_rows(corner, stride, count, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Have the first ``count`` of some rows of 16-bit elements fetched into the L2, and do not wait for them."""
-    rows = tl.arange(0, ROWS)
-    tl.inline_asm_elementwise(
-        """{
-.reg .pred inside;
-setp.ne.s32 inside, $2, 0;
-@inside cp.async.bulk.prefetch.L2.global [$1], $3;
-mov.b32 $0, 0;
-}""",
-        "=r,l,r,n", [corner + rows * stride, (rows < count).to(tl.int32), 2 * COLUMNS],
-        dtype=tl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
 def gated_grad(
     grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
     cut: Tile | None = None, *, follows: bool = True,
@@ -194,7 +174,7 @@ def gated_grad(
     _gated_grad[(programs,)](
         rows_of(grad, bands, cut.BLOCK_M, cut.BLOCK_K), weight_of(w_down, [cut.BLOCK_N, cut.BLOCK_K]),
         gate_up, grad_gate_up, dealt, room_of(dealt), rows, G, K, H,
-        AHEAD=ASK_AHEAD and order > 0, RAGGED=dealt is not None, ORDER=order, HALF=HALF,
+        RAGGED=dealt is not None, ORDER=order, HALF=HALF,
         BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K, PROGRAMS=programs,
         num_warps=cut.num_warps, num_stages=cut.num_stages,
         maxnreg=min(255, 65536 // (cut.programs * 32 * cut.num_warps)), **launch_options(order),

@@ -37,7 +37,7 @@ class Stream(NamedTuple):
 
 TABLE = Table("linear")
 
-#: Tile of "stream"; each leaves room for two programs on a multiprocessor.
+#: Tile of "stream".
 STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")
 MOST_PARTS = 16
 

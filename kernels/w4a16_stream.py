@@ -54,8 +54,8 @@ class Stream(NamedTuple):
 
 #: Largest M that a stream is chosen for.
 STREAMS = (
-    (8, Stream(8, 128, 2, 2, 4)),
-    (16, Stream(16, 128, 2, 2, 4)),
+    (8, Stream(8, 128, 1, 2, 1, 4, 128, late=True)),
+    (16, Stream(16, 128, 1, 2, 1, 4, 128, late=True)),
     (32, Stream(32, 128, 1, 5, 2)),
 )
 LARGEST_STREAMED_M = STREAMS[-1][0]

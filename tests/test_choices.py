@@ -139,9 +139,11 @@ def sizes(case):
 @pytest.mark.parametrize(
     ("op", "ragged", "B", "G", "name"),
     [
-        ("linear", False, 2560, 12, "bmm"),
+        ("linear", False, 2560, 12, "tma"),
+        ("linear", False, 256, 12, "bmm"),
         ("linear", True, 2560, 12, "tma"),
-        ("linear_train", True, 1024, 4, "triton"),
+        ("linear_train", False, 2560, 12, "tma"),
+        ("linear_train", False, 256, 12, "bmm"),
         ("linear_train", True, 2560, 12, "tma"),
         ("mlp", False, 256, 12, "tma"),
         ("mlp_train", False, 2560, 12, "bmm"),
@@ -162,9 +164,12 @@ def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G,
         (1, 4096, 2048, "gemv"),
         (3, 4096, 2048, "direct"),
         (8, 4096, 2048, "stream"),
-        (16, 4096, 2048, "split_k"),
+        (16, 4096, 2048, "stream"),
+        (17, 4096, 2048, "split_k"),
         (65, 4096, 2048, "torch"),
-        (3, 7168, 576, "split_k"),
+        (3, 7168, 576, "stream"),
+        (3, 7168, 2112, "split_k"),
+        (1, 512, 256, "torch"),
         (1, 1536, 3072, "direct"),
         (32, 1536, 3072, "stream"),
         (33, 1536, 3072, "torch"),
@@ -177,7 +182,14 @@ def test_linear_calls_on_an_h200_what_was_measured_to_be_best(M, K, N, name):
 
 @pytest.mark.parametrize(
     ("M", "heads", "name"),
-    [(1, 8, "rows"), (2, 8, "stream"), (32, 4, "stream"), (33, 8, "torch"), (64, 4, "triton"), (4096, 4, "persistent")],
+    [
+        (1, 8, "stream"),
+        (2, 8, "stream"),
+        (32, 4, "stream"),
+        (33, 8, "torch"),
+        (64, 4, "triton"),
+        (4096, 4, "persistent"),
+    ],
 )
 def test_kda_calls_on_an_h200_what_was_measured_to_be_best(M, heads, name):
     offer = kda.CANDIDATES["best"](M=M, K=2304, heads=heads)

@@ -89,8 +89,8 @@ def reached(variant, **changes):
         ({"work": ('"slow": slow', '"slow": fast')}, {"slow"}),
         ({"work": ("@functools.cache", "@functools.lru_cache(None)")}, {"fast"}),
         ({"helpers": ("return x\n", "return x + 1\n")}, set()),
-        # A text may be a name, and an attribute of a module from outside is none of ours.
-        ({"work": ("return x + SIZE", "return TABLE['scale'], x")}, {"slow"}),
+        # A text that nothing looks up is no name, and an attribute of a module from outside is none of ours.
+        ({"helpers": ("return x * 3", "return print('slow', x)")}, {"fast"}),
         ({"work": ("return x\n", "return torch.slow(x)\n")}, {"apart"}),
         # What runs at import may do anything to anything.
         ({"helpers": ("def unused", "print(deeper)\n\n\ndef unused")}, set(VARIANTS)),
@@ -117,13 +117,29 @@ def test_looking_others_up_in_the_table_reaches_them_all():
 
 @pytest.mark.parametrize(
     "hidden",
-    ["eval('1')", "globals()['x']", "getattr(torch, x)", "importlib.import_module(x)", "setattr(torch, 'x', 1)"],
+    [
+        "eval('1')",
+        "globals()['x']",
+        "getattr(torch, x)",
+        "importlib.import_module(x)",
+        "setattr(torch, 'x', 1)",
+        "toy.__dict__['x']",
+        "sys.modules['toy']",
+    ],
 )
 def test_names_made_up_at_run_time_prove_nothing(hidden):
     assert reached("apart", helpers=("return x * 3", f"return {hidden}")) is None
     assert reached("apart", work=("from toy import helpers", "from toy.helpers import *")) is None
     assert reached("apart", helpers=("return x * 3", "return getattr(x, 'T')")) is not None
     assert reached("apart", helpers=("return x * 3", "return (")) is None
+
+
+def test_a_text_that_getattr_looks_up_is_a_name():
+    looks = ("def apart(x):\n    return x", "def apart(x):\n    return getattr(helpers, 'scale')(x)")
+    apart = reached("apart", work=looks)
+    assert apart is not None
+    assert any("name='deeper'" in one for one in apart)
+    assert not any("name='deeper'" in one for one in reached("apart"))
 
 
 def test_files_that_are_no_python_count_for_everybody():

@@ -64,6 +64,11 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
         "by chance; code of the worst: _kernel: registers 168 → 255, spills 0 → 512 B; 1 case faster: linear split_k "
         "by -3.00 % (-3.10 to -2.90) at M=32 cold (1 same, 1 faster, 2 slower, 1 of them proved)."
     )
+    widened = report(verdict("same", 0.0, min_effect=0.02))
+    assert (
+        headline(widened)
+        == "Nothing slower by more than 0.25 % (up to 2 % where noise or a rule asks for it) (1 same)."
+    )
     assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
 
 

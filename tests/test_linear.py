@@ -165,8 +165,10 @@ def test_stream_compiles_for_hopper():
         "    VARIANTS['stream'](x, x.new_empty(N, K), x.new_empty(N))"
     )
     assert len(kernels) == len(shapes)
-    # 228 KB a multiprocessor, of which each program costs one more: it holds two.
-    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 113 * 1024 for kernel in kernels), kernels
+    assert all(kernel.stack_bytes == 0 for kernel in kernels), kernels
+    # 228 KB a multiprocessor, of which each program costs one more: it holds two. At 16 rows one program with a longer
+    # ring was faster.
+    assert [kernel.shared_bytes <= 113 * 1024 for kernel in kernels] == [True, False, True]
 
 
 def test_direct_compiles_for_hopper_without_spills():

@@ -19,9 +19,16 @@ _LEAD = 2.0
 _RAMPS = (np.inf, 64.0, 32.0, 16.0)
 
 
+def median(y: Floats) -> float:
+    """Median of the points that are there; NaN for none. numpy's own takes twenty times as long on so few."""
+    ordered = np.sort(y)  # NaN last
+    count = int(np.count_nonzero(~np.isnan(ordered)))
+    return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else float("nan")
+
+
 def robust_mean(y: Floats, noise: float, gate: float) -> float:
     """Mean of the points within ``gate · noise`` of the median."""
-    middle = float(np.median(y))
+    middle = median(y)
     near = y[np.abs(y - middle) <= gate * noise]
     return float(near.mean()) if near.size else middle
 
@@ -83,7 +90,7 @@ def two_modes(y: Floats) -> tuple[float, float] | None:
     parts = y[~upper], y[upper]
     if min(part.size for part in parts) < _FEWEST:
         return None
-    low, high = (float(np.median(part)) for part in parts)
+    low, high = (median(part) for part in parts)
     spread = np.sqrt(np.mean([_spread(part) ** 2 for part in parts]))
     return (low, high) if high - low > _APART * spread else None
 
@@ -101,4 +108,4 @@ def _spread(part: Floats) -> float:
     """Robust standard deviation; the sample's own where a handful of points makes the median useless."""
     if part.size < 6:
         return float(part.std(ddof=1))
-    return float(np.median(np.abs(part - np.median(part)))) / 0.6745
+    return median(np.abs(part - median(part))) / 0.6745

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from dashboard.changes.doubts import slopes, two_modes
+from dashboard.changes.doubts import median, slopes, two_modes
 from dashboard.changes.findings import Revision
 from dashboard.changes.hypotheses import Floats, Hypotheses, Ints, log_odds
 from dashboard.changes.scatter import Scatter
@@ -235,7 +235,7 @@ class Replay:
         modes = two_modes(recent[np.isfinite(recent)])
         if modes is None:
             return False
-        level = float(np.nanmedian(self.values[row, index : now + 1]))
+        level = median(self.values[row, index : now + 1])
         return bool(min(abs(level - mode) for mode in modes) < 0.25 * (modes[1] - modes[0]))
 
     def _slopes(self, row: int, index: int, now: int) -> bool:
@@ -280,7 +280,7 @@ class Replay:
     def _revise(self, row: int, shift: Shift, now: int, moved_to: int | None, why: str) -> None:
         before = self.values[row, max(0, shift.index - 20) : shift.index]
         after = self.values[row, shift.index : now]
-        size = float(np.nanmedian(after) - np.nanmedian(before))
+        size = median(after) - median(before)
         self.revisions[row].append(Revision(shift.reported_at, now, shift.index, moved_to, size, why))
 
     def news(self, row: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.changes.doubts import autocorrelation, two_modes
+from dashboard.changes.doubts import autocorrelation, median, two_modes
 from dashboard.changes.findings import Analysis, Change, Level, Noise
 from dashboard.changes.hypotheses import Floats
 from dashboard.changes.replay import LARGEST, LOOK_BACK, Replay, Shift
@@ -109,7 +109,7 @@ def _stretch(replay: Replay, row: int, start: int, stop: int, scale: float) -> _
     weights = 1 / replay.weights[row, start:stop][index]
     spread = scale if math.isfinite(scale) else 0.0
     limit = replay.settings.gate * spread / np.sqrt(weights)
-    near = np.abs(y - np.median(y)) <= limit if spread else np.ones(y.size, dtype=bool)
+    near = np.abs(y - median(y)) <= limit if spread else np.ones(y.size, dtype=bool)
     if not near.any():
         near[:] = True
     count = float(weights[near].sum())

@@ -180,9 +180,10 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
 
     rotation = len(buffers.sets)
     warmup_s = 0.0 if per_call else pace.warmup_s
-    for side in arms:
-        if side not in per_call:
-            per_call[side] = _seconds(capture(side, 1), device) / rotation
+    # Kept until the epoch ends: a pool whose last graph is gone cannot be captured into again (torch 2.11).
+    probes = {side: capture(side, 1) for side in arms if side not in per_call}
+    for side, probe in probes.items():
+        per_call[side] = _seconds(probe, device) / rotation
     # As many calls on either side, by the faster one: the first call of a replay costs more, on either side alike.
     times = max(1, math.ceil(pace.replay_s / (min(per_call.values()) * rotation)))
     replays = {side: capture(side, times) for side in arms}

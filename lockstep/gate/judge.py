@@ -132,7 +132,8 @@ class Judge:
                 return
             for verdict in self._measure(group, self.terms.deadline, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
-                self._say(line(self.verdicts[verdict.key]))
+                if verdict.outcome != "na":
+                    self._say(line(self.verdicts[verdict.key]))
 
     def _find_conflicts(self) -> None:
         """Suites whose head is imported alone, but not beside base: they are judged by two processes."""

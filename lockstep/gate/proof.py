@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,6 +88,8 @@ def prove(base: Tree, head: Tree, suites: Iterable[Suite], host: Mapping[str, st
             differ.append(suite)
     if not differ or host["device"] != "cuda":
         return Proof(frozenset(unreached))
+    # Kernels that choose by the name of the GPU are traced for this one, which the tracing process does not see.
+    os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     return Proof(frozenset(unreached), compare(base, head, differ, Target.of_host(host), say=say))
 
 

@@ -2,8 +2,9 @@
 
 For variants that cannot be traced without a GPU (torch.compile, a compiled extension), and for machines without one.
 Reached is by name alone, whatever module it is in: a definition counts if anything that counts mentions its name, as a
-name, an attribute or a text. What runs at import (calls, branches, decorators that may register something) always
-counts. That finds too much rather than too little. Modules that make up names at run time prove nothing.
+name, an attribute or a text given to ``getattr``. What runs at import (calls, branches, decorators that may register
+something) always counts. That finds too much rather than too little. Modules that make up names at run time prove
+nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ WRAPPERS = {
 }
 
 #: Calls by which code may reach what it does not name; ``getattr`` and imports only where the name is no text.
-HIDING = {"eval", "exec", "globals", "vars", "locals", "setattr"}
+HIDING = {"eval", "exec", "globals", "vars", "locals", "setattr", "attrgetter", "methodcaller"}
+HIDING_ATTRIBUTES = {"__dict__", "__globals__", "modules"}
 HIDING_UNLESS_TEXT = {"getattr": 1, "import_module": 0, "__import__": 0}
 
 
@@ -78,13 +80,22 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
 
 
 def _hides(node: ast.AST) -> bool:
+    match node:
+        case ast.ImportFrom(names=aliases):
+            return any(alias.name == "*" for alias in aliases)
+        case ast.Attribute(attr=name):
+            return name in HIDING_ATTRIBUTES
     if not isinstance(node, ast.Call):
-        return isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
-    name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        return False
+    name = _called(node)
     if name in HIDING_UNLESS_TEXT:
         at = HIDING_UNLESS_TEXT[name]
         return len(node.args) <= at or not isinstance(node.args[at], ast.Constant)
-    return isinstance(node.func, ast.Name) and name in HIDING
+    return name in HIDING and not (name in ("eval", "exec") and isinstance(node.func, ast.Attribute))
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
 def _acts(statement: ast.stmt) -> bool:
@@ -146,7 +157,7 @@ def _foreign(module: ast.Module, packages: set[str]) -> set[str]:
 
 
 def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
-    """Names, attributes, and texts that may be names."""
+    """Names, attributes, and texts that are looked up as names."""
     match node:
         case ast.Attribute():
             root: ast.expr = node
@@ -158,8 +169,9 @@ def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
             yield node.attr
         case ast.Name(id=name):
             yield name
-        case ast.Constant(value=str(text)) if all(part.isidentifier() for part in text.split(".")):
-            yield from text.split(".")
+        case ast.Call() if _called(node) in HIDING_UNLESS_TEXT:
+            for one in node.args:
+                yield from str(one.value).split(".") if isinstance(one, ast.Constant) else ()
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             for alias in aliases:
                 yield from alias.name.split(".")

@@ -120,12 +120,20 @@ def headline(report: Report) -> str:
         )
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
     else:
-        said.append(f"nothing slower by more than {100 * report.min_effect:.3g} %")
+        said.append(f"nothing slower by more than {_least(report)}")
     faster = report.of("faster")
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]} ({_counted(report)})."
+
+
+def _least(report: Report) -> str:
+    """What counted as a change: as asked, and up to where noise widened it."""
+    asked, widest = report.min_effect, max((one.min_effect for one in report.cases), default=0.0)
+    return f"{100 * asked:.3g} %" + (
+        f" (up to {100 * widest:.3g} % where noise or a rule asks for it)" if widest > 1.2 * asked else ""
+    )
 
 
 def _cases(verdicts: Sequence[Verdict]) -> str:
