@@ -10,7 +10,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dashboard.access import Access
 from dashboard.address import parse_family
 from dashboard.desk import Desk
-from dashboard.pages import alert, alerts, family, overview
+from dashboard.pages import alert, alerts, compare, family, overview
 from dashboard.pages.parts import back_link, notice
 from dashboard.results.store import Store
 from dashboard.security import Guard
@@ -24,7 +24,7 @@ _INDEX = """<!DOCTYPE html>
 
 
 #: Pages in the head of every page, in order.
-_NAVIGATION = {"Overview": "/", "Alerts": "/alerts"}
+_NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts"}
 
 
 def create_app(store: Store, desk: Desk | None = None, access: Access | None = None) -> Dash:
@@ -63,6 +63,7 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
     )
     overview.register(app, store)
     family.register(app, store)
+    compare.register(app, store)
     if desk is not None:
         alerts.register(app, store, desk)
         alert.register(app, store, desk, guard)
@@ -71,6 +72,8 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
 
 def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: Guard | None = None) -> tuple[Any, str]:
     """The page of an address, and its title."""
+    if path == "/compare":
+        return compare.layout(store.current(), search), "Compare · Lockstep"
     if path == "/alerts":
         return alerts.layout(desk, search), "Alerts · Lockstep"
     if path.startswith("/alert/") and guard is not None:
