@@ -9,6 +9,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.access import Access
 from dashboard.address import parse_family
+from dashboard.api import create_api
 from dashboard.desk import Desk
 from dashboard.pages import alert, alerts, compare, family, overview
 from dashboard.pages.parts import back_link, notice
@@ -48,6 +49,7 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
     app.layout = _shell()
     guard = Guard(app, access or Access())
+    app.server.register_blueprint(create_api(store, desk, guard.limiter))
 
     @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
     def route(path: str | None, search: str | None) -> tuple[Any, str]:
@@ -63,7 +65,7 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
     )
     overview.register(app, store)
     family.register(app, store)
-    compare.register(app, store)
+    compare.register(app, store, desk)
     if desk is not None:
         alerts.register(app, store, desk)
         alert.register(app, store, desk, guard)

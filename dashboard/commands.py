@@ -82,6 +82,7 @@ def open_desk(args: argparse.Namespace) -> Desk:
     from dashboard.analyst import Analyst
     from dashboard.desk import Desk
     from dashboard.notify.receivers import SITE
+    from lockstep.thresholds import FILE
 
     alerts = open_alerts(args)
     # A fork inherits no connection: the server's worker opens its own.
@@ -90,7 +91,7 @@ def open_desk(args: argparse.Namespace) -> Desk:
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     given |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
-    return Desk(alerts, Analyst(options, state), os.environ.get(SITE, ""))
+    return Desk(alerts, Analyst(options, state), os.environ.get(SITE, ""), args.thresholds or Path(FILE))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -127,7 +127,7 @@ class Guard:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
-        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
         if self._access.writable and request.path == "/_dash-layout":
             secure = bool(self._access.proxies)

@@ -132,7 +132,7 @@ def test_an_address_restores_the_sides_and_short_hashes_do(here):
 def test_an_address_that_makes_no_sense_gets_a_page(here, search):
     assert "compare-body" in words(page.layout(here.store.current(), search))
     chosen = dict.fromkeys(page.KEYS, "") | {"bm": "nowhere", "hm": "h200"}
-    assert "no results" in words(page.body(here.store.current(), chosen, "light"))
+    assert "no results" in words(page.body(here.store.current(), chosen, "light", RULES))
 
 
 def test_nothing_measured_says_what_to_run(tmp_path):

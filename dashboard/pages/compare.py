@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, cast
 
 import dash_mantine_components as dmc
@@ -24,6 +23,7 @@ from dashboard.comparison import (
     run_of,
     toolchain_text,
 )
+from dashboard.desk import Desk, rules
 from dashboard.figures import Figure
 from dashboard.pages.parts import change_cell, count, day, notice, table
 from dashboard.results.names import natural
@@ -31,7 +31,7 @@ from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import suite_of
 from dashboard.theme import GRAPH_CONFIG, Scheme, chart_layout, neutral
-from lockstep.thresholds import FILE, Thresholds, ThresholdsError, read_thresholds
+from lockstep.thresholds import Thresholds
 
 #: Rows of the table.
 MOST = 200
@@ -89,7 +89,7 @@ def layout(results: Results, search: str) -> Any:
     )
 
 
-def register(app: Dash, store: Store) -> None:
+def register(app: Dash, store: Store, desk: Desk | None) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"compare-{name}", "value") for name in KEYS]
 
@@ -117,7 +117,7 @@ def register(app: Dash, store: Store) -> None:
         scheme = given[-1]
         if scheme is None:
             return no_update
-        return body(store.current(), dict(zip(KEYS, (one or "" for one in given), strict=False)), scheme)
+        return body(store.current(), dict(zip(KEYS, (one or "" for one in given), strict=False)), scheme, rules(desk))
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -129,13 +129,14 @@ def register(app: Dash, store: Store) -> None:
     )
 
 
-def body(results: Results, chosen: dict[str, str], scheme: Scheme) -> list[Any]:
+def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: Thresholds) -> list[Any]:
     """What the comparison says.
 
     Args:
         results: a picture.
         chosen: a value for each of ``KEYS``, "" none.
         scheme: "light" or "dark".
+        thresholds: what counts as a change.
     """
     base, head = (Side(chosen[f"{one}m"], chosen[f"{one}c"], chosen[f"{one}v"]) for one in "bh")
     ours, theirs = run_of(results, base), run_of(results, head)
@@ -145,11 +146,6 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme) -> list[Any]:
             html.P(f"{which.machine} has no results of commit {which.commit[:8] or '(none chosen)'}.", className="dim")
         ]
     quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
-    try:
-        thresholds = read_thresholds(Path(FILE))
-    except ThresholdsError:
-        # `lockstep alerts` tells what is wrong with it; what is measured can be read without.
-        thresholds = Thresholds()
     found = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
     parts: list[Any] = [html.P(_said(found), className="said")]
     rows = [
