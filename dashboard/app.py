@@ -11,7 +11,7 @@ from dashboard.access import Access
 from dashboard.address import parse_family
 from dashboard.api import create_api
 from dashboard.desk import Desk
-from dashboard.pages import alert, alerts, compare, family, overview
+from dashboard.pages import alert, alerts, compare, family, machines, overview
 from dashboard.pages.parts import back_link, notice
 from dashboard.results.store import Store
 from dashboard.security import Guard
@@ -25,7 +25,7 @@ _INDEX = """<!DOCTYPE html>
 
 
 #: Pages in the head of every page, in order.
-_NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts"}
+_NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
 
 
 def create_app(store: Store, desk: Desk | None = None, access: Access | None = None) -> Dash:
@@ -66,6 +66,7 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
     overview.register(app, store)
     family.register(app, store)
     compare.register(app, store, desk)
+    machines.register(app, store)
     if desk is not None:
         alerts.register(app, store, desk)
         alert.register(app, store, desk, guard)
@@ -76,6 +77,8 @@ def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: 
     """The page of an address, and its title."""
     if path == "/compare":
         return compare.layout(store.current(), search), "Compare · Lockstep"
+    if path == "/machines":
+        return machines.layout(store.current()), "Machines · Lockstep"
     if path == "/alerts":
         return alerts.layout(desk, search), "Alerts · Lockstep"
     if path.startswith("/alert/") and guard is not None:

@@ -81,7 +81,8 @@ def test_alerts_are_told_with_their_log(here, get):
 @pytest.mark.parametrize(
     "path",
     [
-        "machine", "commits/nowhere", "trends/h200/nothing", "points/h200/zzzz", "points/h200/", "alerts/999", "compare",
+        "machine",
+        "commits/nowhere", "trends/h200/nothing", "points/h200/zzzz", "points/h200/", "alerts/999", "compare",
         "alerts/99999999999999999999", "compare?bm=h200&bc=latest&hm=h200&hc=",
     ],
 )  # fmt: skip
@@ -114,10 +115,8 @@ def test_badges_say_what_is_open_and_how_fast(get):
     assert "mine: 1 slower" in told.text
     assert told.mimetype == "image/svg+xml"
     assert "steady" in get("/badge/alerts.svg?machine=nowhere").text
-    assert (
-        "1.42×" in get("/badge/speedup/h200/linear/triton.svg").text
-        or "1.41×" in get("/badge/speedup/h200/linear/triton.svg").text
-    )
+    # 1.5 before, and 6 % slower since.
+    assert re.search("1.4[12]×", get("/badge/speedup/h200/linear/triton.svg").text)
     assert "unknown" in get("/badge/speedup/h200/linear/nothing.svg").text
 
 

@@ -187,10 +187,13 @@ def history(events: list[Event]) -> list[Any]:
     rows = [
         html.Tr(
             [
-                html.Td(f"{datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC):%Y-%m-%d %H:%M}"),
+                html.Td(
+                    f"{datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC):%Y-%m-%d %H:%M}",
+                    className="nowrap",
+                ),
                 html.Td(event.who),
                 html.Td(event.what),
-                html.Td(event.note),
+                html.Td(event.note, className="wide"),
             ]
         )
         for event in reversed(events)
