@@ -1,6 +1,7 @@
 """Two sides are compared case by case: each ratio is the files', and a verdict needs a change beyond its noise."""
 
 import math
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -9,6 +10,7 @@ from served import call, place, serving, words
 from trees import open_store, record, write_measurement
 
 from dashboard.address import link
+from dashboard.app import create_app
 from dashboard.comparison import Side, compare, differing, run_of, toolchain_text
 from dashboard.pages import compare as page
 from lockstep.intervals import NOMINAL
@@ -160,4 +162,23 @@ def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
         tab.locator(".js-plotly-plot .points path").first.wait_for()
         expect(tab.locator("#compare-body tbody tr")).to_have_count(6)
         assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        tab.goto("about:blank")
+
+
+def test_markup_in_names_stays_text(visit, tmp_path):
+    hostile = '<img src=x onerror="document.title=1">'
+    root = tmp_path / "results"
+    for commit, date in ((A, 1_000_000), (B, 2_000_000)):
+        write_measurement(root, [measured(1.9), measured(1.9, variant=hostile, case=hostile)], commit=commit, date=date)
+    with serving(create_app(open_store(root))) as address:
+        tab = visit.page
+        tab.set_default_timeout(20_000)
+        tab.goto(f"{address}/compare?l2={quote(hostile)}&suite={quote(hostile)}")
+        tab.goto(f"{address}/compare")
+        tab.locator("td", has_text="<img").first.wait_for()
+        tab.locator(".js-plotly-plot .points path").first.hover(force=True)
+        tab.goto(f"{address}/alert/{quote(hostile)}")
+        tab.get_by_text("There is no").wait_for()
+        assert tab.locator("#page img").count() == 0
+        assert tab.title() != "1"
         tab.goto("about:blank")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
@@ -103,7 +104,7 @@ def controls_chart(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> 
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": name,
+                "name": escape(name),
                 "x": [at for at, _ in points],
                 "y": [round(100 * rate / middle, 3) for _, rate in points],
                 "text": [f"{commits[at].short} {day(commits[at].date)}" for at, _ in points],
