@@ -133,6 +133,8 @@ def listed(alerts: Sequence[Tracked], chosen: tuple[str, str, str, str], said: s
     if not found:
         kept = f"{count(len(alerts), 'alert')} in other states or of another choice." if alerts else ""
         what = "Nothing is open." if state == "open" else "There is none."
+        if said and not alerts:
+            what = "Nothing is known yet."
         hint = "" if alerts or said else "Alerts appear when a series has changed: three commits of results are needed."
         return [*parts, html.Div([html.P(what, className="strong"), html.P(kept or hint)], className="card empty")]
     parts.append(table(_HEAD, [_row(one, now) for one in found[:MOST]], "Alerts"))
