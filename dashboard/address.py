@@ -47,3 +47,18 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
         quantities=chosen["quantity"],
         variants=chosen["variants"],
     )
+
+
+def asked(search: str, *keys: str) -> dict[str, str]:
+    """The first value of each key in an address's query; "" of those that it has not."""
+    try:
+        query = parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
+    except ValueError:
+        query = {}
+    return {key: query.get(key, [""])[0] for key in keys}
+
+
+def link(path: str, **query: str) -> str:
+    """An address with those of the query's keys that have a value."""
+    told = {key: value for key, value in query.items() if value}
+    return f"{path}?{urlencode(told, quote_via=quote)}" if told else path

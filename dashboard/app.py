@@ -6,12 +6,15 @@ from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
-from flask import Response
 
+from dashboard.access import Access
 from dashboard.address import parse_family
-from dashboard.pages import family, overview
+from dashboard.api import create_api
+from dashboard.desk import Desk
+from dashboard.pages import alert, alerts, compare, family, machines, overview
 from dashboard.pages.parts import back_link, notice
 from dashboard.results.store import Store
+from dashboard.security import Guard
 from dashboard.theme import MANTINE
 
 _INDEX = """<!DOCTYPE html>
@@ -21,8 +24,18 @@ _INDEX = """<!DOCTYPE html>
 </html>"""
 
 
-def create_app(store: Store) -> Dash:
-    """The dashboard of a results folder; ``.server`` is its WSGI application."""
+#: Pages in the head of every page, in order.
+_NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
+
+
+def create_app(store: Store, desk: Desk | None = None, access: Access | None = None) -> Dash:
+    """The dashboard of a results folder; ``.server`` is its WSGI application.
+
+    Args:
+        store: of the results.
+        desk: the alerts; without it their pages say that there are none.
+        access: how people are known who may act on alerts; nobody is by default.
+    """
     app = Dash(
         __name__,
         title="Lockstep",
@@ -35,10 +48,12 @@ def create_app(store: Store) -> Dash:
     # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
     app.layout = _shell()
+    guard = Guard(app, access or Access())
+    app.server.register_blueprint(create_api(store, desk, guard.limiter))
 
     @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
     def route(path: str | None, search: str | None) -> tuple[Any, str]:
-        return page(store, path or "/", search or "")
+        return page(store, path or "/", search or "", desk, guard)
 
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
@@ -50,12 +65,25 @@ def create_app(store: Store) -> Dash:
     )
     overview.register(app, store)
     family.register(app, store)
-    _forbid(app)
+    compare.register(app, store, desk)
+    machines.register(app, store)
+    if desk is not None:
+        alerts.register(app, store, desk)
+        alert.register(app, store, desk, guard)
     return app
 
 
-def page(store: Store, path: str, search: str) -> tuple[Any, str]:
+def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: Guard | None = None) -> tuple[Any, str]:
     """The page of an address, and its title."""
+    if path == "/compare":
+        return compare.layout(store.current(), search), "Compare · Lockstep"
+    if path == "/machines":
+        return machines.layout(store.current()), "Machines · Lockstep"
+    if path == "/alerts":
+        return alerts.layout(desk, search), "Alerts · Lockstep"
+    if path.startswith("/alert/") and guard is not None:
+        number = path.removeprefix("/alert/")
+        return alert.layout(desk, guard, number), f"Alert {number} · Lockstep"
     if path == "/":
         return overview.layout(store.current()), "Lockstep"
     address = parse_family(path, search)
@@ -73,35 +101,28 @@ def _shell() -> Any:
         variant="subtle",
         color="gray",
     )
-    header = html.Header(
-        [dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand"), toggle]
-    )
+    pages = html.Nav([dcc.Link(name, href=path) for name, path in _NAVIGATION.items()], className="pages")
+    brand = dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand")
+    header = html.Header([html.Div([brand, pages]), toggle])
     content = [
         dcc.Location(id="url", refresh="callback-nav"),
         dcc.Store(id="title"),
         dcc.Store(id="colours"),
         header,
         html.Div(id="page"),
+        _help(),
     ]
     return dmc.MantineProvider(content, theme=MANTINE, defaultColorScheme="auto")
 
 
-def _forbid(app: Dash) -> None:
-    """Headers by which the browser loads nothing from elsewhere, and runs no script that is not ours."""
-    policy: list[str] = []
-
-    def headers(response: Response) -> Response:
-        if not policy:
-            # Dash knows all of its inline scripts only once it has served.
-            scripts = " ".join(["'self'", *app.csp_hashes()])
-            policy.append(
-                f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "
-                "img-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
-                "form-action 'none'; frame-ancestors 'none'"
-            )
-        response.headers["Content-Security-Policy"] = policy[0]
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        return response
-
-    app.server.after_request(headers)
+def _help() -> Any:
+    keys = {
+        "/": "filter",
+        "j  k": "next and previous row",
+        "Enter": "open the row",
+        "a": "acknowledge the alert",
+        "?": "these keys",
+        "Esc": "close",
+    }
+    listed = [part for key, what in keys.items() for part in (html.Dt(html.Kbd(key)), html.Dd(what))]
+    return html.Dialog([html.H2("Keys"), html.Dl(listed)], id="help")

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import argparse
 import errno
+import logging
 import os
 import socket
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.util import UserError
 
-from dashboard.places import add_places, open_store, results_folder
+from dashboard.access import AccessError, access_of, add_access
+from dashboard.alerts.commands.options import STATE, add_sources, add_state, open_alerts
+from dashboard.places import open_store, results_folder
+
+if TYPE_CHECKING:
+    from dashboard.desk import Desk
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
@@ -23,7 +30,9 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "dashboard", help="Show the results in a browser", description="Serve the results as pages."
         )
-        add_places(parser)
+        add_sources(parser)
+        add_state(parser)
+        add_access(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free one (default: %(default)s)")
         parser.set_defaults(func=cls.run_from_args)
@@ -34,24 +43,55 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         """Serve until interrupted.
 
         Raises:
-            UserError: the address cannot be served at, or the cache cannot lie where it was asked for.
+            UserError: the address cannot be served at, the cache cannot lie where it was asked for, the alerts' state
+                cannot be used, or an option that says who may write is wrong.
         """
+        try:
+            access = access_of(args)
+        except AccessError as error:
+            raise UserError(str(error)) from error
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
+        from dashboard.alerts.database import StateError
         from dashboard.app import create_app
         from dashboard.results.store import StoreError
         from dashboard.server import serve
 
+        # What they log for their developers would stand between our lines.
+        for library in ("alembic", "flask-limiter"):
+            logging.getLogger(library).propagate = False
         try:
-            store = open_store(args)
-        except StoreError as error:
+            store, desk = open_store(args), open_desk(args)
+        except (StoreError, StateError) as error:
             raise UserError(str(error)) from error
-        app = create_app(store)
+        app = create_app(store, desk, access)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
         serve(app, listener)
         return 0
+
+
+def open_desk(args: argparse.Namespace) -> Desk:
+    """The alerts of these places, and who keeps them in step with the results.
+
+    Raises:
+        dashboard.alerts.database.StateError: their database cannot be used.
+    """
+    from dashboard.alerts.database import default_state
+    from dashboard.analyst import Analyst
+    from dashboard.desk import Desk
+    from dashboard.notify.receivers import SITE
+    from lockstep.thresholds import FILE
+
+    alerts = open_alerts(args)
+    # A fork inherits no connection: the server's worker opens its own.
+    alerts.database.close()
+    state = args.state or os.environ.get(STATE) or str(default_state(results_folder(args)))
+    given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
+    given |= {"--thresholds": args.thresholds, "--config": args.config}
+    options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
+    return Desk(alerts, Analyst(options, state), os.environ.get(SITE, ""), args.thresholds or Path(FILE))
 
 
 def listen(host: str, port: int) -> socket.socket:

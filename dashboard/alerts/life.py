@@ -57,6 +57,11 @@ class Act:
     ending: Ending | None = None
 
 
+def possible(state: State) -> frozenset[Action]:
+    """What can be done to an alert in this state."""
+    return frozenset(action for action, states in _FROM.items() if state in states)
+
+
 def step_to(state: State, act: Act, today: datetime.date) -> State:
     """The state after the act.
 

@@ -12,6 +12,17 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return scheme === known ? dash_clientside.no_update : scheme;
     },
 
+    // An address of one path whose query has one value a key; the last argument says which.
+    address: (...given) => {
+      const { path, keys } = given.pop();
+      const query = keys
+        .map((key, at) => [key, given[at]])
+        .filter(([, value]) => value !== null && value !== undefined && value !== "")
+        .map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
+      history.replaceState(history.state, "", query.length ? `${path}?${query.join("&")}` : path);
+      return dash_clientside.no_update;
+    },
+
     search: (text, options) => ({ ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location: that one would build the page anew at every choice.
@@ -29,11 +40,22 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   },
 });
 
-// "/" goes to the search, as everywhere.
+// "/" goes to the search, as everywhere; j and k go through the rows, "a" acknowledges, "?" tells all that.
 document.addEventListener("keydown", (event) => {
-  const search = document.getElementById("overview-search");
-  if (event.key === "/" && search && !event.target.closest("input, textarea")) {
-    event.preventDefault();
-    search.focus();
-  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
+  const row = (step) => {
+    const rows = [...document.querySelectorAll("a.row")];
+    const at = rows.indexOf(document.activeElement);
+    rows[at < 0 ? 0 : Math.min(Math.max(at + step, 0), rows.length - 1)]?.focus();
+  };
+  const keys = {
+    "/": () => document.querySelector("#overview-search, .search input, input.search")?.focus(),
+    j: () => row(1),
+    k: () => row(-1),
+    a: () => document.getElementById("alert-ack")?.click(),
+    "?": () => document.getElementById("help")?.showModal(),
+  };
+  if (!keys[event.key]) return;
+  if (event.key === "/") event.preventDefault();
+  keys[event.key]();
 });

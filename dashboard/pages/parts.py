@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,15 @@ MOST_PROBLEMS = 200
 def day(milliseconds: int) -> str:
     """Date of a time in ms since 1970, UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def age(milliseconds: int, now: int) -> str:
+    """How long ago, in the largest unit that fits: ``3 d``; both in ms since 1970."""
+    seconds = max(now - milliseconds, 0) // 1000
+    for unit, size in (("y", 31_557_600), ("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "now"
 
 
 def count(number: int, one: str) -> str:
@@ -52,3 +62,22 @@ def problem_list(problems: Sequence[Problem]) -> Any:
 def back_link() -> Any:
     """The way to the overview."""
     return dcc.Link("Overview", href="/", className="link")
+
+
+def change_cell(log: float) -> Any:
+    """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
+    percent = 100 * math.expm1(log)
+    glyph, kind = ("▲ ", "slower") if percent > 0 else ("▼ ", "faster")
+    return html.Td(
+        [html.Span(glyph, className="glyph"), f"{percent:+.1f} %".replace("-", "−")], className=f"number {kind}"
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
+    """Rows (``html.Tr``) under a head, in a card that scrolls by itself; ``caption`` is for those who listen."""
+    named = html.Caption(caption, className="visually-hidden")
+    cells = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
+    named_region: Any = {"role": "region", "aria-label": caption}
+    return html.Div(
+        html.Table([named, cells, html.Tbody(list(rows))]), className="card table plain", tabIndex=0, **named_region
+    )

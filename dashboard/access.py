@@ -1,0 +1,147 @@
+"""Who is asking: a name from an authenticating proxy or from a token. Nobody may write without one."""
+
+from __future__ import annotations
+
+import argparse
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: Shorter tokens can be guessed.
+LEAST_TOKEN = 16
+
+#: What oauth2-proxy passes on with --pass-user-headers.
+USER_HEADER = "X-Forwarded-User"
+
+_LONGEST_NAME = 80
+
+
+class AccessError(ValueError):
+    """Who may write cannot be told; the message says which option or file is wrong, and what to do."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How people are known. The default knows nobody, and the dashboard is for reading only.
+
+    Attributes:
+        proxies: networks from which ``header`` is believed; a request from elsewhere that has it is a stranger's.
+        header: holds the person's name.
+        tokens: name by token.
+        hosts: names by which the dashboard may be asked for, () any. Only they keep a page of another site, whose name
+            is made to point here, from asking as the reader.
+    """
+
+    proxies: tuple[Network, ...] = ()
+    header: str = USER_HEADER
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def writable(self) -> bool:
+        """Whether anybody can be known."""
+        return bool(self.proxies or self.tokens)
+
+    def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
+        """The name that a proxy vouches for; "" if none does.
+
+        Args:
+            address: that the connection comes from.
+            headers: of the request, found whatever their case.
+        """
+        try:
+            asking = ipaddress.ip_address(address or "")
+        except ValueError:
+            return ""
+        believed = any(asking in network for network in self.proxies)
+        return headers.get(self.header, "").strip()[:_LONGEST_NAME] if believed else ""
+
+    def holder(self, token: str) -> str:
+        """The name of the token's holder; "" if it is nobody's. Takes as long for a wrong token as for a right one."""
+        given, found = token.encode(), ""
+        for known, name in self.tokens.items():
+            if hmac.compare_digest(known.encode(), given):
+                found = name
+        return found
+
+
+def read_networks(texts: list[str]) -> tuple[Network, ...]:
+    """Addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
+
+    Raises:
+        AccessError: one is neither.
+    """
+    try:
+        return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
+    except ValueError as error:
+        raise AccessError(f"--proxy takes an address or a network such as 10.1.0.0/16: {error}") from error
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """Names by token from a file with one ``NAME TOKEN`` a line; # begins a comment.
+
+    Raises:
+        AccessError: others can read it, a line has another form, or a token is short or twice there.
+    """
+    try:
+        text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"--tokens {path} cannot be read: {error}") from error
+    if mode & 0o077:
+        raise AccessError(f"--tokens {path} is open to others: chmod 600 {path}")
+    tokens: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, _, token = line.strip().rpartition(" ")
+        if not name.strip() or len(token) < LEAST_TOKEN:
+            raise AccessError(f"{path}:{number}: write NAME TOKEN, the token of {LEAST_TOKEN} characters or more")
+        if token in tokens:
+            raise AccessError(f"{path}:{number}: two people have the same token")
+        tokens[token] = name.strip()[:_LONGEST_NAME]
+    if not tokens:
+        raise AccessError(f"--tokens {path} names nobody: write NAME TOKEN, one a line")
+    return tokens
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which people are known."""
+    parser.add_argument(
+        "--proxy",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="believe the user header of requests from this address or network; may be given several times",
+    )
+    parser.add_argument(
+        "--user-header",
+        default=USER_HEADER,
+        metavar="NAME",
+        help="header with the person's name (default: %(default)s)",
+    )
+    parser.add_argument("--tokens", type=Path, metavar="FILE", help="people who may sign in: NAME TOKEN, one a line")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer to this host name; may be given several times (default: on this machine's own address only to its "
+        "own names, elsewhere to any)",
+    )
+
+
+def access_of(args: argparse.Namespace) -> Access:
+    """The access that the options ask for.
+
+    Raises:
+        AccessError: an option is wrong.
+    """
+    own = ("localhost", "127.0.0.1", "[::1]")
+    named = tuple(args.allow_host)
+    hosts = (*own, *named) if named or args.host in ("localhost", "127.0.0.1", "::1") else ()
+    tokens = read_tokens(args.tokens) if args.tokens else {}
+    return Access(read_networks(args.proxy), args.user_header, tokens, hosts)

@@ -1,0 +1,242 @@
+"""Two sides of a comparison, case by case: commits, machines, variants or toolchains, whatever differs between them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+from dashboard.alerts.code_change import code_evidence, same_code
+from dashboard.memo import once
+from dashboard.results.model import Point, Run
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.rows import key_of, suite_of
+from lockstep.thresholds import Threshold, Thresholds
+
+#: "speedup": the time relative to the baseline beside it, far surer; "latency": the time itself.
+Quantity = Literal["speedup", "latency"]
+Verdict = Literal["slower", "faster", "same", "unsure", "failed"]
+
+VERDICTS: tuple[Verdict, ...] = ("slower", "faster", "failed", "unsure", "same")
+
+#: Suite, variant, case and cache state.
+_Key = tuple[str, str, str, str]
+
+_TOOLS = ("torch", "triton", "cuda", "driver", "python")
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is compared: a machine at a commit (full hash); ``variant`` "" is each one with itself."""
+
+    machine: str
+    commit: str
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One case on both sides.
+
+    Attributes:
+        suite, case, l2: which.
+        base_variant, head_variant: the same unless variants are compared.
+        base, head: times in seconds (other projects' numbers in their unit); ``None`` where there is none.
+        log: natural log of head's time over base's, relative to the baseline for "speedup"; more is slower;
+            NaN unknown.
+        error: its standard error; NaN unknown.
+        verdict: by the thresholds of the series.
+        why: what there is to know of a verdict besides the numbers.
+        code: what differs in the machine code; "the same" where both are known and equal, "" where one is not known.
+    """
+
+    suite: str
+    case: str
+    l2: str
+    base_variant: str
+    head_variant: str
+    base: float | None
+    head: float | None
+    log: float
+    error: float
+    verdict: Verdict
+    why: str = ""
+    code: str = ""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval of ``log``."""
+        return self.log - NormalDist().inv_cdf(0.975) * self.error
+
+    @property
+    def high(self) -> float:
+        """Upper end of it."""
+        return self.log + NormalDist().inv_cdf(0.975) * self.error
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cases that both sides have, and how many only one has or cannot be compared.
+
+    Attributes:
+        pairs: the largest change first; those without one last.
+        other_ruler: cases that were measured with another version of the ruler on each side.
+        one_sided: cases that only one side has.
+    """
+
+    pairs: tuple[Pair, ...]
+    other_ruler: int
+    one_sided: int
+
+    @property
+    def geomean(self) -> float:
+        """Mean of ``log`` over the pairs that have one; NaN if none has."""
+        logs = [pair.log for pair in self.pairs if math.isfinite(pair.log)]
+        return math.fsum(logs) / len(logs) if logs else math.nan
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        """How many of each verdict."""
+        return Counter(pair.verdict for pair in self.pairs)
+
+
+def compare(
+    results: Results, base: Side, head: Side, quantity: Quantity, thresholds: Thresholds, suite: str = "", l2: str = ""
+) -> Comparison:
+    """Compare two sides.
+
+    Args:
+        results: where they are from.
+        base, head: the sides.
+        quantity: of our suites; other projects' numbers are compared as they are.
+        thresholds: what counts as a change.
+        suite, l2: only of these; "" all.
+    """
+    across = bool(base.variant and head.variant)
+    ours, theirs = (_by_key(results, side, across) for side in (base, head))
+    pairs, rulers, alone = [], 0, 0
+    for key in ours.keys() | theirs.keys():
+        if suite not in ("", key[0]) or l2 not in ("", key[3]):
+            continue
+        one, other = ours.get(key), theirs.get(key)
+        there = [point for point in (one, other) if point is not None and point.state != "na"]
+        if one is None or other is None or len(there) < 2:
+            alone += bool(there)
+        elif one.version != other.version:
+            rulers += 1
+        elif quantity == "latency" or not _is_baseline(one) or not _is_baseline(other):
+            better = -1.0 if results.benchmarks[one.series.benchmark].higher_is_better else 1.0
+            pairs.append(_pair(key[0], one, other, quantity, thresholds, better))
+    pairs.sort(key=lambda p: (math.isnan(p.log), -abs(p.log) if p.log == p.log else 0.0, p.suite, natural(p.case)))
+    return Comparison(tuple(pairs), rulers, alone)
+
+
+def run_of(results: Results, side: Side) -> Run | None:
+    """The side's result file; ``None`` if there is none."""
+    return next((run for run in results.runs_of(side.machine) if run.commit == side.commit), None)
+
+
+def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:
+    """What else differs between two runs: name, base's value, head's."""
+    found = []
+    for name in ("machine", "clock_state", "protocol"):
+        found.append((name.replace("_", " "), str(getattr(base, name)), str(getattr(head, name))))
+    for facts in ((base.toolchain, head.toolchain), (base.host, head.host), (base.strings, head.strings)):
+        found += [(name, facts[0].get(name, ""), facts[1].get(name, "")) for name in sorted({*facts[0], *facts[1]})]
+    unique = {name: (name, ours, theirs) for name, ours, theirs in reversed(found) if ours != theirs}
+    return list(unique.values())[::-1]
+
+
+def toolchain_text(run: Run) -> str:
+    """``torch 2.11.0 · triton 3.6.0 · driver 580.1``; the environment's name where no more is known."""
+    tools = [f"{name} {run.toolchain[name]}" for name in _TOOLS if run.toolchain.get(name)]
+    return " · ".join(tools) or run.environment
+
+
+def _points(results: Results, side: Side) -> tuple[Point, ...]:
+    """Points of a side, one a case: of our two benchmarks of a suite the latency, which carries the ratio as well."""
+
+    def read() -> tuple[Point, ...]:
+        return tuple(
+            point
+            for point in results.at(side.commit, side.machine)
+            if not (results.benchmarks[point.series.benchmark].ours and point.series.benchmark.endswith("speedup"))
+        )
+
+    return once(results, ("comparison", side.machine, side.commit), read)
+
+
+def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
+    """Suite, variant ("" where variants are compared), case and cache state of a side's points."""
+    found = {}
+    for point in _points(results, side):
+        suite = suite_of(results.benchmarks[point.series.benchmark])
+        _, _, variant, case, l2 = key_of(point.series, suite)
+        if side.variant in ("", variant):
+            found[suite, "" if across else variant, case, l2] = point
+    return found
+
+
+def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thresholds, better: float) -> Pair:
+    (_, _, base_variant, case, l2), (_, _, head_variant, _, _) = (key_of(one.series, suite) for one in (base, head))
+    log, error = _change(base, head, quantity, better)
+    verdict, why = _verdict(base, head, log, error, rules.of(suite, head_variant, case, l2))
+    return Pair(
+        suite, case, l2, base_variant, head_variant, base.value, head.value, log, error, verdict, why, _code(base, head)
+    )
+
+
+def _is_baseline(point: Point) -> bool:
+    """Whether it is compared with itself: its ratio is one, always."""
+    return bool(point.baseline) and point.series.axis("variant") == point.baseline
+
+
+def _change(base: Point, head: Point, quantity: Quantity, better: float) -> tuple[float, float]:
+    if quantity == "speedup" and base.baseline:
+        if base.log_ratio is None or head.log_ratio is None:
+            return math.nan, math.nan
+        return base.log_ratio - head.log_ratio, _hypot(base.ratio_error, head.ratio_error)
+    if base.value is None or head.value is None or min(base.value, head.value) <= 0:
+        return math.nan, math.nan
+    return better * math.log(head.value / base.value), _hypot(base.error, head.error)
+
+
+def _hypot(one: float | None, other: float | None) -> float:
+    return math.nan if one is None or other is None else math.hypot(one, other)
+
+
+def _verdict(base: Point, head: Point, log: float, error: float, rule: Threshold) -> tuple[Verdict, str]:
+    for name, point in (("base", base), ("head", head)):
+        if point.state == "failed":
+            return "failed", f"{name}: {point.reason}" if point.reason else name
+    if math.isnan(log):
+        return "unsure", "a number is missing"
+    if math.isnan(error):
+        return "unsure", "its noise is not known"
+    least = math.log1p(rule.min_effect)
+    half = NormalDist().inv_cdf(0.5 + rule.confidence / 2) * error
+    if abs(log) > half and abs(log) >= least:
+        return ("slower" if log > 0 else "faster"), ""
+    # All that it can be is too small to matter.
+    return ("same", "") if abs(log) + half < least else ("unsure", "")
+
+
+def _code(base: Point, head: Point) -> str:
+    ours, theirs = _read(base.code), _read(head.code)
+    if not ours or not theirs:
+        return ""
+    if same_code(ours, theirs):
+        return "the same"
+    return "; ".join(one.text for one in code_evidence(ours, theirs))
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        code = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return code if isinstance(code, dict) else {}

@@ -1,0 +1,55 @@
+"""What Prometheus is told: how fresh each machine's results are, what is open, what could not be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from dashboard.desk import Desk
+from dashboard.results.store import Store
+
+
+class Health(Collector):
+    """Gauges as they are when asked.
+
+    Args:
+        store: of the results.
+        desk: the alerts; ``None`` leaves them out.
+    """
+
+    def __init__(self, store: Store, desk: Desk | None) -> None:
+        self._store = store
+        self._desk = desk
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: reading the results at the start only to name the gauges would be slow."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All gauges."""
+        results = self._store.current()
+        names = {
+            "lockstep_machine_last_report_timestamp_seconds": "When the newest number of a machine was measured",
+            "lockstep_machine_commits": "Commits that a machine has results of",
+            "lockstep_machine_series": "Series of a machine",
+        }
+        gauges = [GaugeMetricFamily(name, text, labels=["machine"]) for name, text in names.items()]
+        for machine in results.machines:
+            runs = results.runs_of(machine)
+            measured = max((run.measured_at for run in runs), default=0) / 1000
+            for gauge, value in zip(gauges, (measured, len(runs), len(results.series(machine=machine))), strict=True):
+                gauge.add_metric([machine], value)
+        yield from gauges
+        yield GaugeMetricFamily("lockstep_problems", "What could not be read", value=len(results.problems))
+        if self._desk is None:
+            return
+        counts = Counter((one.state, one.alert.topic) for one in self._desk.alerts.alerts())
+        alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
+        for (state, topic), number in sorted(counts.items()):
+            alerts.add_metric([state, topic], number)
+        yield alerts
+        failed = float(bool(self._desk.analyst and self._desk.analyst.trouble))
+        yield GaugeMetricFamily("lockstep_analysis_failed", "1 if the last analysis failed", value=failed)

@@ -1,0 +1,91 @@
+"""The chart of an alert: its worst series over the commits, each against its level before the change."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from dashboard.alerts.followed import name_of
+from dashboard.alerts.grouping import Alert
+from dashboard.alerts.steps import SeriesName
+from dashboard.figures import Figure
+from dashboard.results.model import Floats, Trend
+from dashboard.results.picture import Results
+from dashboard.theme import Scheme, chart_layout, neutral, styles
+
+#: Series drawn; commits shown before and after the range; points that tell the level before.
+_MOST, _BEFORE, _LEVEL = 6, 60, 5
+
+
+def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | None:
+    """Time in per cent against the level before, up is slower; ``None`` if nothing of it is there any more."""
+    commits = results.commits(alert.machine)
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    measured = [place[commit] for commit in alert.commits if commit in place]
+    if not alert.members or not measured:
+        return None
+    wanted = [member.series for member in alert.members[:_MOST]]
+    begin = max(measured[0] - _BEFORE, 0)
+    drawn = styles([name.label for name in wanted], set())
+    data: list[Figure] = []
+    for name, trend in _trends(results, alert.machine, wanted):
+        log = _time_log(trend)
+        before = log[(trend.commit < measured[0]) & np.isfinite(log)][-_LEVEL:]
+        shown = (trend.commit >= begin) & np.isfinite(log)
+        if not len(before) or not shown.any():
+            continue
+        style = drawn[name.label]
+        percent = 100 * np.expm1(log[shown] - float(np.median(before)))
+        told = [commits[at] for at in trend.commit[shown].tolist()]
+        hover = [f"{one.short}<br>{escape(one.subject[:80])}" for one in told]
+        colour = style.colour(scheme)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": escape(name.label),
+                "x": trend.commit[shown].tolist(),
+                "y": [round(value, 3) for value in percent.tolist()],
+                "text": hover,
+                "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}} %<br>%{{text}}<extra></extra>",
+                "line": {"color": colour, "width": 1.75, "dash": style.dash},
+                "marker": {"color": colour, "size": 5, "symbol": style.marker},
+            }
+        )
+    if not data:
+        return None
+    layout = chart_layout(scheme)
+    last = len(commits) - 1
+    step = max(1, -(-(last - begin) // 6))
+    at = list(range(last, begin - 1, -step))[::-1]
+    layout["xaxis"] |= {
+        "tickvals": at,
+        "ticktext": [commits[one].short[:7] for one in at],
+        "showgrid": False,
+        "range": [begin - 0.5, last + max(0.5, 0.035 * (last - begin))],
+    }
+    layout["yaxis"] |= {"ticksuffix": " %", "nticks": 6}
+    layout["showlegend"] = True
+    layout["legend"] = {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0}
+    fill = {"fillcolor": neutral(scheme), "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
+    ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
+    layout["shapes"] = [{"type": "rect", **fill, **ends}]
+    return {"data": data, "layout": layout}
+
+
+def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
+    """The series of these names, in their order."""
+    names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=machine)}
+    series = {names[name]: name for name in wanted if name in names}
+    found = {series[trend.series]: trend for trend in results.trends(series)}
+    return [(name, found[name]) for name in wanted if name in found]
+
+
+def _time_log(trend: Trend) -> Floats:
+    """Natural log of time, or of its inverse's inverse: more is slower in every quantity; NaN where there is none."""
+    if np.isfinite(trend.log_ratio).any() and trend.benchmark.quantity == "speedup":
+        return -trend.log_ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(trend.value)
+    return -log if trend.benchmark.higher_is_better else log

@@ -1,0 +1,41 @@
+"""What was worked out of a picture of the results, kept as long as the picture and no longer."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from dashboard.results.picture import Results
+
+T = TypeVar("T")
+
+#: Things kept of one picture; the longest unused goes first.
+_MOST = 16
+
+_KEPT: WeakKeyDictionary[Results, OrderedDict[Hashable, Any]] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def once(results: Results, key: Hashable, make: Callable[[], T]) -> T:
+    """What ``make`` gives, made once for this picture and key (two threads that ask at once may both make it).
+
+    Args:
+        results: the picture; a refreshed one is another.
+        key: what is made, and of what; begin it with the name of the function that asks.
+        make: takes nothing, and gives something that nobody changes.
+    """
+    with _LOCK:
+        kept = _KEPT.setdefault(results, OrderedDict())
+        if key in kept:
+            kept.move_to_end(key)
+            found: T = kept[key]
+            return found
+    made = make()
+    with _LOCK:
+        kept[key] = made
+        while len(kept) > _MOST:
+            kept.popitem(last=False)
+    return made

@@ -1,0 +1,281 @@
+"""One alert: what became slower, why, since which commit, and what was done about it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+
+from dashboard.address import FamilyAddress, link
+from dashboard.alerts.grouping import Alert, Member
+from dashboard.alerts.life import Act, LifeError, possible
+from dashboard.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
+from dashboard.alerts.words import change, culprits, headline, span, status
+from dashboard.desk import Desk
+from dashboard.member_chart import member_chart
+from dashboard.pages.alerts import POLL
+from dashboard.pages.parts import change_cell, count, day, mono, notice, table
+from dashboard.results.model import Commit
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.security import Guard, WriteError
+from dashboard.theme import GRAPH_CONFIG, Scheme
+
+#: Series and commits that are listed.
+MOST_SERIES, MOST_COMMITS = 100, 30
+
+#: Days that a mute lasts if nothing else is said.
+MUTE_DAYS = 14
+
+_HEAD = ("Series", "Change", "95 % interval", "Still", "Sure", "Cause", "")
+_DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
+_HINTS = {
+    "ack": "Somebody looks after it (a)",
+    "mute": "Say nothing of it until a day; needs a reason",
+    "resolve": "It is fixed: opens again if the data say otherwise",
+    "intended": "The new level is the right one; needs a reason",
+    "reopen": "It is not done with",
+    "comment": "Add a line to its history",
+}
+
+
+def layout(desk: Desk | None, guard: Guard, number: str) -> Any:
+    """The page of an alert's number, as it stands in an address."""
+    back = html.P(dcc.Link("Alerts", href="/alerts", className="link"))
+    if desk is None or not number.isdecimal() or len(number) > 9:
+        return notice("There is no such alert", back)
+    try:
+        one = desk.alerts.alert(int(number))
+    except NoSuchAlert:
+        return notice(f"There is no alert {number}", back)
+    crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.H1(f"Alert {one.id}")]
+    return html.Main(
+        [
+            html.Div(crumbs, className="crumbs"),
+            dcc.Store(id="alert-number", data=one.id),
+            dcc.Store(id="alert-version"),
+            dcc.Interval(id="alert-tick", interval=1000 * POLL),
+            html.Div(id="alert-body"),
+            html.H2("Act", hidden=not guard.who),
+            _form(guard),
+            html.Div(id="alert-log"),
+        ]
+    )
+
+
+def register(app: Dash, store: Store, desk: Desk, guard: Guard) -> None:
+    """Connect the page's buttons."""
+
+    @app.callback(
+        Output("alert-body", "children"),
+        Output("alert-log", "children"),
+        Output("alert-version", "data"),
+        *[Output(f"alert-{name}", "disabled") for name in _DOINGS],
+        Input("alert-tick", "n_intervals"),
+        Input("alert-said", "children"),
+        Input("colours", "data"),
+        State("alert-number", "data"),
+        State("alert-version", "data"),
+    )
+    def fill(_tick: int | None, _said: str, scheme: Scheme | None, number: int, seen: str | None) -> Any:
+        results = store.current()
+        desk.look(results)
+        one, events = desk.alerts.alert(number), desk.alerts.log(number)
+        version = f"{scheme} {one.changed_at} {len(events)} {len(results.runs)}"
+        if scheme is None or version == seen:
+            return (no_update,) * (3 + len(_DOINGS))
+        can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
+        return body(one, results, scheme), history(events), version, *(name not in can for name in _DOINGS)
+
+    @app.callback(
+        Output("alert-said", "children"),
+        Output("alert-because", "value"),
+        *[Input(f"alert-{name}", "n_clicks") for name in (*_DOINGS, "comment")],
+        State("alert-because", "value"),
+        State("alert-until", "value"),
+        State("alert-number", "data"),
+        prevent_initial_call=True,
+    )
+    def act(*given: Any) -> Any:
+        because, until, number = given[-3:]
+        doing = str(ctx.triggered_id).removeprefix("alert-")
+        try:
+            return do(store.current(), desk, guard.writer(), number, doing, because or "", until or ""), ""
+        except (LifeError, NoSuchAlert, WriteError) as error:
+            # What follows is how to say it on the command line.
+            return str(error).partition(": --")[0], no_update
+
+
+def do(results: Results, desk: Desk, who: str, number: int, doing: str, because: str, until: str) -> str:
+    """Do what a button says, and say that it was done.
+
+    Raises:
+        LifeError: it cannot be done to an alert in its state, or something is missing.
+        NoSuchAlert: there is none of this number.
+    """
+    because = because.strip()[:2000]
+    if doing == "comment":
+        if not because:
+            raise LifeError("write the comment first")
+        desk.alerts.note(number, "comment", because, who)
+        return "Comment added."
+    if doing not in _DOINGS:
+        raise LifeError(f"nobody can {doing} an alert")
+    try:
+        last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
+    except ValueError as error:
+        raise LifeError(f"{until!r} is no day; write it as 2027-01-31") from error
+    commits = results.commits(desk.alerts.alert(number).alert.machine)
+    intended = doing == "intended"
+    wanted = Act(
+        "resolve" if intended else doing,  # type: ignore[arg-type]
+        who,
+        because,
+        last,
+        "intended" if intended else "fixed" if doing == "resolve" else None,
+    )
+    one = desk.alerts.act(number, wanted, commits[-1].hash if commits else "")
+    return f"Alert {one.id} is {status(one)}."
+
+
+def body(one: Tracked, results: Results, scheme: Scheme) -> list[Any]:
+    """All that the data say."""
+    alert = one.alert
+    subjects = {commit.hash: commit for commit in results.commits()}
+    facts: list[tuple[str, Any]] = [
+        ("State", html.Span(status(one), className="strong" if one.open else "")),
+        ("Cause", [html.Span(alert.cause.kind, className="strong"), f": {alert.cause.sentence}"]),
+        ("Range", _range(alert)),
+        ("Also on", ", ".join(alert.also_on)),
+        ("Owner", alert.owner),
+        ("Since", day(alert.since) if alert.since else ""),
+        ("Excused", alert.excuse.because if alert.excuse else ""),
+    ]
+    listed = [part for name, said in facts if said for part in (html.Dt(name), html.Dd(said))]
+    parts: list[Any] = [html.P(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
+    figure = member_chart(results, alert, scheme)
+    if figure:
+        config: Any = GRAPH_CONFIG
+        caption = html.Figcaption(
+            [
+                html.Span("Time against before the change, % (up is slower)"),
+                html.Span("the worst series; the range is shaded"),
+            ]
+        )
+        labelled: Any = {"role": "group", "aria-label": "The worst series over the commits"}
+        graph = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"})
+        parts.append(html.Figure([caption, html.Div(graph, className="graph", **labelled)], className="card tall"))
+    if alert.cause.evidence:
+        evidence = [
+            html.Tr([html.Td(e.what), html.Td(e.before or "–", className="mono"), html.Td(e.after, className="mono")])
+            for e in alert.cause.evidence
+        ]
+        parts += [html.H2("Evidence"), table(("What", "Before", "After"), evidence, "Evidence")]
+    if alert.members:
+        rows = [_series_row(member, alert) for member in alert.members[:MOST_SERIES]]
+        parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
+    if alert.commits:
+        parts += [html.H2(count(len(alert.commits), "commit") + " in the range"), _commits(one, subjects)]
+    return parts
+
+
+def history(events: list[Event]) -> list[Any]:
+    """Everything that happened to the alert, the newest first."""
+    rows = [
+        html.Tr(
+            [
+                html.Td(
+                    f"{datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC):%Y-%m-%d %H:%M}",
+                    className="nowrap",
+                ),
+                html.Td(event.who),
+                html.Td(event.what),
+                html.Td(event.note, className="wide"),
+            ]
+        )
+        for event in reversed(events)
+    ]
+    return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
+
+
+def _form(guard: Guard) -> Any:
+    """What an identified person can do; for others how to become one. The parts are there either way."""
+    who = guard.who
+    way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
+    if not guard.can_sign_in:
+        way = ["To read only; to act on it ", guard.way_in, "."]
+    doings = {**_DOINGS, "comment": "Comment"}
+    buttons = [
+        dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)
+        for name, text in doings.items()
+    ]
+    form = [
+        dmc.TextInput(id="alert-because", label="Reason or comment", className="because"),
+        dmc.TextInput(
+            id="alert-until",
+            label="Mute until",
+            value=str(today_utc() + datetime.timedelta(days=MUTE_DAYS)),
+            className="until",
+        ),
+        html.Div(
+            [html.Span(one, title=_HINTS[name]) for name, one in zip(doings, buttons, strict=True)], className="acts"
+        ),
+    ]
+    alive: Any = {"aria-live": "polite"}
+    return html.Div(
+        [
+            html.Div(form, className="controls", hidden=not who),
+            html.P(way, className="dim", hidden=bool(who)),
+            html.P("", id="alert-said", className="said", **alive),
+            html.P(["You are ", html.Span(who, className="strong"), "."], className="dim", hidden=not who),
+        ]
+    )
+
+
+def _range(alert: Alert) -> list[Any]:
+    if not alert.commits:
+        return []
+    said: list[Any] = [culprits(alert)]
+    if alert.before:
+        href = link("/compare", bm=alert.machine, bc=alert.before, hm=alert.machine, hc=alert.after)
+        said += [" · ", dcc.Link("compare the ends", href=href, className="link")]
+    return said
+
+
+def _series_row(member: Member, alert: Alert) -> Any:
+    name = member.series
+    address = FamilyAddress(name.machine, name.suite, (name.case,), name.l2)
+    other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
+    cells = [
+        html.Td(dcc.Link(name.label, href=address.link(), className="link mono row")),
+        change_cell(member.size),
+        html.Td(span(member.low, member.high), className="number dim"),
+        html.Td(change(member.left), className="number"),
+        html.Td(f"{100 * member.confidence:.1f} %", className="number dim"),
+        html.Td(other or member.cause.kind, className="dim"),
+        html.Td(name.quantity, className="dim"),
+    ]
+    return html.Tr(cells)
+
+
+def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
+    alert = one.alert
+    suspects = set(alert.suspects) if len(alert.suspects) < len(alert.commits) else set()
+    items = []
+    for commit in alert.commits[-MOST_COMMITS:][::-1]:
+        told = known.get(commit)
+        text: list[Any] = [dcc.Link(mono(commit[:8]), href=f"/commit/{commit}", className="link")]
+        if told:
+            text += [" ", html.Span(day(told.date), className="dim"), " ", told.subject]
+        if commit in suspects:
+            text.append(html.Span(" touches the packages under test", className="slower"))
+        items.append(html.Li(text))
+    if len(alert.commits) > MOST_COMMITS:
+        items.append(html.Li(f"and {len(alert.commits) - MOST_COMMITS} older ones"))
+    parts: list[Any] = [html.Ul(items, className="card commits")]
+    if len(alert.suspects) > 1:
+        parts.append(html.P(["To find the commit: ", html.Code(f"lockstep bisect {one.id}")], className="dim"))
+    return html.Div(parts)

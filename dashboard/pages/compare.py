@@ -1,0 +1,321 @@
+"""Two sides next to each other: commits, machines, variants or toolchains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any, cast
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+
+from dashboard.address import FamilyAddress, asked
+from dashboard.comparison import (
+    VERDICTS,
+    Comparison,
+    Pair,
+    Quantity,
+    Side,
+    Verdict,
+    compare,
+    differing,
+    run_of,
+    toolchain_text,
+)
+from dashboard.desk import Desk, rules
+from dashboard.figures import Figure
+from dashboard.pages.parts import change_cell, count, day, notice, table
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.rows import suite_of
+from dashboard.theme import GRAPH_CONFIG, Scheme, chart_layout, neutral
+from lockstep.thresholds import Thresholds
+
+#: Rows of the table.
+MOST = 200
+
+#: Of each side machine, toolchain, commit and variant; then what is compared.
+KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
+
+_QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
+_GLYPHS: dict[Verdict, str] = {"slower": "▲", "faster": "▼", "failed": "✖", "unsure": "?", "same": "●"}
+_COLOURS: dict[Scheme, dict[str, str]] = {
+    "light": {"slower": "#D55E00", "faster": "#0072B2"},
+    "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
+}
+_SYMBOLS = {"slower": "triangle-up", "faster": "triangle-down", "same": "circle", "unsure": "circle-open"}
+_HEAD = ("Suite", "Variant", "Case", "L2", "Change", "95 % interval", "Base", "Head", "Verdict", "Machine code")
+
+
+def layout(results: Results, search: str) -> Any:
+    """The page that an address asks for; the newest two commits of the newest machine where it asks for none."""
+    if not results.machines:
+        run = html.P(["Measure two commits with ", html.Code("lockstep run HEAD~2..HEAD"), " and reload this page."])
+        return notice("Nothing to compare yet", run)
+    chosen = asked(search, *KEYS)
+    newest = max(results.machines.values(), key=lambda machine: machine.last_date).name
+    machines = {side: chosen[f"{side}m"] if chosen[f"{side}m"] in results.machines else newest for side in "bh"}
+    suites = sorted({suite_of(one) for one in results.benchmarks.values()})
+    caches = sorted({one.axis("l2") for machine in set(machines.values()) for one in results.series(machine)} - {""})
+    controls = [
+        *_side(results, "b", "Base", machines["b"], chosen),
+        *_side(results, "h", "Head", machines["h"], chosen),
+    ]
+    what = [
+        _segmented("quantity", "Compare", _QUANTITIES, chosen["quantity"] or "speedup"),
+        dmc.Select(
+            id="compare-suite",
+            label="Suite",
+            data=suites,
+            value=chosen["suite"] or None,
+            clearable=True,
+            searchable=True,
+            placeholder="all",
+        ),
+        _segmented("l2", "L2", {"": "all", **{one: one for one in caches}}, chosen["l2"], hidden=not caches),
+    ]
+    return html.Main(
+        [
+            html.Div([html.H1("Compare")], className="crumbs"),
+            dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
+            html.Div(controls, className="controls sides"),
+            html.Div(what, className="controls"),
+            dcc.Loading(
+                html.Div(id="compare-body"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
+            ),
+        ]
+    )
+
+
+def register(app: Dash, store: Store, desk: Desk | None) -> None:
+    """Connect the page's controls."""
+    chosen = [Input(f"compare-{name}", "value") for name in KEYS]
+
+    for side in "bh":
+
+        @app.callback(
+            Output(f"compare-{side}c", "data"),
+            Output(f"compare-{side}c", "value"),
+            Output(f"compare-{side}t", "data"),
+            Output(f"compare-{side}v", "data"),
+            Input(f"compare-{side}m", "value"),
+            Input(f"compare-{side}t", "value"),
+            State(f"compare-{side}c", "value"),
+            prevent_initial_call=True,
+        )
+        def options(machine: str, toolchain: str | None, commit: str | None) -> Any:
+            results = store.current()
+            commits = commit_options(results, machine, toolchain or "")
+            there = any(one["value"] == commit for one in commits)
+            value = commit if there else commits[0]["value"] if commits else None
+            return commits, value, toolchains(results, machine), variants(results, machine)
+
+    @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"))
+    def fill(*given: Any) -> Any:
+        scheme = given[-1]
+        if scheme is None:
+            return no_update
+        return body(store.current(), dict(zip(KEYS, (one or "" for one in given), strict=False)), scheme, rules(desk))
+
+    clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "address"),
+        Output("compare-path", "modified_timestamp"),
+        *chosen,
+        State("compare-path", "data"),
+        prevent_initial_call=True,
+    )
+
+
+def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: Thresholds) -> list[Any]:
+    """What the comparison says.
+
+    Args:
+        results: a picture.
+        chosen: a value for each of ``KEYS``, "" none.
+        scheme: "light" or "dark".
+        thresholds: what counts as a change.
+    """
+    base, head = (Side(chosen[f"{one}m"], chosen[f"{one}c"], chosen[f"{one}v"]) for one in "bh")
+    ours, theirs = run_of(results, base), run_of(results, head)
+    if ours is None or theirs is None:
+        which = base if ours is None else head
+        return [
+            html.P(f"{which.machine} has no results of commit {which.commit[:8] or '(none chosen)'}.", className="dim")
+        ]
+    quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
+    found = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
+    parts: list[Any] = [html.P(_said(found), className="said")]
+    rows = [
+        html.Tr([html.Td(name), *(html.Td(one or "–", className="mono") for one in both)])
+        for name, *both in differing(ours, theirs)
+    ]
+    if rows:
+        summary = html.Summary(
+            f"{count(len(rows), 'other thing')} differ{'s' if len(rows) == 1 else ''} between the two"
+        )
+        parts.append(
+            html.Details([summary, table(("What", "Base", "Head"), rows, "What differs")], className="differs")
+        )
+    if not found.pairs:
+        hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
+        return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
+    config: Any = GRAPH_CONFIG
+    caption = html.Figcaption(
+        [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
+    )
+    named: Any = {"role": "group", "aria-label": "Change of every case against its latency"}
+    graph = dcc.Graph(figure=scatter(found.pairs, scheme), config=config, responsive=True, style={"height": "100%"})
+    parts.append(html.Figure([caption, html.Div(graph, className="graph", **named)], className="card tall"))
+    parts.append(html.H2("Biggest movers"))
+    parts.append(table(_HEAD, [_row(pair, head) for pair in found.pairs[:MOST]], "Cases, the biggest change first"))
+    if len(found.pairs) > MOST:
+        parts.append(html.P(f"and {len(found.pairs) - MOST} more: choose a suite.", className="dim"))
+    return parts
+
+
+def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
+    """Every case's change in per cent against its time on the base's side, told apart by verdict."""
+    data = []
+    for verdict in VERDICTS:
+        own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
+        if not own:
+            continue
+        colour = _COLOURS[scheme].get(verdict, neutral(scheme))
+        bars = [100 * (math.expm1(p.high) - math.expm1(p.log)) if math.isfinite(p.error) else 0.0 for p in own]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"{verdict} {len(own)}",
+                "x": [1e6 * p.base for p in own if p.base],
+                "y": [100 * math.expm1(p.log) for p in own],
+                "error_y": {"type": "data", "array": bars, "color": colour, "thickness": 1, "width": 0},
+                "text": [escape(f"{p.suite} {p.head_variant} {p.case} {p.l2}") for p in own],
+                "hovertemplate": "<b>%{text}</b><br>%{y:+.2f} %<br>%{x:.2f} µs<extra></extra>",
+                "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},
+            }
+        )
+    figure = chart_layout(scheme)
+    ticks = [step * 10.0**decade for decade in range(-4, 9) for step in (1, 2, 5)]
+    figure["xaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    shown = [100 * abs(math.expm1(pair.log)) for pair in pairs if math.isfinite(pair.log)]
+    figure["yaxis"] |= {"ticksuffix": " %"}
+    if max(shown, default=0.0) < 1:
+        # The noise of two equal sides must not fill the chart.
+        figure["yaxis"]["range"] = [-1.2, 1.2]
+    figure["showlegend"] = True
+    figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
+    line = {"color": neutral(scheme), "width": 1, "dash": "dot"}
+    figure["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line}]
+    return {"data": data, "layout": figure}
+
+
+def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:
+    """A machine's commits for a menu, the newest first; only those measured with a toolchain, "" any."""
+    runs = {run.commit: run for run in results.runs_of(machine)}
+    return [
+        {"value": one.hash, "label": " ".join(part for part in (one.short, day(one.date), one.subject[:60]) if part)}
+        for one in reversed(results.commits(machine))
+        if toolchain in ("", toolchain_text(runs[one.hash]))
+    ]
+
+
+def toolchains(results: Results, machine: str) -> list[str]:
+    """Toolchains that a machine was measured with, the newest first."""
+    return list(dict.fromkeys(toolchain_text(run) for run in reversed(results.runs_of(machine))))
+
+
+def variants(results: Results, machine: str) -> list[str]:
+    """Variants that a machine has measured."""
+    return sorted({one.axis("variant") for one in results.series(machine=machine)} - {""}, key=natural)
+
+
+def _said(found: Comparison) -> str:
+    counts = found.counts
+    said = [f"{_GLYPHS[one]} {counts[one]} {one}" for one in VERDICTS if counts[one]]
+    if math.isfinite(found.geomean):
+        said.append(f"geometric mean of the time {100 * math.expm1(found.geomean):+.2f} %".replace("-", "−"))
+    if found.other_ruler:
+        said.append(f"{found.other_ruler} measured with another ruler, not compared")
+    if found.one_sided:
+        said.append(f"{found.one_sided} on one side only")
+    return " · ".join(said) or "No case in common."
+
+
+def _row(pair: Pair, head: Side) -> Any:
+    variant = pair.head_variant
+    if pair.base_variant != pair.head_variant:
+        variant = f"{pair.base_variant} → {pair.head_variant}"
+    address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
+    interval = "–"
+    if math.isfinite(pair.error):
+        interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
+    verdict = f"{_GLYPHS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
+    numbers = [
+        html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
+    ]
+    cells = [
+        html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
+        html.Td(variant, className="mono"),
+        html.Td(pair.case, className="mono"),
+        html.Td(pair.l2),
+        _change(pair),
+        html.Td(interval, className="number dim"),
+        *numbers,
+        html.Td(verdict, className=pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"),
+        html.Td(pair.code or "–", className="dim"),
+    ]
+    return html.Tr(cells)
+
+
+def _change(pair: Pair) -> Any:
+    if pair.verdict in ("slower", "faster"):
+        return change_cell(pair.log)
+    known = math.isfinite(pair.log)
+    return html.Td(f"{100 * math.expm1(pair.log):+.1f} %".replace("-", "−") if known else "–", className="number dim")
+
+
+def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:
+    toolchain = chosen[f"{side}t"]
+    commits = commit_options(results, machine, toolchain)
+    values = [one["value"] for one in commits]
+    first = values[min(1, len(values) - 1)] if side == "b" and values else values[0] if values else None
+    # Short hashes are what people type and paste.
+    given = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
+    tools, own = toolchains(results, machine), variants(results, machine)
+    common: dict[str, Any] = {"searchable": True, "limit": 100}
+    return [
+        html.Span(label, className="side"),
+        dmc.Select(
+            id=f"compare-{side}m", label="Machine", data=list(results.machines), value=machine, allowDeselect=False
+        ),
+        dmc.Select(
+            id=f"compare-{side}t",
+            label="Toolchain",
+            data=tools,
+            value=toolchain or None,
+            clearable=True,
+            placeholder="any",
+        ),
+        dmc.Select(id=f"compare-{side}c", label="Commit", data=commits, value=given, allowDeselect=False, **common),
+        dmc.Select(
+            id=f"compare-{side}v",
+            label="Variant",
+            data=own,
+            value=chosen[f"{side}v"] or None,
+            clearable=True,
+            placeholder="each",
+            **common,
+        ),
+    ]
+
+
+def _segmented(name: str, label: str, options: dict[str, str], value: str, hidden: bool = False) -> Any:
+    data = [{"value": key, "label": text} for key, text in options.items()]
+    control = dmc.SegmentedControl(
+        id=f"compare-{name}", data=data, value=value if value in options else next(iter(options))
+    )
+    return html.Div([html.Span(label, className="label"), control], hidden=hidden)

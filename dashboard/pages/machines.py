@@ -1,0 +1,189 @@
+"""The machines: whether each still reports, and how far its numbers can be trusted."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from dash import Dash, Input, Output, State, dcc, html, no_update
+
+from dashboard.alerts.tracked import now_ms
+from dashboard.comparison import toolchain_text
+from dashboard.figures import Figure
+from dashboard.pages.parts import age, commit_line, count, day, mono, notice, problem_list, table
+from dashboard.results.model import Commit
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.theme import GRAPH_CONFIG, Scheme, chart_layout, styles
+from dashboard.upkeep import Upkeep, upkeep
+
+#: A machine that reported longer ago is silent (the alerts take the same), in days.
+SILENT = 7
+
+#: Turns of a machine's toolchain that are listed.
+MOST_TURNS = 20
+
+#: Seconds between two looks for news.
+POLL = 10
+
+_HEAD = (
+    "Machine",
+    "GPU",
+    "Last report",
+    "Newest commit",
+    "Clocks",
+    "SM MHz",
+    "Throttled",
+    "Noise",
+    "MDE",
+    "Failed",
+    "Toolchain",
+)
+
+
+def layout(results: Results) -> Any:
+    """The page."""
+    if not results.machines:
+        trouble = [problem_list(results.problems)] if results.problems else []
+        run = html.P(["Measure with ", html.Code("lockstep run HEAD"), " and reload this page."])
+        return notice(
+            "No machine has reported yet", html.P(["Looked in ", mono(str(results.root)), "."]), run, *trouble
+        )
+    return html.Main(
+        [
+            html.Div([html.H1("Machines")], className="crumbs"),
+            dcc.Interval(id="machines-tick", interval=1000 * POLL),
+            dcc.Store(id="machines-version"),
+            dcc.Loading(
+                html.Div(id="machines-body"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
+            ),
+        ]
+    )
+
+
+def register(app: Dash, store: Store) -> None:
+    """Have the page filled, and filled again when there are new results."""
+
+    @app.callback(
+        Output("machines-body", "children"),
+        Output("machines-version", "data"),
+        Input("colours", "data"),
+        Input("machines-tick", "n_intervals"),
+        State("machines-version", "data"),
+    )
+    def fill(scheme: Scheme | None, _tick: int | None, seen: str | None) -> Any:
+        results = store.current()
+        version = f"{scheme} {id(results)}"
+        if scheme is None or version == seen:
+            return no_update, no_update
+        return body(results, scheme, now_ms()), version
+
+
+def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
+    """All machines in a table, then what each has been through, then what could not be read."""
+    every = [upkeep(results, machine) for machine in results.machines]
+    every.sort(key=lambda one: -one.reported_at)
+    parts: list[Any] = [table(_HEAD, [_row(one, now) for one in every], "Machines")]
+    sections = [html.Section(_section(one, results.commits(one.machine), scheme)) for one in every]
+    parts.append(html.Div(sections, className="charts sections"))
+    if results.problems:
+        found = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
+        parts += [found, problem_list(results.problems)]
+    return parts
+
+
+def controls_chart(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
+    """The rate of each control over the commits, in per cent of its own median: down is a slower machine."""
+    drawn = styles(list(one.controls), set())
+    data: list[dict[str, Any]] = []
+    for name, points in one.controls.items():
+        rates = sorted(rate for _, rate in points)
+        middle = rates[len(rates) // 2]
+        style = drawn[name]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": escape(name),
+                "x": [at for at, _ in points],
+                "y": [round(100 * rate / middle, 3) for _, rate in points],
+                "text": [f"{commits[at].short} {day(commits[at].date)}" for at, _ in points],
+                "hovertemplate": "%{y:.2f} %<br>%{text}<extra>%{fullData.name}</extra>",
+                "line": {"color": style.colour(scheme), "width": 1.5, "dash": style.dash},
+                "marker": {"color": style.colour(scheme), "size": 4, "symbol": style.marker},
+            }
+        )
+    figure = chart_layout(scheme)
+    shown = sorted({at for points in one.controls.values() for at, _ in points})
+    step = max(1, -(-len(shown) // 4))
+    ticks = shown[::-1][::step]
+    figure["xaxis"] |= {
+        "tickvals": ticks,
+        "ticktext": [commits[at].short[:7] for at in ticks],
+        "showgrid": False,
+        "tickangle": 0,
+    }
+    figure["yaxis"] |= {"ticksuffix": " %", "nticks": 5}
+    values = [value for line in data for value in line["y"]]
+    if values and min(values) > 98 and max(values) < 102:
+        figure["yaxis"]["range"] = [97.5, 102.5]
+    figure["showlegend"] = True
+    figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
+    return {"data": data, "layout": figure}
+
+
+def _row(one: Upkeep, now: int) -> Any:
+    silent = one.reported_at < now - SILENT * 86_400_000
+    reported = "unknown"
+    if one.reported_at:
+        reported = f"{day(one.reported_at)}, {age(one.reported_at, now)}" + (" ▲ silent" if silent else "")
+    throttled = "–"
+    if one.points:
+        share = f"{100 * one.throttled / one.points:.0f} %"
+        throttled = " ".join([share, ", ".join(reason for reason, _ in one.reasons)]).strip()
+    cells = [
+        html.Td(html.A(one.machine, href=f"#{_anchor(one)}", className="link mono row")),
+        html.Td(one.run.host.get("gpu") or one.run.strings.get("gpu") or one.run.strings.get("cpu") or "–"),
+        html.Td(reported, className="slower nowrap" if silent else "nowrap"),
+        html.Td([mono(one.commit.short), " ", html.Span(day(one.commit.date), className="dim nowrap")]),
+        html.Td(one.run.clock_state or "–", className="mono"),
+        html.Td("–" if one.sm_mhz is None else f"{one.sm_mhz:.0f}", className="number"),
+        html.Td(throttled, className="slower" if one.throttled else "dim"),
+        html.Td("–" if one.noise is None else f"{100 * one.noise:.2f} %", className="number"),
+        html.Td("–" if one.mde is None else f"{100 * one.mde:.2f} %", className="number"),
+        html.Td(str(one.failed or "–"), className="failed" if one.failed else "dim"),
+        html.Td(toolchain_text(one.run), className="dim wide"),
+    ]
+    return html.Tr(cells)
+
+
+def _section(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
+    counted = f"{count(one.commits, 'commit')}, {count(one.series, 'series')}"
+    parts: list[Any] = [
+        html.H2([mono(one.machine), html.Span(f" {counted}", className="dim")], id=_anchor(one)),
+    ]
+    if one.controls:
+        config: Any = GRAPH_CONFIG
+        caption = html.Figcaption(
+            [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
+        )
+        named: Any = {"role": "group", "aria-label": f"Controls of {one.machine} over the commits"}
+        graph = dcc.Graph(
+            figure=controls_chart(one, commits, scheme), config=config, responsive=True, style={"height": "100%"}
+        )
+        parts.append(html.Figure([caption, html.Div(graph, className="graph", **named)], className="card"))
+    if one.turns:
+        rows = [
+            html.Tr([html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")])
+            for turn in one.turns[:MOST_TURNS]
+            for name, old, new in turn.changes
+        ]
+        parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {one.machine}"))
+    else:
+        parts.append(html.P(f"One toolchain at every commit: {toolchain_text(one.run)}.", className="dim"))
+    return parts
+
+
+def _anchor(one: Upkeep) -> str:
+    # Names of machines hold what an address has to escape.
+    return "machine-" + "".join(letter if letter.isalnum() else "-" for letter in one.machine)

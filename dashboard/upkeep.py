@@ -1,0 +1,119 @@
+"""How far a machine's numbers can be trusted: when it last reported, its clocks, noise, controls and toolchain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from dashboard.memo import once
+from dashboard.results.model import Commit, Run
+from dashboard.results.picture import Results
+from lockstep.nvml import THROTTLING
+
+#: Points of a control's trend.
+TREND = 120
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A commit from which a machine was measured with something else: name, before, after."""
+
+    commit: Commit
+    changes: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What there is to know of a machine besides its kernels' numbers.
+
+    Attributes:
+        machine: its name.
+        run: the newest one; commit: its commit.
+        commits, series: how many it has; failed: series that failed at the newest commit.
+        reported_at: when the newest number of any commit was measured, ms since 1970; 0 unknown.
+        points: of the newest commit that tell of clocks; throttled: of them, those during which clocks were held back.
+        reasons: of that, and at how many points.
+        sm_mhz: median clock of those points; ``None`` unknown.
+        noise: median standard error of a logarithm at the newest commit (0.001 is 0.1 %), mde: median smallest
+            detectable effect; ``None`` unknown.
+        controls: of each control the rate (calls a second) of the last commits, oldest first, with the index of the
+            commit.
+        turns: of the toolchain, the newest first.
+    """
+
+    machine: str
+    run: Run
+    commit: Commit
+    commits: int
+    series: int
+    failed: int
+    reported_at: int
+    points: int
+    throttled: int
+    reasons: tuple[tuple[str, int], ...]
+    sm_mhz: float | None
+    noise: float | None
+    mde: float | None
+    controls: Mapping[str, tuple[tuple[int, float], ...]]
+    turns: tuple[Turn, ...]
+
+
+def upkeep(results: Results, machine: str) -> Upkeep:
+    """The upkeep of a machine that the results know; worked out once for each picture."""
+    return once(results, ("upkeep", machine), lambda: _upkeep(results, machine))
+
+
+def _upkeep(results: Results, machine: str) -> Upkeep:
+    runs, commits = results.runs_of(machine), results.commits(machine)
+    points = results.at(commits[-1].hash, machine)
+    measured = [
+        one for one in points if not (results.benchmarks[one.series.benchmark].ours and one.log_ratio is not None)
+    ] or points
+    clocked = [one for one in points if one.sm_mhz]
+    reasons = [[reason for reason in one.clock_reasons if reason in THROTTLING] for one in clocked]
+    errors = [one.error for one in measured if one.error]
+    mdes = [one.mde for one in points if one.mde]
+    return Upkeep(
+        machine=machine,
+        run=runs[-1],
+        commit=commits[-1],
+        commits=len(commits),
+        series=len(results.series(machine=machine)),
+        failed=sum(one.state == "failed" for one in points),
+        reported_at=max(run.measured_at for run in runs),
+        points=len(clocked),
+        throttled=sum(bool(one) for one in reasons),
+        reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
+        sm_mhz=median(one.sm_mhz for one in clocked if one.sm_mhz) if clocked else None,
+        noise=median(errors) if errors else None,
+        mde=median(mdes) if mdes else None,
+        controls=_controls(runs),
+        turns=_turns(runs, commits),
+    )
+
+
+def _controls(runs: tuple[Run, ...]) -> dict[str, tuple[tuple[int, float], ...]]:
+    found: dict[str, list[tuple[int, float]]] = {}
+    for at, run in list(enumerate(runs))[-TREND:]:
+        for name, control in run.controls.items():
+            if control.seconds:
+                found.setdefault(name, []).append((at, 1 / control.seconds))
+    return {name: tuple(values) for name, values in sorted(found.items())}
+
+
+def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ...]:
+    turns = []
+    for at in range(1, len(runs)):
+        before, after = (_facts(run) for run in runs[at - 1 : at + 1])
+        if before == after:
+            continue
+        names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        turns.append(Turn(commits[at], tuple((name, before.get(name, ""), after.get(name, "")) for name in names)))
+    return tuple(reversed(turns))
+
+
+def _facts(run: Run) -> dict[str, str]:
+    told = {"clocks": run.clock_state, "protocol": str(run.protocol) if run.protocol else ""}
+    return {name: value for name, value in {**run.toolchain, **told}.items() if value}

@@ -1,0 +1,122 @@
+"""A dashboard with everything on: planted results, their alerts, two people who may act; for tests of pages."""
+
+import datetime
+import json
+import logging
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from pathlib import Path
+
+from history import Here, commits_of, write_history
+from werkzeug.serving import make_server
+
+from dashboard.access import Access
+from dashboard.alerts.database import Database
+from dashboard.alerts.ranges import Ranges
+from dashboard.alerts.store import AlertStore
+from dashboard.alerts.watch import look
+from dashboard.app import create_app
+from dashboard.desk import Desk
+from dashboard.results.store import Store
+from dashboard.server import warm
+from lockstep.thresholds import Thresholds
+
+TOKEN, NAME = "a-token-of-twenty-four-c", "Mira Example"
+NEW_TORCH = {"torch": "2.13.0"}
+
+
+@dataclass
+class Place:
+    """The tree, its store and alerts, and the application that shows them."""
+
+    root: Path
+    commits: list[str]
+    store: Store
+    desk: Desk
+    app: object
+
+    @property
+    def client(self):
+        return self.app.server.test_client()
+
+
+def place(folder: Path, access: Access | None = None, commits: int = 16) -> Place:
+    """Two H200 whose kernel is 6 % slower from commit 12, and a B200 at every second one with a new torch from 8."""
+    repo = folder / "repo"
+    hashes = commits_of(repo, commits)
+    root = repo / "results"
+
+    def slower(n):
+        return Here(slower=1.06 if n >= 12 else 1.0, code="c2" if n >= 12 else "c1")
+
+    write_history(root, "h200", hashes, slower)
+    write_history(root, "h200-locked", hashes, slower)
+    write_history(root, "b200", hashes, lambda n: Here(host=NEW_TORCH if n >= 8 else {}), every=2)
+    store = Store.open(root, cache=folder / "cache", patience=0.0)
+    desk = Desk(AlertStore(Database(folder / "alerts.sqlite")), site="https://bench.example.org")
+    now = datetime.datetime.fromtimestamp(store.current().machines["h200"].last_date / 1000, datetime.UTC)
+    desk.alerts.sync(look(store.current(), Thresholds(), Ranges(root, ("kernels",)), now).seen)
+    given = access or Access(tokens={TOKEN: NAME})
+    return Place(root, hashes, store, desk, create_app(store, desk, given))
+
+
+@contextmanager
+def serving(app):
+    """Serve in a thread; gives the address."""
+    warm(app)
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = make_server("127.0.0.1", 0, app.server, threaded=True)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+
+
+def sign_in(client, token=TOKEN):
+    """Sign in as a browser would; the answer."""
+    form = client.get("/sign-in").text
+    csrf = form.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
+    return client.post("/sign-in", data={"token": token, "csrf_token": csrf})
+
+
+def csrf_of(client, base="http://localhost"):
+    """The cookie that Dash's renderer sends back as a header."""
+    cookies = SimpleCookie()
+    for line in client.get("/_dash-layout", base_url=base).headers.getlist("Set-Cookie"):
+        cookies.load(line)
+    return cookies["_csrf_token"].value if "_csrf_token" in cookies else ""
+
+
+def call(client, output, inputs, state=(), changed="", headers=None, remote="127.0.0.1", base="http://localhost"):
+    """Make the callback of ``output`` answer; gives the response."""
+    [entry] = [one for one in client.get("/_dash-dependencies").json if output in one["output"]]
+    given = [dict(part, value=value) for part, value in zip(entry["inputs"], inputs, strict=True)]
+    kept = [dict(part, value=value) for part, value in zip(entry["state"], state, strict=True)]
+    names = entry["output"].strip(".").split("...")
+    outputs = [dict(zip(("id", "property"), name.split(".", 1), strict=True)) for name in names]
+    body = {
+        "output": entry["output"],
+        "outputs": outputs if len(outputs) > 1 else outputs[0],
+        "inputs": given,
+        "state": kept,
+        "changedPropIds": [changed or f"{given[0]['id']}.{given[0]['property']}"],
+    }
+    environ = {"REMOTE_ADDR": remote}
+    return client.post("/_dash-update-component", json=body, headers=headers or {}, environ_base=environ, base_url=base)
+
+
+def act(client, number, doing, because="", until="", headers=None, remote="127.0.0.1", base="http://localhost"):
+    """Press a button of an alert's page; what the page then says."""
+    clicks = [0] * 6
+    state = (because, until, number)
+    answer = call(client, "alert-said.children", clicks, state, f"alert-{doing}.n_clicks", headers, remote, base)
+    assert answer.status_code == 200, answer.text
+    return answer.json["response"]["alert-said"]["children"]
+
+
+def words(component):
+    """All that a component shows, as one text."""
+    return json.dumps(component.to_plotly_json() if hasattr(component, "to_plotly_json") else component, default=vars)
