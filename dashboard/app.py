@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 from flask import Response
 
-from dashboard.address import parse_family
-from dashboard.pages import family, overview
+from dashboard.address import parse_family, parse_overview, parse_series
+from dashboard.analyst import Analyst
+from dashboard.pages import family, overview, series
 from dashboard.pages.parts import back_link, notice
 from dashboard.results.store import Store
 from dashboard.theme import MANTINE
@@ -21,8 +22,13 @@ _INDEX = """<!DOCTYPE html>
 </html>"""
 
 
-def create_app(store: Store) -> Dash:
+#: Milliseconds between two looks for new results, and for an analysis that a page waits for.
+_TICK_MS, _SOON_MS = 15_000, 1_000
+
+
+def create_app(store: Store, analyst: Analyst | None = None) -> Dash:
     """The dashboard of a results folder; ``.server`` is its WSGI application."""
+    analyst = analyst or Analyst(store.root)
     app = Dash(
         __name__,
         title="Lockstep",
@@ -40,6 +46,18 @@ def create_app(store: Store) -> Dash:
     def route(path: str | None, search: str | None) -> tuple[Any, str]:
         return page(store, path or "/", search or "")
 
+    @app.callback(
+        Output("version", "data"),
+        Output("tick", "interval"),
+        Input("tick", "n_intervals"),
+        State("version", "data"),
+        prevent_initial_call=True,
+    )
+    def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
+        results = store.current()
+        version = analyst.version(results)
+        return no_update if version == shown else version, _SOON_MS if analyst.busy(results) else _TICK_MS
+
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
     clientside(
@@ -48,8 +66,10 @@ def create_app(store: Store) -> Dash:
         Input("scheme", "computedColorScheme"),
         State("colours", "data"),
     )
-    overview.register(app, store)
+    clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
+    overview.register(app, store, analyst)
     family.register(app, store)
+    series.register(app, store, analyst)
     _forbid(app)
     return app
 
@@ -57,7 +77,10 @@ def create_app(store: Store) -> Dash:
 def page(store: Store, path: str, search: str) -> tuple[Any, str]:
     """The page of an address, and its title."""
     if path == "/":
-        return overview.layout(store.current()), "Lockstep"
+        return overview.layout(store.current(), parse_overview(search)), "Lockstep"
+    one = parse_series(path, search)
+    if one is not None:
+        return series.layout(store.current(), one), f"{one.suite} {one.variant} · Lockstep"
     address = parse_family(path, search)
     if address is None:
         return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
@@ -80,6 +103,9 @@ def _shell() -> Any:
         dcc.Location(id="url", refresh="callback-nav"),
         dcc.Store(id="title"),
         dcc.Store(id="colours"),
+        dcc.Store(id="visit"),
+        dcc.Store(id="version"),
+        dcc.Interval(id="tick", interval=_SOON_MS),
         header,
         html.Div(id="page"),
     ]

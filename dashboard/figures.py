@@ -46,9 +46,9 @@ def trend(
             lines.append(_line(points, commits, what, variant, style, scheme))
         absent += [row for row in own if row.state == "failed"]
     layout = chart_layout(scheme)
-    layout["xaxis"] |= _commit_axis(commits)
+    layout["xaxis"] |= commit_axis(commits)
     if lows:
-        layout["yaxis"] |= _value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
+        layout["yaxis"] |= value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
     if quantity == "speedup":
         layout["shapes"] = [_level(1.0, scheme)]
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
@@ -170,7 +170,7 @@ def _line(
         "name": escape(variant),
         "x": [x for x, _, _ in points],
         "y": [value.value for _, _, value in points if value],
-        "text": [_hover(row, value, what, _commit_line(commits[x])) for x, row, value in points if value],
+        "text": [_hover(row, value, what, commit_line(commits[x])) for x, row, value in points if value],
     }
 
 
@@ -188,8 +188,8 @@ def _stroke(style: Style, scheme: Scheme) -> Figure:
 def _marks(rows: Sequence[Row], place: Mapping[str, int], commits: Sequence[Commit], scheme: Scheme) -> Figure:
     """A cross at the foot of the chart where a series failed, with the reason in its hover."""
     hover = [
-        f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{_wrap(row.reason)}"
-        f"<br>{_commit_line(commits[place[row.commit]])}"
+        f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{wrapped(row.reason)}"
+        f"<br>{commit_line(commits[place[row.commit]])}"
         for row in rows
     ]
     marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
@@ -206,22 +206,24 @@ def _hover(row: Row, value: Measured, what: Quantity, where: str) -> str:
         reasons = f", {', '.join(map(escape, row.clock_reasons))}" if row.clock_reasons else ""
         lines.append(f"SM {row.sm_mhz:.0f} MHz{reasons}")
     if row.note:
-        lines.append(_wrap(row.note))
+        lines.append(wrapped(row.note))
     if row.state == "bare":
         lines.append(STATE_LABELS["bare"])
     return "<br>".join(lines)
 
 
-def _wrap(text: str, width: int = 60) -> str:
+def wrapped(text: str, width: int = 60) -> str:
+    """Text of a hover: escaped, in lines of some letters, and no more than 300 of them."""
     return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
 
 
-def _commit_line(commit: Commit) -> str:
+def commit_line(commit: Commit) -> str:
+    """Hash, date and subject of a commit for a hover."""
     day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
-    return f"{commit.short} {day}<br>{_wrap(commit.subject)}" if commit.subject else f"{commit.short} {day}"
+    return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
 
 
-def _commit_axis(commits: Sequence[Commit]) -> Figure:
+def commit_axis(commits: Sequence[Commit]) -> Figure:
     """Ordinals, labelled with at most six hashes; the last one always."""
     last = len(commits) - 1
     step = max(1, math.ceil(len(commits) / 6))
@@ -236,7 +238,8 @@ def _commit_axis(commits: Sequence[Commit]) -> Figure:
     }
 
 
-def _value_axis(low: float, high: float, unit: str) -> Figure:
+def value_axis(low: float, high: float, unit: str) -> Figure:
+    """A vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
     if high / low > LOG_FROM:
         return _log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
