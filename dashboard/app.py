@@ -8,9 +8,9 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 from flask import Response
 
-from dashboard.address import parse_family, parse_overview, parse_series
+from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
 from dashboard.analyst import Analyst
-from dashboard.pages import family, overview, series
+from dashboard.pages import commit, family, overview, series
 from dashboard.pages.parts import back_link, notice
 from dashboard.results.store import Store
 from dashboard.theme import MANTINE
@@ -70,6 +70,7 @@ def create_app(store: Store, analyst: Analyst | None = None) -> Dash:
     overview.register(app, store, analyst)
     family.register(app, store)
     series.register(app, store, analyst)
+    commit.register(app, store, analyst)
     _forbid(app)
     return app
 
@@ -78,6 +79,9 @@ def page(store: Store, path: str, search: str) -> tuple[Any, str]:
     """The page of an address, and its title."""
     if path == "/":
         return overview.layout(store.current(), parse_overview(search)), "Lockstep"
+    measured = parse_commit(path, search)
+    if measured is not None:
+        return commit.layout(store.current(), measured), f"{measured.commit[:8]} · Lockstep"
     one = parse_series(path, search)
     if one is not None:
         return series.layout(store.current(), one), f"{one.suite} {one.variant} · Lockstep"
