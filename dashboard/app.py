@@ -68,7 +68,7 @@ def create_app(store: Store, analyst: Analyst | None = None) -> Dash:
     )
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
     overview.register(app, store, analyst)
-    family.register(app, store)
+    family.register(app, store, analyst)
     series.register(app, store, analyst)
     commit.register(app, store, analyst)
     _forbid(app)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
 from dashboard.results.model import Commit
-from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of
+from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of, described
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
@@ -22,8 +23,23 @@ LEAST_RANGE = 0.10
 LOG_FROM = 2.5
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A change on a trend: before which commit's place, ▼ or ▲, in which colour, and its hover (escaped)."""
+
+    place: int
+    sign: str
+    colour: str
+    hover: str
+
+
 def trend(
-    rows: Sequence[Row], commits: Sequence[Commit], quantity: str, drawn: Mapping[str, Style], scheme: Scheme
+    rows: Sequence[Row],
+    commits: Sequence[Commit],
+    quantity: str,
+    drawn: Mapping[str, Style],
+    scheme: Scheme,
+    marks: Sequence[Mark] = (),
 ) -> Figure:
     """One quantity of one case over the commits of a machine, one line a variant with its interval as a band.
 
@@ -33,8 +49,9 @@ def trend(
         quantity: a name in ``QUANTITIES``.
         drawn: the variants to draw, in order, and how.
         scheme: "light" or "dark".
+        marks: changes to mark.
     """
-    what = QUANTITIES[quantity]
+    what = described(rows, quantity)
     place = {commit.hash: index for index, commit in enumerate(commits)}
     lows, highs = _extremes(rows, quantity, drawn)
     bands, lines, absent = [], [], []
@@ -47,13 +64,14 @@ def trend(
         absent += [row for row in own if row.state == "failed"]
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits)
-    if lows:
+    if lows and min(lows) > 0:
         layout["yaxis"] |= value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
     if quantity == "speedup":
         layout["shapes"] = [_level(1.0, scheme)]
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-    marks = [_marks(absent, place, commits, scheme)] if absent else []
-    return {"data": [*bands, *lines, *marks], "layout": layout}
+    layout["shapes"] = [*layout.get("shapes", ()), *(_upright(mark) for mark in marks)]
+    below = [_marks(absent, place, commits, scheme)] if absent else []
+    return {"data": [*bands, *lines, *below, *([_signs(marks)] if marks else [])], "layout": layout}
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
@@ -129,9 +147,33 @@ def _is_positive_number(text: str) -> bool:
         return False
 
 
+def _upright(mark: Mark) -> Figure:
+    line = {"color": mark.colour, "width": 1.25, "dash": "dot"}
+    x = mark.place - 0.5
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
+
+
+def _signs(marks: Sequence[Mark]) -> Figure:
+    """Signs at the top of the lines, which have the hover."""
+    colours = [mark.colour for mark in marks]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "yaxis": "y2",
+        "x": [mark.place - 0.5 for mark in marks],
+        "y": [0.96] * len(marks),
+        "text": [mark.sign for mark in marks],
+        "textfont": {"color": colours, "size": 12},
+        "hovertext": [mark.hover for mark in marks],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
+
+
 def _extremes(rows: Sequence[Row], quantity: str, drawn: Mapping[str, Style]) -> tuple[list[float], list[float]]:
     values = [value for row in rows if row.variant in drawn and (value := row.measured(quantity))]
-    return [v.low or v.value for v in values], [v.high or v.value for v in values]
+    return [v.value if v.low is None else v.low for v in values], [
+        v.value if v.high is None else v.high for v in values
+    ]
 
 
 def _runs(rows: Sequence[Row], quantity: str) -> list[list[Row]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dashboard.results.model import Benchmark, Commit, Point, Series, State
@@ -60,6 +60,9 @@ QUANTITIES: dict[str, Quantity] = {
     )
 }
 
+#: Latency or value over the series' first one of the same ruler; only several rows together have it.
+RELATIVE = "relative"
+
 #: What other projects measure in other units than seconds; the unit and the good way are the benchmark's.
 VALUE = "value"
 
@@ -82,6 +85,7 @@ class Row:
         value, unit, higher_is_better: of a benchmark that does not measure seconds.
         axes: parameters of the case, as text.
         baseline: variant that the speedup refers to; "" unknown.
+        relative: see ``relative_rows``.
         flops, bytes: the task's cost in operations and bytes; 0 unknown.
         floor_s: seconds at the machine's own rates.
         bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
@@ -115,6 +119,7 @@ class Row:
     higher_is_better: bool = False
     axes: tuple[tuple[str, str], ...] = ()
     baseline: str = ""
+    relative: Measured | None = None
 
     @property
     def key(self) -> Key:
@@ -126,6 +131,8 @@ class Row:
         latency = self.latency
         if quantity == VALUE:
             return self.value
+        if quantity == RELATIVE:
+            return self.relative
         if quantity == "speedup":
             return self.speedup
         if latency is None:
@@ -149,16 +156,29 @@ def described(rows: Iterable[Row], quantity: str) -> Quantity:
     """The quantity of this name; a value's unit is that of the rows."""
     if quantity in QUANTITIES:
         return QUANTITIES[quantity]
+    if quantity == RELATIVE:
+        return Quantity(RELATIVE, "Relative to the first", "×", False)
     row = next((row for row in rows if row.value), None)
     return Quantity(VALUE, "Value", row.unit if row else "", row.higher_is_better if row else False)
+
+
+def relative_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their latency (or value) over the first one of the same series and ruler; oldest first."""
+    first: dict[tuple[Key, str], float] = {}
+    found = []
+    for row in rows:
+        own = row.latency or row.value
+        base = first.setdefault((row.key, row.version), own.value) if own and own.value > 0 else None
+        found.append(replace(row, relative=own.times(1 / base) if own and base else None))
+    return found
 
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     """Names of the quantities that a suite can have."""
     own = [one for one in results.benchmarks.values() if suite_of(one) == suite]
     if any(one.ours for one in own):
-        return tuple(QUANTITIES)
-    return ("latency",) if all(one.unit == "seconds" for one in own) else (VALUE,)
+        return (*QUANTITIES, RELATIVE)
+    return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
 
 
 @lru_cache(maxsize=100_000)

@@ -141,7 +141,7 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
     answer = call(
         client,
         "family-trend.children",
-        MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"], "light",
+        MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"], "light", None,
         state=("linear",),
     )  # fmt: skip
     charts = answer["family-trend"]["children"]
@@ -154,13 +154,17 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
 
 def test_before_the_colours_are_known_nothing_is_drawn(client):
     state = ("linear",)
-    answer = call(client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], None, state=state)
+    answer = call(
+        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], None, None, state=state
+    )
     assert answer == {}
 
 
 @pytest.mark.parametrize("chosen", [None, []])
 def test_choosing_nothing_says_so(client, chosen):
-    answer = call(client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, "dark", state=("linear",))
+    answer = call(
+        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, "dark", None, state=("linear",)
+    )
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 
 

@@ -192,7 +192,8 @@ def _cells(one: Compared) -> dict[str, Any]:
         return None if log is None else 100 * math.expm1(log)
 
     return {
-        "id": "\n".join(row.key[1:]),
+        # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
+        "id": "\n".join((*row.key[1:], told.verdict)),
         "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
         "family": row.suite,
         "variant": row.variant,

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress
-from dashboard.figures import sweep, sweep_axis, trend
-from dashboard.pages.parts import back_link, commit_line, count, mono, notice
+from dashboard.alerts.watch import Found, Picture
+from dashboard.alerts.words import change
+from dashboard.analyst import Analyst
+from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
+from dashboard.pages.parts import back_link, count, graph, mono, notice
+from dashboard.pages.parts import commit_line as commit_words
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import QUANTITIES, STATE_LABELS, Key, Row, rows_of, series_of
-from dashboard.theme import GRAPH_CONFIG, Scheme, Style, styles
+from dashboard.roofline import roofline
+from dashboard.rows import STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
+from dashboard.series_figure import cause_colour
+from dashboard.standings import found_by_key
+from dashboard.theme import Scheme, Style, styles
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
 MOST_CASES = 12
@@ -41,6 +50,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})
     drawn = suite_styles(results, address.suite)
+    quantities = quantities_of(results, address.suite)
     controls = [
         dmc.Select(
             id="family-machine",
@@ -73,10 +83,10 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             [
                 html.Span("Quantity", className="label"),
                 dmc.ChipGroup(
-                    [dmc.Chip(one.label, value=one.name) for one in QUANTITIES.values()],
+                    [dmc.Chip(described((), one).label, value=one) for one in quantities],
                     id="family-quantities",
                     multiple=True,
-                    value=_existing(address.quantities, list(QUANTITIES)) or _usual(results, keys),
+                    value=_existing(address.quantities, quantities) or _usual(results, address.suite),
                 ),
             ],
             className="chips",
@@ -110,7 +120,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     )
 
 
-def register(app: Dash, store: Store) -> None:
+def register(app: Dash, store: Store, analyst: Analyst) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
 
@@ -119,6 +129,7 @@ def register(app: Dash, store: Store) -> None:
         Output("family-latest", "children"),
         *chosen,
         Input("colours", "data"),
+        Input("version", "data"),
         State("family-suite", "data"),
     )
     def draw(
@@ -128,13 +139,15 @@ def register(app: Dash, store: Store) -> None:
         quantities: list[str] | None,
         variants: list[str] | None,
         scheme: Scheme | None,
+        _: str | None,
         suite: str,
     ) -> Any:
         if scheme is None:
             return no_update, no_update
         address = FamilyAddress(machine, suite, tuple(cases or ()), l2, tuple(quantities or ()), tuple(variants or ()))
         results = store.current()
-        return trends(results, address, scheme), latest(results, address, scheme)
+        picture = analyst.picture(results, machine)
+        return trends(results, address, scheme, picture), latest(results, address, scheme)
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -152,26 +165,48 @@ def suite_styles(results: Results, suite: str) -> dict[str, Style]:
     return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
 
 
-def trends(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
-    """A chart for each chosen case and quantity."""
+def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Picture | None = None) -> list[Any]:
+    """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)
     if not drawn or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
     rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
+    found = found_by_key(results, address.machine, picture)
     charts = []
     for case in cases:
         own = [row for row in rows if row.case == case]
+        told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
+        marked = marks(told, commits, scheme)
         for name in address.quantities:
-            what = QUANTITIES[name]
+            what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
             if any(row.measured(name) for row in own):
-                chart = _graph(trend(own, commits, name, drawn, scheme), f"{what.label} of {case} over the commits")
+                chart = graph(
+                    trend(own, commits, name, drawn, scheme, marked), f"{what.label} of {case} over the commits"
+                )
             else:
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
     return charts
+
+
+def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    gathered: dict[tuple[int, str], list[tuple[str, Found]]] = defaultdict(list)
+    for variant, one in told:
+        if one.step.after.commit in place:
+            gathered[place[one.step.after.commit], "▼" if one.step.size > 0 else "▲"].append((variant, one))
+    found = []
+    for (at, sign), some in sorted(gathered.items()):
+        lines = [f"{sign} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some]
+        lines += [commit_line(commits[at]), wrapped(some[0][1].cause.sentence)]
+        found.append(Mark(at, sign, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
+    return found
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
@@ -182,7 +217,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
     now = [row for row in rows_of(results, results.at(commit.hash, address.machine)) if row.key in keys]
     cases = _cases(address, keys)
-    parts: list[Any] = [html.P(commit_line(commit), className="said")]
+    parts: list[Any] = [html.P(commit_words(commit), className="said")]
     found = sweep_axis(sorted({row.case for row in now}, key=natural), cases[0]) if cases else None
     if found:
         axis, alike = found
@@ -193,7 +228,13 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
             html.Span(f"Latency µs against {axis}" + (", and the floor" if chart["layout"].get("annotations") else "")),
         ]
         label = f"Latency against {axis} at the newest commit"
-        parts.append(html.Figure([html.Figcaption(heading), _graph(chart, label)], className="card tall"))
+        parts.append(html.Figure([html.Figcaption(heading), graph(chart, label)], className="card tall"))
+    run = next(run for run in results.runs_of(address.machine) if run.commit == commit.hash)
+    roof = roofline(now, run.controls, drawn, scheme)
+    if roof:
+        words = "TFLOP/s of every shape against its FLOP per byte; the roof is what this machine's controls reached"
+        box = graph(roof, "Roofline at the newest commit")
+        parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
     parts.append(_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
     return parts
 
@@ -225,11 +266,25 @@ def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
 
 def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
     rows = sorted(rows, key=lambda row: (cases.index(row.case), variants.index(row.variant)))
+    if any(row.value for row in rows):
+        return _value_table(rows)
     head = ["Case", "Variant", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State"]
-    body = [html.Tr(_table_cells(row)) for row in rows]
-    caption = html.Caption(count(len(rows), "series"), className="visually-hidden")
-    table = html.Table([caption, html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
-    return html.Div(table, className="card table", tabIndex=0)
+    return _html_table(head, [html.Tr(_table_cells(row)) for row in rows])
+
+
+def _value_table(rows: Sequence[Row]) -> Any:
+    body = [
+        html.Tr([html.Td(row.case, className="mono"), html.Td(row.unit), html.Td(f"{row.value.value:,.6g}")])
+        for row in rows
+        if row.value
+    ]
+    return _html_table(["Case", "Unit", "Value"], body)
+
+
+def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
+    caption = html.Caption(count(len(body), "series"), className="visually-hidden")
+    titles = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
+    return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
 
 
 def _table_cells(row: Row) -> list[Any]:
@@ -268,9 +323,9 @@ def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[st
     return {variant for variant, always_one in ratios.items() if always_one}
 
 
-def _usual(results: Results, keys: Mapping[Key, Sequence[Series]]) -> list[str]:
-    has_speedup = any(_is_speedup(results, one) for series in keys.values() for one in series)
-    return ["latency", "speedup"] if has_speedup else ["latency"]
+def _usual(results: Results, suite: str) -> list[str]:
+    quantities = quantities_of(results, suite)
+    return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
 
 
 def _is_speedup(results: Results, series: Series) -> bool:
@@ -285,10 +340,3 @@ def _swatch(style: Style) -> Any:
     # The chips are the legend, and belong to no scheme; the browser picks the colour.
     colour = f"light-dark({style.light}, {style.dark})"
     return html.Span(style.glyph, className="swatch", style={"color": colour})
-
-
-def _graph(figure: dict[str, Any], label: str) -> Any:
-    config: Any = GRAPH_CONFIG
-    named: Any = {"role": "group", "aria-label": label}
-    graph = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"})
-    return html.Div(graph, className="graph", **named)

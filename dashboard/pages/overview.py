@@ -26,6 +26,9 @@ from dashboard.theme import Scheme
 #: Commits offered as the one to compare with.
 MOST_COMMITS = 300
 
+#: Rows up to which the table is as high as they are.
+FEW_ROWS = 40
+
 _CONTROLS = ("machine", "l2", "since", "show")
 
 
@@ -96,7 +99,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _loaded(results, keys),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
-            dcc.Loading(html.Div(id="overview-cards", className="cards"), delay_show=400, type="dot"),
+            dcc.Loading(html.Div(id="overview-cards"), delay_show=400, type="dot"),
             html.Figure(
                 [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
             ),
@@ -114,8 +117,9 @@ def layout(results: Results, address: OverviewAddress) -> Any:
                     "localeText": {"noRowsToShow": "No series here.", "noMatchingRows": "No series match."},
                     "enableCellTextSelection": True,
                     "quickFilterText": address.search,
+                    "domLayout": "normal" if len(keys) > FEW_ROWS else "autoHeight",
                 },
-                className="grid",
+                className="grid" if len(keys) > FEW_ROWS else "grid short",
                 style={"height": None},
             ),
             dcc.Download(id="overview-file"),
@@ -148,7 +152,7 @@ def register(app: Dash, store: Store, analyst: Analyst) -> None:
         return (
             table(results, machine, stood),
             said(results, machine, since, visit or 0),
-            [*cards(stood, picture), *news(results, picture)],
+            [html.Div(cards(stood, picture), className="cards"), *news(results, picture)],
             heat,
             {"height": heat_height(heat)},
             _heat_words(show),

@@ -77,7 +77,8 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
     told = one.difference
     ends = (None, None) if one.found else (told.low, told.high)
     return {
-        "id": "\n".join(row.key[1:]),
+        # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
+        "id": "\n".join((*row.key[1:], one.verdict)),
         "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
         "family": row.suite,
         "variant": row.variant,
