@@ -112,8 +112,15 @@ def _shell() -> Any:
         dcc.Interval(id="tick", interval=_SOON_MS),
         header,
         html.Div(id="page"),
+        _help(),
     ]
     return dmc.MantineProvider(content, theme=MANTINE, defaultColorScheme="auto")
+
+
+def _help() -> Any:
+    keys = {"/": "search", "j k": "down and up the table", "Enter": "open the row", "?": "this help"}
+    lines = [part for key, what in keys.items() for part in (html.Dt(html.Kbd(key)), html.Dd(what))]
+    return html.Dialog([html.H2("Keys"), html.Dl(lines)], id="help")
 
 
 def _forbid(app: Dash) -> None:

@@ -49,8 +49,9 @@ def roofline(
         if own:
             data.append(_points(own, variant, style, scheme))
     layout = chart_layout(scheme)
-    layout["xaxis"] |= {"type": "log", "title": {"text": "FLOP per byte", "standoff": 4}, "dtick": 1}
-    layout["yaxis"] |= {"type": "log", "title": {"text": "TFLOP/s"}, "dtick": 1}
+    small = {"size": 11, "color": neutral(scheme)}
+    layout["xaxis"] |= {"type": "log", "title": {"text": "FLOP per byte", "standoff": 4, "font": small}, "dtick": 1}
+    layout["yaxis"] |= {"type": "log", "title": {"text": "TFLOP/s", "font": small}, "dtick": 1}
     return {"data": data, "layout": layout}
 
 

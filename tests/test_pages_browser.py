@@ -61,6 +61,20 @@ def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     assert "zoom=30" in page.url
 
 
+def test_keys_walk_the_table_and_tell_of_themselves(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.keyboard.press("?")
+    page.get_by_text("down and up the table").wait_for()
+    page.keyboard.press("?")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    becomes(page, ".ag-row[row-index='1'] .ag-cell-focus", 1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/series/**")
+    page.locator("#series-table tbody tr").first.wait_for()
+
+
 def test_a_commit_page_leads_to_its_series(visit, site):
     root, commits = site
     page = visit(root + CommitAddress(commits[40].hash, FAST).link())

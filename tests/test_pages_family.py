@@ -5,7 +5,7 @@ import pytest
 from showcase import COMMITS, FAST
 from test_dashboard_app import CASE, golden, words
 from test_pages_overview import shown
-from trees import MACHINE
+from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress
 from dashboard.pages import family
@@ -70,3 +70,10 @@ def test_other_units_are_drawn_and_listed(shown, suite, case, unit):
     last = [trace for trace in figure["data"] if trace.get("mode") == "lines+markers"][-1]
     assert (last["y"][-1], unit in last["text"][-1]) == (90 if case else COMMITS // 20 - 1, True)
     assert unit in words(family.latest(results, address, "light"))
+
+
+def test_the_first_cases_are_those_of_this_machine(tmp_path):
+    small = record(case="M=1,K=2,N=2", state="na", reason="a shape for CPUs", latency=None, speedup=None)
+    write_measurement(tmp_path / "r", [small, record()])
+    text = words(family.layout(open_store(tmp_path / "r").current(), FamilyAddress(MACHINE, "linear")))
+    assert f'"value": ["{CASE}"]' in text

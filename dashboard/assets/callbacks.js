@@ -78,11 +78,28 @@ document.addEventListener("click", (event) => {
   dash_ag_grid.getApi("overview-grid").setFilterModel(pressed ? null : model);
 });
 
-// "/" goes to the search, as everywhere.
+// "/" goes to the search, as everywhere; "j" and "k" go down and up the table, Enter opens, "?" tells.
 document.addEventListener("keydown", (event) => {
+  if (event.target.closest("input, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
   const search = document.getElementById("overview-search");
-  if (event.key === "/" && search && !event.target.closest("input, textarea")) {
+  const help = document.getElementById("help");
+  const name = ["overview-grid", "commit-grid"].find((one) => document.getElementById(one));
+  if (event.key === "/" && search) {
     event.preventDefault();
     search.focus();
+  } else if (event.key === "?" && help) {
+    help.open ? help.close() : help.showModal();
+  } else if ((event.key === "j" || event.key === "k") && name) {
+    const api = dash_ag_grid.getApi(name);
+    const at = api.getFocusedCell();
+    const next = at ? at.rowIndex + (event.key === "j" ? 1 : -1) : 0;
+    if (next < 0 || next >= api.getDisplayedRowCount()) return;
+    api.ensureIndexVisible(next);
+    api.setFocusedCell(next, "family");
+  } else if (event.key === "Enter" && name) {
+    const api = dash_ag_grid.getApi(name);
+    const at = api.getFocusedCell();
+    const row = at && api.getDisplayedRowAtIndex(at.rowIndex);
+    if (row && event.target.closest(".ag-cell")) location.assign(row.data.href);
   }
 });

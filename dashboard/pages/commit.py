@@ -245,14 +245,14 @@ def _number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
 
 _GENERAL = {"function": "general(params)"}
 _COLUMNS = [
-    _text("family", "Family", 150, pinned="left", cellRenderer="SeriesLink"),
+    _text("family", "Family", 128, pinned="left", cellRenderer="SeriesLink"),
+    _number("change", "Change %", 100, cellRenderer="Change"),
     _text("variant", "Variant", 112, cellClass="mono"),
     _text("case", "Case", 230, cellClass="mono", comparator={"function": "byShape"}, flex=1, minWidth=180),
     _text("l2", "L2", 64),
     _text("quantity", "Of", 110, cellClass="dim"),
     _number("before", "Before", 100, valueFormatter=_GENERAL),
     _number("now", "Now", 100, valueFormatter=_GENERAL),
-    _number("change", "Change %", 100, cellRenderer="Change"),
     _text("interval", "Interval %", 124, cellClass="number dim"),
     _text("verdict", "Verdict", 90),
     _text("state", "State", 110, cellRenderer="State", tooltipField="why"),

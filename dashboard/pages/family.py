@@ -24,7 +24,7 @@ from dashboard.results.store import Store
 from dashboard.roofline import roofline
 from dashboard.rows import STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
-from dashboard.standings import found_by_key
+from dashboard.standings import found_by_key, rows_now
 from dashboard.theme import Scheme, Style, styles
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
@@ -64,7 +64,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases) or [case for case in cases if case][:FIRST_CASES],
+            value=_existing(address.cases, cases) or _first(results, address, cases),
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
@@ -218,10 +218,11 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     now = [row for row in rows_of(results, results.at(commit.hash, address.machine)) if row.key in keys]
     cases = _cases(address, keys)
     parts: list[Any] = [html.P(commit_words(commit), className="said")]
-    found = sweep_axis(sorted({row.case for row in now}, key=natural), cases[0]) if cases else None
+    there = [row for row in now if row.latency]
+    found = sweep_axis(sorted({row.case for row in there}, key=natural), cases[0]) if cases else None
     if found:
         axis, alike = found
-        chart = sweep([row for row in now if row.case in alike], axis, drawn, scheme)
+        chart = sweep([row for row in there if row.case in alike], axis, drawn, scheme)
         rest = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
         heading = [
             mono(rest),
@@ -321,6 +322,15 @@ def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[st
             variant = variants[ratio.series]
             ratios[variant] = ratios.get(variant, True) and bool((values == 1.0).all())
     return {variant for variant, always_one in ratios.items() if always_one}
+
+
+def _first(results: Results, address: FamilyAddress, cases: Sequence[str]) -> list[str]:
+    """The first cases that this machine has numbers of; a suite has shapes for other machines as well."""
+    known = {
+        row.case for row, _ in rows_now(results, address.machine) if row.suite == address.suite and row.state != "na"
+    }
+    named = [case for case in cases if case]
+    return ([case for case in named if case in known] or named)[:FIRST_CASES]
 
 
 def _usual(results: Results, suite: str) -> list[str]:
