@@ -6,12 +6,14 @@ import argparse
 import errno
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
 from asv.util import UserError
 
-from dashboard.places import add_places, open_store, results_folder
+from dashboard.alerts.commands.options import add_sources, load_config
+from dashboard.places import open_store, results_folder
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
@@ -23,7 +25,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "dashboard", help="Show the results in a browser", description="Serve the results as pages."
         )
-        add_places(parser)
+        add_sources(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free one (default: %(default)s)")
         parser.set_defaults(func=cls.run_from_args)
@@ -34,19 +36,25 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         """Serve until interrupted.
 
         Raises:
-            UserError: the address cannot be served at, or the cache cannot lie where it was asked for.
+            UserError: the address cannot be served at, the cache cannot lie where it was asked for, or the thresholds
+                cannot be read.
         """
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
+        from dashboard.analyst import Analyst
         from dashboard.app import create_app
         from dashboard.results.store import StoreError
         from dashboard.server import serve
+        from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
 
         try:
             store = open_store(args)
-        except StoreError as error:
+            thresholds = read_thresholds(args.thresholds or Path(FILE))
+        except (StoreError, ThresholdsError) as error:
             raise UserError(str(error)) from error
-        app = create_app(store)
+        conf = load_config(args)
+        packages = tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
+        app = create_app(store, Analyst(args.repo or results_folder(args), packages, thresholds))
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)

@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Answers of one function for one state; then it starts anew.
-_MOST = 64
+_MOST = 16
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:

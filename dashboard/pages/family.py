@@ -17,6 +17,7 @@ from dashboard.analyst import Analyst
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.pages.parts import back_link, count, graph, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
+from dashboard.remember import remembered
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
@@ -24,7 +25,7 @@ from dashboard.results.store import Store
 from dashboard.roofline import roofline
 from dashboard.rows import STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
-from dashboard.standings import found_by_key, rows_now
+from dashboard.standings import found_by_key, rows_at, rows_now
 from dashboard.theme import Scheme, Style, styles
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
@@ -159,6 +160,7 @@ def register(app: Dash, store: Store, analyst: Analyst) -> None:
     )
 
 
+@remembered
 def suite_styles(results: Results, suite: str) -> dict[str, Style]:
     """Styles of a suite's variants by all its series, so that no choice on the page changes a colour."""
     keys = series_of(results, suite)
@@ -212,10 +214,10 @@ def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
     """Latency over the shapes at the newest commit that measured the suite, and the numbers of the chosen cases."""
     keys, drawn = _chosen(results, address)
-    commit = _newest(results, keys)
+    commit = _newest(results, address.machine, keys)
     if commit is None or not drawn:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
-    now = [row for row in rows_of(results, results.at(commit.hash, address.machine)) if row.key in keys]
+    now = [row for key, row in rows_at(results, address.machine, commit.hash).items() if key in keys]
     cases = _cases(address, keys)
     parts: list[Any] = [html.P(commit_words(commit), className="said")]
     there = [row for row in now if row.latency]
@@ -249,14 +251,10 @@ def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[Key, list[Se
     return {key: series for key, series in keys.items() if key[-1] == address.l2}, drawn
 
 
-def _newest(results: Results, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
+def _newest(results: Results, machine: str, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
     """The last commit at which one of these has a point."""
-    every = [one for series in keys.values() for one in series]
-    places = [(int(one.commit[-1]), one.series.machine) for one in results.trends(every)]
-    if not places:
-        return None
-    place, machine = max(places)
-    return results.commits(machine)[place]
+    places = [place for row, place in rows_now(results, machine) if row.key in keys]
+    return results.commits(machine)[max(places)] if places else None
 
 
 def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
