@@ -260,7 +260,7 @@ def _row(key: Key, pair: dict[str, Point], results: Results) -> Row:
         value=Measured(value.value or 0.0, value.low, value.high, value.error).times(factor) if value else None,
         unit=unit if VALUE in pair else "",
         higher_is_better=benchmark.higher_is_better,
-        axes=tuple(axes_of(case).items()) if benchmark.ours else _other_axes(point.series),
+        axes=_case_axes(case) if benchmark.ours else _other_axes(point.series),
         baseline=point.baseline,
     )
 
@@ -271,8 +271,14 @@ def _measured(point: Point | None) -> Measured | None:
     return Measured(point.value, point.low, point.high, point.error)
 
 
+@lru_cache(maxsize=100_000)
 def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in series.axes if name not in ("variant", "l2"))
+
+
+@lru_cache(maxsize=100_000)
+def _case_axes(case: str) -> tuple[tuple[str, str], ...]:
+    return tuple(axes_of(case).items())
 
 
 def axes_of(case: str) -> dict[str, str]:

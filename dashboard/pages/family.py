@@ -23,7 +23,7 @@ from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.roofline import roofline
-from dashboard.rows import STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
+from dashboard.rows import RELATIVE, STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
 from dashboard.standings import found_by_key, rows_at, rows_now
 from dashboard.theme import Scheme, Style, styles
@@ -176,7 +176,8 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
     cases = _cases(address, keys)
     rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
+    if RELATIVE in address.quantities:
+        rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
     found = found_by_key(results, address.machine, picture)
     charts = []
     for case in cases:
