@@ -120,7 +120,7 @@ def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     assert drawn["splitk"] == pytest.approx([5.625, 5.625, 6.1875])
     assert drawn["torch"] == pytest.approx([10.6875, 10.6875, 11.75625])
     assert {name: colour for name, _, colour in lines}["splitk"] == {"light": "#0072B2", "dark": "#56B4E9"}[scheme]
-    page.locator("#family-latest .js-plotly-plot").wait_for()
+    page.locator("#family-latest .js-plotly-plot").last.wait_for()
     row = page.locator("#family-latest tbody tr", has_text="splitk")
     assert row.locator("td").all_inner_texts() == [
         CASE, "splitk", "6.19 6.13–6.25", "1.90 1.87–1.92", "70.9", "2715", "21.7", "0.40", "ok",
