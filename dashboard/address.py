@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
@@ -62,3 +63,108 @@ def link(path: str, **query: str) -> str:
     """An address with those of the query's keys that have a value."""
     told = {key: value for key, value in query.items() if value}
     return f"{path}?{urlencode(told, quote_via=quote)}" if told else path
+
+
+@dataclass(frozen=True)
+class OverviewAddress:
+    """The overview: what is chosen on it (empty: the page's own choice).
+
+    ``since`` is "visit", "7d", "all" or a commit's full hash; ``show`` what the heatmap has; ``search`` the table's.
+    """
+
+    machine: str = ""
+    l2: str = ""
+    since: str = ""
+    show: str = ""
+    search: str = ""
+
+    def link(self) -> str:
+        """The address, from the root of the site."""
+        return _with_query("/", _given(self))
+
+
+@dataclass(frozen=True)
+class SeriesAddress:
+    """One series: a row of the overview's table.
+
+    Attributes:
+        machine, suite, variant, case, l2: which.
+        quantity: shown on it; "" the one that is followed.
+        zoom: first and last commit shown, as ordinals with fractions; () all.
+    """
+
+    machine: str
+    suite: str
+    variant: str = ""
+    case: str = ""
+    l2: str = ""
+    quantity: str = ""
+    zoom: tuple[float, ...] = ()
+
+    def link(self) -> str:
+        """The address, from the root of the site."""
+        query = {name: text for name, text in _given(self).items() if name not in ("machine", "suite")}
+        return _with_query(f"/series/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}", query)
+
+
+@dataclass(frozen=True)
+class CommitAddress:
+    """Everything that was measured at one commit; ``machine`` "" is the first that measured it."""
+
+    commit: str
+    machine: str = ""
+
+    def link(self) -> str:
+        """The address, from the root of the site."""
+        return _with_query(f"/commit/{quote(self.commit, safe='')}", {"machine": self.machine} if self.machine else {})
+
+
+def parse_overview(search: str) -> OverviewAddress:
+    """The overview that an address means."""
+    query = _single(search)
+    return OverviewAddress(**{one: query.get(one, "") for one in ("machine", "l2", "since", "show", "search")})
+
+
+def parse_series(path: str, search: str) -> SeriesAddress | None:
+    """The series page that an address means; ``None`` if it means none."""
+    parts = path.strip("/").split("/")
+    if len(parts) != 3 or parts[0] != "series":
+        return None
+    query = _single(search)
+    chosen = {one: query.get(one, "") for one in ("variant", "case", "l2", "quantity")}
+    return SeriesAddress(unquote(parts[1]), unquote(parts[2]), **chosen, zoom=zoom_of(query.get("zoom", "")))
+
+
+def parse_commit(path: str, search: str) -> CommitAddress | None:
+    """The commit page that an address means; ``None`` if it means none."""
+    parts = path.strip("/").split("/")
+    if len(parts) != 2 or parts[0] != "commit":
+        return None
+    return CommitAddress(unquote(parts[1]), _single(search).get("machine", ""))
+
+
+def zoom_of(text: str) -> tuple[float, ...]:
+    """``-0.5,12`` as two numbers, the smaller first; () if it is no such thing."""
+    try:
+        ends = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        return ()
+    return ends if len(ends) == 2 and -1e9 < ends[0] < ends[1] < 1e9 else ()
+
+
+def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
+    texts = {
+        name: ",".join(f"{end:g}" for end in one) if name == "zoom" else one for name, one in vars(address).items()
+    }
+    return {name: text for name, text in texts.items() if text}
+
+
+def _with_query(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+
+
+def _single(search: str) -> dict[str, str]:
+    try:
+        return {key: values[0] for key, values in parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST).items()}
+    except ValueError:
+        return {}

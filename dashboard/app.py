@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.access import Access
-from dashboard.address import parse_family
+from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
 from dashboard.api import create_api
 from dashboard.desk import Desk
-from dashboard.pages import alert, alerts, compare, family, machines, overview
+from dashboard.findings import Findings
+from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, notice
 from dashboard.results.store import Store
 from dashboard.security import Guard
@@ -27,15 +28,22 @@ _INDEX = """<!DOCTYPE html>
 #: Pages in the head of every page, in order.
 _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
 
+#: Milliseconds between two looks for new results, and for an analysis that a page waits for.
+_TICK_MS, _SOON_MS = 15_000, 1_000
 
-def create_app(store: Store, desk: Desk | None = None, access: Access | None = None) -> Dash:
+
+def create_app(
+    store: Store, desk: Desk | None = None, access: Access | None = None, findings: Findings | None = None
+) -> Dash:
     """The dashboard of a results folder; ``.server`` is its WSGI application.
 
     Args:
         store: of the results.
         desk: the alerts; without it their pages say that there are none.
         access: how people are known who may act on alerts; nobody is by default.
+        findings: what the detector says of the trends; by default with the thresholds of nobody.
     """
+    findings = findings or Findings(store.root)
     app = Dash(
         __name__,
         title="Lockstep",
@@ -55,6 +63,18 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
     def route(path: str | None, search: str | None) -> tuple[Any, str]:
         return page(store, path or "/", search or "", desk, guard)
 
+    @app.callback(
+        Output("version", "data"),
+        Output("tick", "interval"),
+        Input("tick", "n_intervals"),
+        State("version", "data"),
+        prevent_initial_call=True,
+    )
+    def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
+        results = store.current()
+        version = findings.version(results)
+        return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
+
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
     clientside(
@@ -63,8 +83,11 @@ def create_app(store: Store, desk: Desk | None = None, access: Access | None = N
         Input("scheme", "computedColorScheme"),
         State("colours", "data"),
     )
-    overview.register(app, store)
-    family.register(app, store)
+    clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
+    overview.register(app, store, findings)
+    family.register(app, store, findings)
+    series.register(app, store, findings)
+    commit.register(app, store, findings)
     compare.register(app, store, desk)
     machines.register(app, store)
     if desk is not None:
@@ -85,7 +108,13 @@ def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: 
         number = path.removeprefix("/alert/")
         return alert.layout(desk, guard, number), f"Alert {number} · Lockstep"
     if path == "/":
-        return overview.layout(store.current()), "Lockstep"
+        return overview.layout(store.current(), parse_overview(search)), "Lockstep"
+    measured = parse_commit(path, search)
+    if measured is not None:
+        return commit.layout(store.current(), measured), f"{measured.commit[:8]} · Lockstep"
+    one = parse_series(path, search)
+    if one is not None:
+        return series.layout(store.current(), one), f"{one.suite} {one.variant} · Lockstep"
     address = parse_family(path, search)
     if address is None:
         return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
@@ -108,6 +137,9 @@ def _shell() -> Any:
         dcc.Location(id="url", refresh="callback-nav"),
         dcc.Store(id="title"),
         dcc.Store(id="colours"),
+        dcc.Store(id="visit"),
+        dcc.Store(id="version"),
+        dcc.Interval(id="tick", interval=_SOON_MS),
         header,
         html.Div(id="page"),
         _help(),

@@ -14,7 +14,7 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.access import AccessError, access_of, add_access
-from dashboard.alerts.commands.options import STATE, add_sources, add_state, open_alerts
+from dashboard.alerts.commands.options import STATE, add_sources, add_state, load_config, open_alerts
 from dashboard.places import open_store, results_folder
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
 
         Raises:
             UserError: the address cannot be served at, the cache cannot lie where it was asked for, the alerts' state
-                cannot be used, or an option that says who may write is wrong.
+                cannot be used, the thresholds cannot be read, or an option that says who may write is wrong.
         """
         try:
             access = access_of(args)
@@ -54,17 +54,22 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         # Only now: a busy port must be told at once, and these imports take a second.
         from dashboard.alerts.database import StateError
         from dashboard.app import create_app
+        from dashboard.findings import Findings
         from dashboard.results.store import StoreError
         from dashboard.server import serve
+        from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
 
         # What they log for their developers would stand between our lines.
         for library in ("alembic", "flask-limiter"):
             logging.getLogger(library).propagate = False
         try:
             store, desk = open_store(args), open_desk(args)
-        except (StoreError, StateError) as error:
+            thresholds = read_thresholds(args.thresholds or Path(FILE))
+        except (StoreError, StateError, ThresholdsError) as error:
             raise UserError(str(error)) from error
-        app = create_app(store, desk, access)
+        conf = load_config(args)
+        packages = tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
+        app = create_app(store, desk, access, Findings(args.repo or results_folder(args), packages, thresholds))
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)

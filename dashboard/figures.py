@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
 from dashboard.results.model import Commit
-from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of
+from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of, described
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
@@ -22,8 +23,23 @@ LEAST_RANGE = 0.10
 LOG_FROM = 2.5
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A change on a trend: before which commit's place, ▼ or ▲, in which colour, and its hover (escaped)."""
+
+    place: int
+    sign: str
+    colour: str
+    hover: str
+
+
 def trend(
-    rows: Sequence[Row], commits: Sequence[Commit], quantity: str, drawn: Mapping[str, Style], scheme: Scheme
+    rows: Sequence[Row],
+    commits: Sequence[Commit],
+    quantity: str,
+    drawn: Mapping[str, Style],
+    scheme: Scheme,
+    marks: Sequence[Mark] = (),
 ) -> Figure:
     """One quantity of one case over the commits of a machine, one line a variant with its interval as a band.
 
@@ -33,8 +49,9 @@ def trend(
         quantity: a name in ``QUANTITIES``.
         drawn: the variants to draw, in order, and how.
         scheme: "light" or "dark".
+        marks: changes to mark.
     """
-    what = QUANTITIES[quantity]
+    what = described(rows, quantity)
     place = {commit.hash: index for index, commit in enumerate(commits)}
     lows, highs = _extremes(rows, quantity, drawn)
     bands, lines, absent = [], [], []
@@ -46,14 +63,15 @@ def trend(
             lines.append(_line(points, commits, what, variant, style, scheme))
         absent += [row for row in own if row.state == "failed"]
     layout = chart_layout(scheme)
-    layout["xaxis"] |= _commit_axis(commits)
-    if lows:
-        layout["yaxis"] |= _value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
+    layout["xaxis"] |= commit_axis(commits)
+    if lows and min(lows) > 0:
+        layout["yaxis"] |= value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
     if quantity == "speedup":
         layout["shapes"] = [_level(1.0, scheme)]
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-    marks = [_marks(absent, place, commits, scheme)] if absent else []
-    return {"data": [*bands, *lines, *marks], "layout": layout}
+    layout["shapes"] = [*layout.get("shapes", ()), *(_upright(mark) for mark in marks)]
+    below = [_marks(absent, place, commits, scheme)] if absent else []
+    return {"data": [*bands, *lines, *below, *([_signs(marks)] if marks else [])], "layout": layout}
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
@@ -129,9 +147,33 @@ def _is_positive_number(text: str) -> bool:
         return False
 
 
+def _upright(mark: Mark) -> Figure:
+    line = {"color": mark.colour, "width": 1.25, "dash": "dot"}
+    x = mark.place - 0.5
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
+
+
+def _signs(marks: Sequence[Mark]) -> Figure:
+    """Signs at the top of the lines, which have the hover."""
+    colours = [mark.colour for mark in marks]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "yaxis": "y2",
+        "x": [mark.place - 0.5 for mark in marks],
+        "y": [0.96] * len(marks),
+        "text": [mark.sign for mark in marks],
+        "textfont": {"color": colours, "size": 12},
+        "hovertext": [mark.hover for mark in marks],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
+
+
 def _extremes(rows: Sequence[Row], quantity: str, drawn: Mapping[str, Style]) -> tuple[list[float], list[float]]:
     values = [value for row in rows if row.variant in drawn and (value := row.measured(quantity))]
-    return [v.low or v.value for v in values], [v.high or v.value for v in values]
+    return [v.value if v.low is None else v.low for v in values], [
+        v.value if v.high is None else v.high for v in values
+    ]
 
 
 def _runs(rows: Sequence[Row], quantity: str) -> list[list[Row]]:
@@ -170,7 +212,7 @@ def _line(
         "name": escape(variant),
         "x": [x for x, _, _ in points],
         "y": [value.value for _, _, value in points if value],
-        "text": [_hover(row, value, what, _commit_line(commits[x])) for x, row, value in points if value],
+        "text": [_hover(row, value, what, commit_line(commits[x])) for x, row, value in points if value],
     }
 
 
@@ -188,8 +230,8 @@ def _stroke(style: Style, scheme: Scheme) -> Figure:
 def _marks(rows: Sequence[Row], place: Mapping[str, int], commits: Sequence[Commit], scheme: Scheme) -> Figure:
     """A cross at the foot of the chart where a series failed, with the reason in its hover."""
     hover = [
-        f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{_wrap(row.reason)}"
-        f"<br>{_commit_line(commits[place[row.commit]])}"
+        f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{wrapped(row.reason)}"
+        f"<br>{commit_line(commits[place[row.commit]])}"
         for row in rows
     ]
     marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
@@ -206,22 +248,24 @@ def _hover(row: Row, value: Measured, what: Quantity, where: str) -> str:
         reasons = f", {', '.join(map(escape, row.clock_reasons))}" if row.clock_reasons else ""
         lines.append(f"SM {row.sm_mhz:.0f} MHz{reasons}")
     if row.note:
-        lines.append(_wrap(row.note))
+        lines.append(wrapped(row.note))
     if row.state == "bare":
         lines.append(STATE_LABELS["bare"])
     return "<br>".join(lines)
 
 
-def _wrap(text: str, width: int = 60) -> str:
+def wrapped(text: str, width: int = 60) -> str:
+    """Text of a hover: escaped, in lines of some letters, and no more than 300 of them."""
     return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
 
 
-def _commit_line(commit: Commit) -> str:
+def commit_line(commit: Commit) -> str:
+    """Hash, date and subject of a commit for a hover."""
     day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
-    return f"{commit.short} {day}<br>{_wrap(commit.subject)}" if commit.subject else f"{commit.short} {day}"
+    return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
 
 
-def _commit_axis(commits: Sequence[Commit]) -> Figure:
+def commit_axis(commits: Sequence[Commit]) -> Figure:
     """Ordinals, labelled with at most six hashes; the last one always."""
     last = len(commits) - 1
     step = max(1, math.ceil(len(commits) / 6))
@@ -236,7 +280,8 @@ def _commit_axis(commits: Sequence[Commit]) -> Figure:
     }
 
 
-def _value_axis(low: float, high: float, unit: str) -> Figure:
+def value_axis(low: float, high: float, unit: str) -> Figure:
+    """A vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
     if high / low > LOG_FROM:
         return _log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dashboard.results.model import Benchmark, Commit, Point, Series, State
@@ -19,22 +19,24 @@ STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "
 class Measured:
     """A value and its confidence interval, ``None`` at both ends where none is known.
 
-    The interval is the record's 95 % one, or asv's 99 % one in a row without provenance.
+    The interval is the record's 95 % one, or asv's 99 % one in a row without provenance; ``error`` is the standard
+    error of the logarithm that it tells.
     """
 
     value: float
     low: float | None = None
     high: float | None = None
+    error: float | None = None
 
     def inverse(self, numerator: float) -> Measured:
         """``numerator / self``; the ends of the interval change places."""
         low, high = (None if end is None else numerator / end for end in (self.high, self.low))
-        return Measured(numerator / self.value, low, high)
+        return Measured(numerator / self.value, low, high, self.error)
 
     def times(self, factor: float) -> Measured:
         """``factor × self`` for a positive factor."""
         low, high = (None if end is None else factor * end for end in (self.low, self.high))
-        return Measured(factor * self.value, low, high)
+        return Measured(factor * self.value, low, high, self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,15 @@ QUANTITIES: dict[str, Quantity] = {
     )
 }
 
+#: Latency or value over the series' first one of the same ruler; only several rows together have it.
+RELATIVE = "relative"
+
+#: What other projects measure in other units than seconds; the unit and the good way are the benchmark's.
+VALUE = "value"
+
+#: Units that are shown in another one, and the factor to it.
+_SHOWN_AS = {"bytes": ("MB", 1e-6)}
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -71,6 +82,10 @@ class Row:
         version: the ruler's digest; another one is another series.
         state, reason: see ``State``; the reason of "na" and "failed".
         latency: seconds a call. speedup: baseline's latency over this one's.
+        value, unit, higher_is_better: of a benchmark that does not measure seconds.
+        axes: parameters of the case, as text.
+        baseline: variant that the speedup refers to; "" unknown.
+        relative: see ``relative_rows``.
         flops, bytes: the task's cost in operations and bytes; 0 unknown.
         floor_s: seconds at the machine's own rates.
         bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
@@ -99,6 +114,12 @@ class Row:
     sm_mhz: float | None = None
     clock_reasons: tuple[str, ...] = ()
     measured_at: int = 0
+    value: Measured | None = None
+    unit: str = ""
+    higher_is_better: bool = False
+    axes: tuple[tuple[str, str], ...] = ()
+    baseline: str = ""
+    relative: Measured | None = None
 
     @property
     def key(self) -> Key:
@@ -106,8 +127,12 @@ class Row:
         return self.machine, self.suite, self.variant, self.case, self.l2
 
     def measured(self, quantity: str) -> Measured | None:
-        """The number called ``quantity`` in ``QUANTITIES``, in its unit; ``None`` where the row has none."""
+        """The number called ``quantity`` (see ``described``), in its unit; ``None`` where the row has none."""
         latency = self.latency
+        if quantity == VALUE:
+            return self.value
+        if quantity == RELATIVE:
+            return self.relative
         if quantity == "speedup":
             return self.speedup
         if latency is None:
@@ -127,9 +152,33 @@ def suite_of(benchmark: Benchmark) -> str:
     return benchmark.suite if benchmark.ours else benchmark.name
 
 
-def is_shown(benchmark: Benchmark) -> bool:
-    """Whether the pages, which speak of latencies, show it."""
-    return benchmark.ours or benchmark.unit == "seconds"
+def described(rows: Iterable[Row], quantity: str) -> Quantity:
+    """The quantity of this name; a value's unit is that of the rows."""
+    if quantity in QUANTITIES:
+        return QUANTITIES[quantity]
+    if quantity == RELATIVE:
+        return Quantity(RELATIVE, "Relative to the first", "×", False)
+    row = next((row for row in rows if row.value), None)
+    return Quantity(VALUE, "Value", row.unit if row else "", row.higher_is_better if row else False)
+
+
+def relative_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their latency (or value) over the first one of the same series and ruler; oldest first."""
+    first: dict[tuple[Key, str], float] = {}
+    found = []
+    for row in rows:
+        own = row.latency or row.value
+        base = first.setdefault((row.key, row.version), own.value) if own and own.value > 0 else None
+        found.append(replace(row, relative=own.times(1 / base) if own and base else None))
+    return found
+
+
+def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
+    """Names of the quantities that a suite can have."""
+    own = [one for one in results.benchmarks.values() if suite_of(one) == suite]
+    if any(one.ours for one in own):
+        return (*QUANTITIES, RELATIVE)
+    return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
 
 
 @lru_cache(maxsize=100_000)
@@ -143,16 +192,15 @@ def key_of(series: Series, suite: str) -> Key:
 
 def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
     """Rows that a machine (``None``: any) ever had."""
-    suites = {name: suite_of(one) for name, one in results.benchmarks.items() if is_shown(one)}
-    shown = (one for one in results.series(machine=machine) if one.benchmark in suites)
-    return frozenset(key_of(one, suites[one.benchmark]) for one in shown)
+    suites = {name: suite_of(one) for name, one in results.benchmarks.items()}
+    return frozenset(key_of(one, suites[one.benchmark]) for one in results.series(machine=machine))
 
 
 def series_of(results: Results, suite: str, machine: str | None = None) -> dict[Key, list[Series]]:
     """Series of a suite by row."""
     found: dict[Key, list[Series]] = {}
     for benchmark in results.benchmarks.values():
-        if is_shown(benchmark) and suite_of(benchmark) == suite:
+        if suite_of(benchmark) == suite:
             for one in results.series(machine=machine, benchmark=benchmark.name):
                 found.setdefault(key_of(one, suite), []).append(one)
     return found
@@ -169,16 +217,24 @@ def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
     pairs: dict[tuple[Key, str], dict[str, Point]] = {}
     for point in points:
         benchmark = results.benchmarks[point.series.benchmark]
-        if is_shown(benchmark):
-            key = key_of(point.series, suite_of(benchmark)), point.run.commit
-            pairs.setdefault(key, {})["speedup" if benchmark.quantity == "speedup" else "latency"] = point
-    return [_row(key, pair) for (key, _), pair in pairs.items()]
+        key = key_of(point.series, suite_of(benchmark)), point.run.commit
+        pairs.setdefault(key, {})[_part(benchmark)] = point
+    return [_row(key, pair, results) for (key, _), pair in pairs.items()]
 
 
-def _row(key: Key, pair: dict[str, Point]) -> Row:
+def _part(benchmark: Benchmark) -> str:
+    if benchmark.ours:
+        return "speedup" if benchmark.quantity == "speedup" else "latency"
+    return "latency" if benchmark.unit == "seconds" else VALUE
+
+
+def _row(key: Key, pair: dict[str, Point], results: Results) -> Row:
     # What the record says stands at both; the state of the row is its latency's.
-    point = pair.get("latency") or pair["speedup"]
+    point = pair.get("latency") or pair.get(VALUE) or pair["speedup"]
     machine, suite, variant, case, l2 = key
+    benchmark = results.benchmarks[point.series.benchmark]
+    unit, factor = _SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+    value = pair[VALUE] if VALUE in pair and pair[VALUE].value is not None else None
     return Row(
         machine=machine,
         commit=point.run.commit,
@@ -201,13 +257,28 @@ def _row(key: Key, pair: dict[str, Point]) -> Row:
         sm_mhz=point.sm_mhz,
         clock_reasons=point.clock_reasons,
         measured_at=point.measured_at,
+        value=Measured(value.value or 0.0, value.low, value.high, value.error).times(factor) if value else None,
+        unit=unit if VALUE in pair else "",
+        higher_is_better=benchmark.higher_is_better,
+        axes=_case_axes(case) if benchmark.ours else _other_axes(point.series),
+        baseline=point.baseline,
     )
 
 
 def _measured(point: Point | None) -> Measured | None:
     if point is None or point.value is None or point.value <= 0:
         return None
-    return Measured(point.value, point.low, point.high)
+    return Measured(point.value, point.low, point.high, point.error)
+
+
+@lru_cache(maxsize=100_000)
+def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in series.axes if name not in ("variant", "l2"))
+
+
+@lru_cache(maxsize=100_000)
+def _case_axes(case: str) -> tuple[tuple[str, str], ...]:
+    return tuple(axes_of(case).items())
 
 
 def axes_of(case: str) -> dict[str, str]:

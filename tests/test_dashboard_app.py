@@ -16,12 +16,13 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
-from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
-from dashboard.address import FamilyAddress, parse_family
+from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
 from dashboard.app import create_app, page
 from dashboard.commands import Dashboard, listen
 from dashboard.figures import sweep, sweep_axis, trend
+from dashboard.findings import Findings
 from dashboard.pages import family, overview
 from dashboard.rows import newest
 from dashboard.theme import chart_layout, styles
@@ -81,12 +82,19 @@ def call(client, output, *values, state=()):
     return answer.json["response"]
 
 
+def overview_of(client, machine, l2, since="all", show="change"):
+    """What the overview's callback answers."""
+    return call(client, "overview-grid.rowData", machine, l2, since, show, 0, "light", None)
+
+
 def test_shapes_of_which_nothing_runs_here_come_last(tmp_path):
     small = {"case": "B=1", "state": "na", "reason": "a shape for machines without a GPU", "latency": None}
     failed = {"case": "C=1", "state": "failed", "reason": "wrong", "latency": None}
     rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
     write_measurement(tmp_path / "results", rows)
-    cells = overview.table(open_store(tmp_path / "results").current(), MACHINE, "cold")
+    results = open_store(tmp_path / "results").current()
+    stood = overview.stand(results, MACHINE, "cold", "all", 0, Findings(tmp_path))
+    cells = overview.table(results, MACHINE, stood)
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8", "B=1"]
 
@@ -100,7 +108,7 @@ def test_the_overview_says_what_is_loaded(client):
 
 
 def test_the_table_holds_the_newest_commits_numbers(client):
-    answer = call(client, "overview-grid.rowData", MACHINE, "cold")
+    answer = overview_of(client, MACHINE, "cold")
     rows = {(row["variant"], row["case"]): row for row in answer["overview-grid"]["rowData"]}
     assert len(rows) == 6
     row = rows["splitk", CASE]
@@ -111,29 +119,29 @@ def test_the_table_holds_the_newest_commits_numbers(client):
     assert row["mde"] == pytest.approx(0.4)
     assert row["state"] == "ok"
     assert row["trend"] == pytest.approx([5.625, 5.625, 6.1875])
-    assert call(client, "overview-grid.rowData", MACHINE, "warm")["overview-grid"]["rowData"] == []
-    assert call(client, "overview-grid.rowData", "nowhere", "cold")["overview-grid"]["rowData"] == []
+    assert overview_of(client, MACHINE, "warm")["overview-grid"]["rowData"] == []
+    assert overview_of(client, "nowhere", "cold")["overview-grid"]["rowData"] == []
 
 
-def test_a_click_on_a_row_opens_its_family(client):
-    rows = call(client, "overview-grid.rowData", MACHINE, "cold")["overview-grid"]["rowData"]
-    row = next(row for row in rows if row["case"] == CASE)
-    answer = call(client, "url.href", {"rowId": row["id"]}, state=(rows,))
-    [opened] = [part["href"] for part in answer.values()]
-    path, _, search = opened.partition("?")
-    assert parse_family(path, search) == FamilyAddress(MACHINE, "linear", (CASE,), "cold")
+def test_a_row_leads_to_its_series(client):
+    rows = overview_of(client, MACHINE, "cold")["overview-grid"]["rowData"]
+    row = next(row for row in rows if row["case"] == CASE and row["variant"] == "splitk")
+    path, _, search = row["href"].partition("?")
+    assert parse_series(path, search) == SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
 
 
-def test_series_missing_at_the_newest_commit_are_counted(store):
+def test_series_missing_at_the_newest_commit_are_stale(store, client):
     write_measurement(store.root, [record()], commit="d" * 40, date=DATE + 9)
-    assert "5 series of this machine not measured" in words(overview.said(store.current(), MACHINE))
+    rows = overview_of(client, MACHINE, "cold")["overview-grid"]["rowData"]
+    assert sorted(row["commit"][0] for row in rows if row["stale"]) == ["c"] * 5
+    assert [row["commit"][0] for row in rows if not row["stale"]] == ["d"]
 
 
 def test_the_family_page_draws_what_its_address_asks_for(client):
     answer = call(
         client,
         "family-trend.children",
-        MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"], "light",
+        MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"], "light", None,
         state=("linear",),
     )  # fmt: skip
     charts = answer["family-trend"]["children"]
@@ -146,13 +154,17 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
 
 def test_before_the_colours_are_known_nothing_is_drawn(client):
     state = ("linear",)
-    answer = call(client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], None, state=state)
+    answer = call(
+        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], None, None, state=state
+    )
     assert answer == {}
 
 
 @pytest.mark.parametrize("chosen", [None, []])
 def test_choosing_nothing_says_so(client, chosen):
-    answer = call(client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, "dark", state=("linear",))
+    answer = call(
+        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, "dark", None, state=("linear",)
+    )
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 
 
@@ -277,12 +289,6 @@ def test_an_empty_folder_says_what_to_run(tmp_path):
     assert "lockstep run HEAD" in words(shown)
 
 
-def test_a_folder_without_times_says_so(tmp_path):
-    path = write_measurement(tmp_path, [record()], proof=False)
-    edit(path, lambda data: data.update(results={"a.peakmem_x": [[1e6]]}))
-    assert "No times among the results" in words(page(open_store(tmp_path), "/", "")[0])
-
-
 def test_a_folder_of_broken_files_says_what_is_wrong(tmp_path):
     path = write_measurement(tmp_path, [record()])
     path.write_text("<html>")
@@ -324,8 +330,8 @@ def test_nothing_in_the_page_is_loaded_from_elsewhere(client):
 
 def test_new_results_show_without_a_restart(store, client):
     write_measurement(store.root, [record(latency=Estimate(7e-6, 6.9e-6, 7.1e-6))], commit="d" * 40, date=DATE + 9)
-    rows = call(client, "overview-grid.rowData", MACHINE, "cold")["overview-grid"]["rowData"]
-    assert [row["latency"] for row in rows] == pytest.approx([7.0])
+    rows = overview_of(client, MACHINE, "cold")["overview-grid"]["rowData"]
+    assert [row["latency"] for row in rows if not row["stale"]] == pytest.approx([7.0])
 
 
 def test_a_taken_port_is_refused_with_advice():
@@ -380,16 +386,21 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
     try:
         address = re.search(r"http://\S+/", server.stdout.readline()).group()
         deadline = time.monotonic() + 30
-        body = {"output": "..overview-grid.rowData...overview-said.children..", "outputs": []}
-        body["inputs"] = [
-            {"id": "overview-machine", "property": "value", "value": MACHINE},
-            {"id": "overview-l2", "property": "value", "value": "cold"},
-        ]
-        body["outputs"] = [
-            {"id": "overview-grid", "property": "rowData"},
-            {"id": "overview-said", "property": "children"},
-        ]
-        body["changedPropIds"] = ["overview-machine.value"]
+        outputs = "overview-grid.rowData overview-said.children overview-cards.children overview-heat.figure "
+        outputs = (outputs + "overview-heat.style overview-heat-said.children").split()
+        inputs = {
+            "overview-machine": MACHINE,
+            "overview-l2": "cold",
+            "overview-since": "all",
+            "overview-show": "change",
+        }
+        body = {
+            "output": f"..{'...'.join(outputs)}..",
+            "outputs": [dict(zip(("id", "property"), one.split("."), strict=True)) for one in outputs],
+            "inputs": [{"id": name, "property": "value", "value": value} for name, value in inputs.items()]
+            + [{"id": name, "property": "data", "value": None} for name in ("visit", "colours", "version")],
+            "changedPropIds": ["overview-machine.value"],
+        }
         request = urllib.request.Request(
             f"{address}_dash-update-component", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )

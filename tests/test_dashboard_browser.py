@@ -37,7 +37,7 @@ def serve():
 
 
 @pytest.fixture
-def visit(chromium):
+def visit(chromium, serve):
     """Open an address; at the end no page may have logged anything, failed a request or asked another host."""
     contexts, faults = [], []
 
@@ -120,7 +120,7 @@ def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     assert drawn["splitk"] == pytest.approx([5.625, 5.625, 6.1875])
     assert drawn["torch"] == pytest.approx([10.6875, 10.6875, 11.75625])
     assert {name: colour for name, _, colour in lines}["splitk"] == {"light": "#0072B2", "dark": "#56B4E9"}[scheme]
-    page.locator("#family-latest .js-plotly-plot").wait_for()
+    page.locator("#family-latest .js-plotly-plot").last.wait_for()
     row = page.locator("#family-latest tbody tr", has_text="splitk")
     assert row.locator("td").all_inner_texts() == [
         CASE, "splitk", "6.19 6.13–6.25", "1.90 1.87–1.92", "70.9", "2715", "21.7", "0.40", "ok",
@@ -130,12 +130,17 @@ def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     assert (background(page, ".card") < 80) == (scheme == "dark")
 
 
-def test_a_row_leads_to_its_family_and_back(visit, site):
+def test_a_row_leads_to_its_series_and_family_and_back(visit, site):
     page = visit(site)
     page.locator(ROW).locator("[col-id=variant]").click()
+    page.wait_for_url(f"{site}/series/**")
+    page.locator("#series-table tbody tr").first.wait_for()
+    page.locator(".crumbs a", has_text="linear").click()
     page.wait_for_url(f"{site}/family/**")
     page.locator("#family-latest tbody tr").first.wait_for()
     assert page.locator("#family-latest tbody tr td:first-child").all_inner_texts() == [CASE, CASE]
+    page.go_back()
+    page.locator("#series-table tbody tr").first.wait_for()
     page.go_back()
     page.locator(ROW).wait_for()
 

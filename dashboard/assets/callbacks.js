@@ -23,6 +23,34 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return dash_clientside.no_update;
     },
 
+    // When the reader was here before this session; a reload is no new visit.
+    visit: () => {
+      if (sessionStorage.getItem("lockstep-since") === null) {
+        sessionStorage.setItem("lockstep-since", localStorage.getItem("lockstep-visit") || "0");
+        localStorage.setItem("lockstep-visit", String(Date.now()));
+      }
+      return Number(sessionStorage.getItem("lockstep-since"));
+    },
+
+    openRow: (clicked, rows) => {
+      const row = clicked && (rows || []).find((one) => one.id === clicked.rowId);
+      return row ? row.href : dash_clientside.no_update;
+    },
+
+    openCell: (clicked) => (clicked && clicked.points[0].customdata) || dash_clientside.no_update,
+
+    overviewLink: (machine, l2, since, show, search) => {
+      const query = { machine, l2, since, show, search };
+      return lockstepAddress("/", query);
+    },
+
+    seriesLink: (quantity, moved, kept) => {
+      const low = moved && moved["xaxis.range[0]"];
+      const zoom = low === undefined ? (moved && moved["xaxis.autorange"] ? "" : (kept.zoom || []).join(",")) : `${low.toFixed(2)},${moved["xaxis.range[1]"].toFixed(2)}`;
+      const { variant, case: label, l2 } = kept;
+      return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom });
+    },
+
     search: (text, options) => ({ ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location: that one would build the page anew at every choice.
@@ -40,20 +68,59 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   },
 });
 
-// "/" goes to the search, as everywhere; j and k go through the rows, "a" acknowledges, "?" tells all that.
+// replaceState, not dcc.Location: that one would build the page anew at every choice.
+function lockstepAddress(path, query) {
+  const parts = Object.entries(query).filter(([, value]) => value);
+  const text = parts.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+  history.replaceState(history.state, "", text ? `${path}?${text}` : path);
+  return dash_clientside.no_update;
+}
+
+// A card of a verdict narrows the table to it, and widens it again.
+document.addEventListener("click", (event) => {
+  const card = event.target.closest("[data-filter]");
+  if (!card) return;
+  const pressed = card.getAttribute("aria-pressed") === "true";
+  document.querySelectorAll("[data-filter]").forEach((one) => one.setAttribute("aria-pressed", "false"));
+  card.setAttribute("aria-pressed", String(!pressed));
+  const kind = card.dataset.filter;
+  const column = kind === "stale" ? "stale" : "verdict";
+  const model = { [column]: { filterType: "text", type: "equals", filter: kind } };
+  dash_ag_grid.getApi("overview-grid").setFilterModel(pressed ? null : model);
+});
+
+// "/" goes to the search, as everywhere; j and k go through the rows, Enter opens, "a" acknowledges, "?" tells all that.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  const help = document.getElementById("help");
+  if (event.key === "?" && help) return help.open ? help.close() : help.showModal();
+  if (event.target.closest("dialog[open]")) return;
+  const name = ["overview-grid", "commit-grid"].find((one) => document.getElementById(one));
   const row = (step) => {
+    if (name) {
+      const api = dash_ag_grid.getApi(name);
+      const at = api.getFocusedCell();
+      const next = at ? at.rowIndex + step : 0;
+      if (next < 0 || next >= api.getDisplayedRowCount()) return;
+      api.ensureIndexVisible(next);
+      api.setFocusedCell(next, "family");
+      return;
+    }
     const rows = [...document.querySelectorAll("a.row")];
     const at = rows.indexOf(document.activeElement);
     rows[at < 0 ? 0 : Math.min(Math.max(at + step, 0), rows.length - 1)]?.focus();
+  };
+  const open = () => {
+    const at = name && dash_ag_grid.getApi(name).getFocusedCell();
+    const shown = at && dash_ag_grid.getApi(name).getDisplayedRowAtIndex(at.rowIndex);
+    if (shown && event.target.closest(".ag-cell")) location.assign(shown.data.href);
   };
   const keys = {
     "/": () => document.querySelector("#overview-search, .search input, input.search")?.focus(),
     j: () => row(1),
     k: () => row(-1),
     a: () => document.getElementById("alert-ack")?.click(),
-    "?": () => document.getElementById("help")?.showModal(),
+    Enter: open,
   };
   if (!keys[event.key]) return;
   if (event.key === "/") event.preventDefault();

@@ -33,6 +33,8 @@
   functions.whole = (params) => fixed(params.value, 0);
   functions.tenth = (params) => fixed(params.value, 1);
   functions.hundredth = (params) => fixed(params.value, 2);
+  functions.general = (params) => (params.value == null ? "–" : Number(params.value.toPrecision(5)).toLocaleString("en"));
+  functions.staleText = (params) => (params.data.stale ? "stale" : "");
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
   components.SeriesLink = (props) =>
@@ -67,6 +69,15 @@
       fixed(props.value, 2),
       field === "speedup" && low != null && low !== high && make("span", { className: "dim interval" }, `${fixed(low, 2)}–${fixed(high, 2)}`)
     );
+  };
+
+  components.Change = (props) => {
+    if (props.value == null) return make("span", { className: "dim" }, props.data.verdict === "new" ? "new" : "–");
+    const kind = { slower: "slower", faster: "faster" }[props.data.verdict] || "dim";
+    const { change_low: low, change_high: high } = props.data;
+    const title = low == null ? props.data.verdict : `${props.data.verdict}, interval ${low.toFixed(1)} … ${high.toFixed(1)} %`;
+    const text = (props.value > 0 ? "+" : "") + props.value.toFixed(1);
+    return make("span", { className: kind, title }, make("span", { className: "sign" }, props.data.sign), text);
   };
 
   components.Floor = (props) =>

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress
-from dashboard.figures import sweep, sweep_axis, trend
-from dashboard.pages.parts import back_link, commit_line, count, mono, notice
+from dashboard.alerts.watch import Found, Picture
+from dashboard.alerts.words import change
+from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
+from dashboard.findings import Findings
+from dashboard.pages.parts import back_link, count, graph, mono, notice
+from dashboard.pages.parts import commit_line as commit_words
+from dashboard.remember import remembered
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import QUANTITIES, STATE_LABELS, Key, Row, rows_of, series_of
-from dashboard.theme import GRAPH_CONFIG, Scheme, Style, styles
+from dashboard.roofline import roofline
+from dashboard.rows import RELATIVE, STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
+from dashboard.series_figure import cause_colour
+from dashboard.standings import found_by_key, rows_at, rows_now
+from dashboard.theme import Scheme, Style, styles
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
 MOST_CASES = 12
@@ -41,6 +51,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})
     drawn = suite_styles(results, address.suite)
+    quantities = quantities_of(results, address.suite)
     controls = [
         dmc.Select(
             id="family-machine",
@@ -54,7 +65,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases) or [case for case in cases if case][:FIRST_CASES],
+            value=_existing(address.cases, cases) or _first(results, address, cases),
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
@@ -73,10 +84,10 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             [
                 html.Span("Quantity", className="label"),
                 dmc.ChipGroup(
-                    [dmc.Chip(one.label, value=one.name) for one in QUANTITIES.values()],
+                    [dmc.Chip(described((), one).label, value=one) for one in quantities],
                     id="family-quantities",
                     multiple=True,
-                    value=_existing(address.quantities, list(QUANTITIES)) or _usual(results, keys),
+                    value=_existing(address.quantities, quantities) or _usual(results, address.suite),
                 ),
             ],
             className="chips",
@@ -110,7 +121,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     )
 
 
-def register(app: Dash, store: Store) -> None:
+def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
 
@@ -119,6 +130,7 @@ def register(app: Dash, store: Store) -> None:
         Output("family-latest", "children"),
         *chosen,
         Input("colours", "data"),
+        Input("version", "data"),
         State("family-suite", "data"),
     )
     def draw(
@@ -128,13 +140,15 @@ def register(app: Dash, store: Store) -> None:
         quantities: list[str] | None,
         variants: list[str] | None,
         scheme: Scheme | None,
+        _: str | None,
         suite: str,
     ) -> Any:
         if scheme is None:
             return no_update, no_update
         address = FamilyAddress(machine, suite, tuple(cases or ()), l2, tuple(quantities or ()), tuple(variants or ()))
         results = store.current()
-        return trends(results, address, scheme), latest(results, address, scheme)
+        picture = findings.picture(results, machine)
+        return trends(results, address, scheme, picture), latest(results, address, scheme)
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -146,54 +160,85 @@ def register(app: Dash, store: Store) -> None:
     )
 
 
+@remembered
 def suite_styles(results: Results, suite: str) -> dict[str, Style]:
     """Styles of a suite's variants by all its series, so that no choice on the page changes a colour."""
     keys = series_of(results, suite)
     return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
 
 
-def trends(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
-    """A chart for each chosen case and quantity."""
+def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Picture | None = None) -> list[Any]:
+    """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)
     if not drawn or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
     rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    if RELATIVE in address.quantities:
+        rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
+    found = found_by_key(results, address.machine, picture)
     charts = []
     for case in cases:
         own = [row for row in rows if row.case == case]
+        told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
+        marked = marks(told, commits, scheme)
         for name in address.quantities:
-            what = QUANTITIES[name]
+            what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
             if any(row.measured(name) for row in own):
-                chart = _graph(trend(own, commits, name, drawn, scheme), f"{what.label} of {case} over the commits")
+                chart = graph(
+                    trend(own, commits, name, drawn, scheme, marked), f"{what.label} of {case} over the commits"
+                )
             else:
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
     return charts
 
 
+def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    gathered: dict[tuple[int, str], list[tuple[str, Found]]] = defaultdict(list)
+    for variant, one in told:
+        if one.step.after.commit in place:
+            gathered[place[one.step.after.commit], "▼" if one.step.size > 0 else "▲"].append((variant, one))
+    found = []
+    for (at, sign), some in sorted(gathered.items()):
+        lines = [f"{sign} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some]
+        lines += [commit_line(commits[at]), wrapped(some[0][1].cause.sentence)]
+        found.append(Mark(at, sign, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
+    return found
+
+
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
     """Latency over the shapes at the newest commit that measured the suite, and the numbers of the chosen cases."""
     keys, drawn = _chosen(results, address)
-    commit = _newest(results, keys)
+    commit = _newest(results, address.machine, keys)
     if commit is None or not drawn:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
-    now = [row for row in rows_of(results, results.at(commit.hash, address.machine)) if row.key in keys]
+    now = [row for key, row in rows_at(results, address.machine, commit.hash).items() if key in keys]
     cases = _cases(address, keys)
-    parts: list[Any] = [html.P(commit_line(commit), className="said")]
-    found = sweep_axis(sorted({row.case for row in now}, key=natural), cases[0]) if cases else None
+    parts: list[Any] = [html.P(commit_words(commit), className="said")]
+    there = [row for row in now if row.latency]
+    found = sweep_axis(sorted({row.case for row in there}, key=natural), cases[0]) if cases else None
     if found:
         axis, alike = found
-        chart = sweep([row for row in now if row.case in alike], axis, drawn, scheme)
+        chart = sweep([row for row in there if row.case in alike], axis, drawn, scheme)
         rest = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
         heading = [
             mono(rest),
             html.Span(f"Latency µs against {axis}" + (", and the floor" if chart["layout"].get("annotations") else "")),
         ]
         label = f"Latency against {axis} at the newest commit"
-        parts.append(html.Figure([html.Figcaption(heading), _graph(chart, label)], className="card tall"))
+        parts.append(html.Figure([html.Figcaption(heading), graph(chart, label)], className="card tall"))
+    run = next(run for run in results.runs_of(address.machine) if run.commit == commit.hash)
+    roof = roofline(now, run.controls, drawn, scheme)
+    if roof:
+        words = "TFLOP/s of every shape against its FLOP per byte; the roof is what this machine's controls reached"
+        box = graph(roof, "Roofline at the newest commit")
+        parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
     parts.append(_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
     return parts
 
@@ -207,14 +252,10 @@ def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[Key, list[Se
     return {key: series for key, series in keys.items() if key[-1] == address.l2}, drawn
 
 
-def _newest(results: Results, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
+def _newest(results: Results, machine: str, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
     """The last commit at which one of these has a point."""
-    every = [one for series in keys.values() for one in series]
-    places = [(int(one.commit[-1]), one.series.machine) for one in results.trends(every)]
-    if not places:
-        return None
-    place, machine = max(places)
-    return results.commits(machine)[place]
+    places = [place for row, place in rows_now(results, machine) if row.key in keys]
+    return results.commits(machine)[max(places)] if places else None
 
 
 def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
@@ -225,11 +266,25 @@ def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
 
 def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
     rows = sorted(rows, key=lambda row: (cases.index(row.case), variants.index(row.variant)))
+    if any(row.value for row in rows):
+        return _value_table(rows)
     head = ["Case", "Variant", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State"]
-    body = [html.Tr(_table_cells(row)) for row in rows]
-    caption = html.Caption(count(len(rows), "series"), className="visually-hidden")
-    table = html.Table([caption, html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
-    return html.Div(table, className="card table", tabIndex=0)
+    return _html_table(head, [html.Tr(_table_cells(row)) for row in rows])
+
+
+def _value_table(rows: Sequence[Row]) -> Any:
+    body = [
+        html.Tr([html.Td(row.case, className="mono"), html.Td(row.unit), html.Td(f"{row.value.value:,.6g}")])
+        for row in rows
+        if row.value
+    ]
+    return _html_table(["Case", "Unit", "Value"], body)
+
+
+def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
+    caption = html.Caption(count(len(body), "series"), className="visually-hidden")
+    titles = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
+    return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
 
 
 def _table_cells(row: Row) -> list[Any]:
@@ -268,9 +323,18 @@ def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[st
     return {variant for variant, always_one in ratios.items() if always_one}
 
 
-def _usual(results: Results, keys: Mapping[Key, Sequence[Series]]) -> list[str]:
-    has_speedup = any(_is_speedup(results, one) for series in keys.values() for one in series)
-    return ["latency", "speedup"] if has_speedup else ["latency"]
+def _first(results: Results, address: FamilyAddress, cases: Sequence[str]) -> list[str]:
+    """The first cases that this machine has numbers of; a suite has shapes for other machines as well."""
+    known = {
+        row.case for row, _ in rows_now(results, address.machine) if row.suite == address.suite and row.state != "na"
+    }
+    named = [case for case in cases if case]
+    return ([case for case in named if case in known] or named)[:FIRST_CASES]
+
+
+def _usual(results: Results, suite: str) -> list[str]:
+    quantities = quantities_of(results, suite)
+    return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
 
 
 def _is_speedup(results: Results, series: Series) -> bool:
@@ -285,10 +349,3 @@ def _swatch(style: Style) -> Any:
     # The chips are the legend, and belong to no scheme; the browser picks the colour.
     colour = f"light-dark({style.light}, {style.dark})"
     return html.Span(style.glyph, className="swatch", style={"color": colour})
-
-
-def _graph(figure: dict[str, Any], label: str) -> Any:
-    config: Any = GRAPH_CONFIG
-    named: Any = {"role": "group", "aria-label": label}
-    graph = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"})
-    return html.Div(graph, className="graph", **named)

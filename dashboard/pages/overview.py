@@ -1,34 +1,47 @@
-"""The first page: what is loaded, and every series at the newest commit of a machine."""
+"""The first page: did anything get slower since the reader last looked, and every series at its newest commit."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import base64
+import csv
+import io
 from typing import Any
 
 import dash_ag_grid as dag
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 
-from dashboard.address import FamilyAddress
-from dashboard.pages.parts import commit_line, count, day, mono, notice, problem_list
-from dashboard.results.names import natural
+from dashboard.address import OverviewAddress
+from dashboard.findings import Findings
+from dashboard.heatmap import SHOWN, heat_height, heatmap
+from dashboard.pages.overview_cards import cards, news
+from dashboard.pages.overview_table import columns, file_rows, table
+from dashboard.pages.parts import commit_line, commit_link, count, day, graph, mono, notice, problem_list
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import STATE_LABELS, Key, Row, is_shown, key_of, keys_of, newest, suite_of
+from dashboard.rows import Key, keys_of
+from dashboard.standings import Standing, reference, standings
+from dashboard.theme import Scheme
 
-#: Points of a row's sparkline: the newest commits.
-SPARK = 24
+#: Commits offered as the one to compare with.
+MOST_COMMITS = 300
 
-_FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
+#: Rows up to which the table is as high as they are.
+FEW_ROWS = 40
+
+_CONTROLS = ("machine", "l2", "since", "show")
 
 
-def layout(results: Results) -> Any:
-    """The page."""
+def layout(results: Results, address: OverviewAddress) -> Any:
+    """The page that an address asks for; what it leaves open is chosen here."""
     keys = keys_of(results)
     if not keys:
         return _nothing(results)
-    machine = _freshest(results)
+    machine = address.machine if address.machine in results.machines else _freshest(results)
     caches = sorted({l2 for *_, l2 in keys if l2})
+    l2s = [*caches, "all"]
+    ours = any(one.ours for one in results.benchmarks.values())
+    shown = [{"value": name, "label": label} for name, label in SHOWN.items() if ours or name == "change"]
     controls = [
         dmc.Select(
             id="overview-machine",
@@ -38,24 +51,61 @@ def layout(results: Results) -> Any:
             allowDeselect=False,
             className="machine",
         ),
+        dmc.Select(
+            id="overview-since",
+            label="Since",
+            data=_sinces(results, machine),
+            value=address.since or "visit",
+            allowDeselect=False,
+            searchable=True,
+            className="since",
+        ),
         html.Div(
             [
                 html.Span("L2", className="label"),
-                dmc.SegmentedControl(id="overview-l2", data=[*caches, "all"], value=caches[0] if caches else "all"),
+                dmc.SegmentedControl(id="overview-l2", data=l2s, value=address.l2 if address.l2 in l2s else l2s[0]),
             ],
             hidden=not caches,
         ),
-        dmc.TextInput(id="overview-search", label="Search", placeholder="family, variant, shape …", debounce=150),
+        html.Div(
+            [
+                html.Span("Heatmap", className="label"),
+                dmc.SegmentedControl(
+                    id="overview-show", data=shown, value=address.show if address.show in SHOWN else "change"
+                ),
+            ],
+            hidden=len(shown) == 1,
+        ),
+        dmc.TextInput(
+            id="overview-search",
+            label="Search",
+            placeholder="family, variant, shape …",
+            value=address.search,
+            debounce=150,
+        ),
+        html.Div(
+            [
+                dmc.Button("CSV", id="overview-csv", variant="default", size="xs"),
+                dmc.Button("Parquet", id="overview-parquet", variant="default", size="xs"),
+            ],
+            className="buttons",
+            title="Download the table as it is filtered",
+        ),
     ]
+    heat = graph({"data": [], "layout": {}}, "Families by shapes", id="overview-heat")
     return html.Main(
         [
             html.H1("Overview", className="visually-hidden"),
             _loaded(results, keys),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
+            dcc.Loading(html.Div(id="overview-cards"), delay_show=400, type="dot"),
+            html.Figure(
+                [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
+            ),
             dag.AgGrid(
                 id="overview-grid",
-                columnDefs=_columns(results, keys),
+                columnDefs=columns(results, keys, machine),
                 rowData=[],
                 defaultColDef={"sortable": True, "filter": True, "resizable": True},
                 getRowId="params.data.id",
@@ -66,38 +116,85 @@ def layout(results: Results) -> Any:
                     "tooltipShowDelay": 300,
                     "localeText": {"noRowsToShow": "No series here.", "noMatchingRows": "No series match."},
                     "enableCellTextSelection": True,
+                    "quickFilterText": address.search,
+                    "domLayout": "normal" if len(keys) > FEW_ROWS else "autoHeight",
                 },
-                className="grid",
+                className="grid" if len(keys) > FEW_ROWS else "grid short",
                 style={"height": None},
             ),
+            dcc.Download(id="overview-file"),
         ]
     )
 
 
-def register(app: Dash, store: Store) -> None:
+def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
 
     @app.callback(
         Output("overview-grid", "rowData"),
         Output("overview-said", "children"),
-        Input("overview-machine", "value"),
-        Input("overview-l2", "value"),
+        Output("overview-cards", "children"),
+        Output("overview-heat", "figure"),
+        Output("overview-heat", "style"),
+        Output("overview-heat-said", "children"),
+        *(Input(f"overview-{name}", "value") for name in _CONTROLS),
+        Input("visit", "data"),
+        Input("colours", "data"),
+        Input("version", "data"),
     )
-    def fill(machine: str, l2: str) -> tuple[list[dict[str, Any]], list[Any]]:
+    def fill(
+        machine: str, l2: str, since: str, show: str, visit: int | None, scheme: Scheme | None, _: str | None
+    ) -> tuple[Any, ...]:
         results = store.current()
-        return table(results, machine, l2), said(results, machine)
+        picture = findings.picture(results, machine)
+        stood = stand(results, machine, l2, since, visit or 0, findings)
+        heat = heatmap(stood, show, scheme or "light")
+        return (
+            table(results, machine, stood),
+            said(results, machine, since, visit or 0),
+            [html.Div(cards(stood, picture), className="cards"), *news(results, picture)],
+            heat,
+            {"height": heat_height(heat)},
+            _heat_words(show),
+        )
 
     @app.callback(
+        Output("overview-since", "data"),
+        Output("overview-grid", "columnDefs"),
+        Input("overview-machine", "value"),
+        prevent_initial_call=True,
+    )
+    def offer(machine: str) -> tuple[list[Any], list[Any]]:
+        results = store.current()
+        return _sinces(results, machine), columns(results, keys_of(results), machine)
+
+    @app.callback(
+        Output("overview-file", "data"),
+        Input("overview-csv", "n_clicks"),
+        Input("overview-parquet", "n_clicks"),
+        State("overview-grid", "virtualRowData"),
+        prevent_initial_call=True,
+    )
+    def download(_csv: int | None, _parquet: int | None, rows: list[dict[str, Any]] | None) -> Any:
+        if ctx.triggered_id == "overview-csv":
+            return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
+        content = base64.b64encode(parquet_bytes(rows or [])).decode()
+        return {"content": content, "filename": "lockstep.parquet", "base64": True}
+
+    clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "openRow"),
         Output("url", "href", allow_duplicate=True),
         Input("overview-grid", "cellClicked"),
         State("overview-grid", "rowData"),
         prevent_initial_call=True,
     )
-    def open_family(clicked: dict[str, Any] | None, rows: list[dict[str, Any]]) -> Any:
-        wanted = (clicked or {}).get("rowId")
-        return next((row["href"] for row in rows if row["id"] == wanted), no_update)
-
-    clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "openCell"),
+        Output("url", "href", allow_duplicate=True),
+        Input("overview-heat", "clickData"),
+        prevent_initial_call=True,
+    )
     clientside(
         ClientsideFunction("lockstep", "search"),
         Output("overview-grid", "dashGridOptions"),
@@ -105,37 +202,82 @@ def register(app: Dash, store: Store) -> None:
         State("overview-grid", "dashGridOptions"),
         prevent_initial_call=True,
     )
+    clientside(
+        ClientsideFunction("lockstep", "overviewLink"),
+        Output("overview-heat-card", "data-link"),
+        *(Input(f"overview-{name}", "value") for name in (*_CONTROLS, "search")),
+        prevent_initial_call=True,
+    )
 
 
-def table(results: Results, machine: str, l2: str) -> list[dict[str, Any]]:
-    """Rows of the grid: one a series at the machine's newest commit, as plain numbers in the columns' units."""
-    found = newest(results, machine)
-    if found is None:
-        return []
-    rows = [row for row in found[1] if l2 in ("all", row.l2, "")]
-    past = _past(results, machine)
-    # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not.
-    there = {(row.suite, row.case, row.l2) for row in rows if row.state != "na"}
-    rows.sort(key=lambda row: ((row.suite, row.case, row.l2) not in there, _order(row)))
-    return [_cells(row, past[row.key]) for row in rows]
+def stand(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> list[Standing]:
+    """Standings of a machine in one cache state, or in "all"."""
+    compared = reference(results, machine, since, visit)
+    every = standings(results, machine, compared, findings.picture(results, machine), findings.thresholds)
+    return [one for one in every if l2 in ("all", one.row.l2) or not one.row.l2]
 
 
-def said(results: Results, machine: str) -> list[Any]:
-    """The line above the table: which commit, measured when and how, and what was not measured at it."""
-    found = newest(results, machine)
-    if found is None:
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """The rows of the grid as CSV; numbers as they are, an absent one is empty."""
+    named = file_rows(rows)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(named)
+    writer.writerows([_harmless(cell) for cell in row] for row in zip(*named.values(), strict=True))
+    return file.getvalue()
+
+
+def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
+    """The rows of the grid as a parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = {"machine", "family", "variant", "case", "l2", "commit", "state", "unit", "verdict", "why"}
+    schema = pa.schema([(name, pa.string() if name in texts else pa.float64()) for name in file_rows([])])
+    file = io.BytesIO()
+    pq.write_table(pa.table(file_rows(rows), schema=schema), file)
+    return file.getvalue()
+
+
+def said(results: Results, machine: str, since: str = "all", visit: int = 0) -> list[Any]:
+    """The line above the table: which commit, measured when and how, and what it is compared with."""
+    commits = results.commits(machine)
+    if not commits:
         return [f"{machine} has no results."]
-    commit, rows = found
-    measured = max((row.measured_at for row in rows), default=0)
-    line = [mono(machine), " at ", mono(commit.short)]
-    line.append(html.Span(f" · measured {day(measured)}" if measured else "", className="dim"))
-    clocks = sorted({row.clock_state for row in rows if row.clock_state})
-    if clocks:
-        line.append(html.Span([" · clocks ", mono(", ".join(clocks))], className="dim"))
-    missing = len(keys_of(results, machine)) - len(rows)
-    if missing:
-        line.append(html.Span(f" · {count(missing, 'series')} of this machine not measured at it", className="dim"))
+    run = results.runs_of(machine)[-1]
+    line = [mono(machine), " at ", commit_link(commits[-1], machine)]
+    line.append(html.Span(f" · measured {day(run.measured_at)}" if run.measured_at else "", className="dim"))
+    if run.clock_state:
+        line.append(html.Span([" · clocks ", mono(run.clock_state)], className="dim"))
+    compared = reference(results, machine, since, visit)
+    if compared and compared.hash != commits[-1].hash:
+        line += [html.Span(" · compared with ", className="dim"), commit_link(compared, machine)]
+        line.append(html.Span(f" {day(compared.date)}", className="dim"))
+    elif compared:
+        line.append(html.Span(" · nothing measured since", className="dim"))
     return line
+
+
+def _heat_words(show: str) -> list[Any]:
+    words = {
+        "change": "Change of each shape since then, of its variants the one that changed most: ▼ orange slower, ▲ blue "
+        "faster, full colour at ±23 %",
+        "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×",
+        "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
+    }
+    return [html.Span(words[show]), html.Span("shapes small → large", className="dim")]
+
+
+def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
+    commits = results.commits(machine)[:-1][: -MOST_COMMITS - 1 : -1]
+    fixed = {"visit": "your last visit", "7d": "7 days before the newest", "all": "the first commit"}
+    named = {one.hash: f"{one.short} {day(one.date)} {one.subject}".strip() for one in commits}
+    return [{"value": value, "label": label} for value, label in (fixed | named).items()]
+
+
+def _harmless(cell: Any) -> Any:
+    """A spreadsheet takes a text that begins like this for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def _loaded(results: Results, keys: frozenset[Key]) -> Any:
@@ -157,100 +299,12 @@ def _nothing(results: Results) -> Any:
     folder = html.P(["Looked in ", mono(str(results.root)), "."])
     if any(problem.what != "does not exist" for problem in results.problems):
         return notice("None of the results can be read", folder, problem_list(results.problems))
-    if results.series():
-        what = f"{count(len(results.series()), 'series')} of other units are there; this page compares times."
-        return notice("No times among the results", html.P(what), folder)
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
     return notice("Nothing measured yet", run, folder)
 
 
 def _freshest(results: Results) -> str:
-    """The machine with the newest commit; among several the first by name."""
+    """The machine with the newest commit; among several the one that measures most."""
     at = {commit.hash: index for index, commit in enumerate(results.commits())}
-    return max(results.machines, key=lambda machine: at[results.commits(machine)[-1].hash])
-
-
-def _order(row: Row) -> tuple[Any, ...]:
-    """By shape; within one, what failed, then from the fastest to the slowest."""
-    latency = row.latency.value if row.latency else 0.0
-    return row.suite, natural(row.case), row.l2, _FIRST[row.state], latency, row.variant
-
-
-def _past(results: Results, machine: str) -> dict[Key, list[float]]:
-    """Latencies of every series in µs at the machine's last commits, oldest first."""
-    latencies = (one for one in results.benchmarks.values() if is_shown(one) and one.quantity != "speedup")
-    series = [series for one in latencies for series in results.series(machine=machine, benchmark=one.name)]
-    past: dict[Key, list[float]] = defaultdict(list)
-    for trend in results.trends(series, last=SPARK):
-        values = trend.value[trend.value > 0] * 1e6
-        past[key_of(trend.series, suite_of(trend.benchmark))] += [float(f"{value:.5g}") for value in values.tolist()]
-    return past
-
-
-def _cells(row: Row, past: list[float]) -> dict[str, Any]:
-    numbers: dict[str, float | None] = {}
-    for quantity in ("latency", "speedup", "bandwidth", "compute", "floor"):
-        measured = row.measured(quantity)
-        numbers[quantity] = measured.value if measured else None
-        if quantity in ("latency", "speedup"):
-            numbers[f"{quantity}_low"] = measured.low if measured else None
-            numbers[f"{quantity}_high"] = measured.high if measured else None
-    return {
-        "id": "\n".join(row.key[1:]),
-        "href": FamilyAddress(row.machine, row.suite, (row.case,), row.l2).link(),
-        "family": row.suite,
-        "variant": row.variant,
-        "case": row.case,
-        "l2": row.l2,
-        "machine": row.machine,
-        **numbers,
-        "bound": row.bound,
-        "mde": None if row.mde is None else 100 * row.mde,
-        "state": STATE_LABELS[row.state],
-        "why": ". ".join(part for part in (row.reason, row.note) if part),
-        "trend": past,
-    }
-
-
-def _columns(results: Results, keys: frozenset[Key]) -> list[dict[str, Any]]:
-    # 7.4 px a letter; the ends of two labels are what tells them apart.
-    case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
-    family_width = min(max(116, round(7.2 * max(len(suite) for _, suite, *_ in keys)) + 24), 220)
-
-    has_speedup = any(one.quantity == "speedup" for one in results.benchmarks.values())
-    has_costs = any(run.protocol for run in results.runs)
-
-    def number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        # A plain asv project has latencies alone, and without provenance there are no costs.
-        known = field == "latency" or (has_speedup if field == "speedup" else has_costs)
-        column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "hide": not known}
-        return column | {"filter": "agNumberColumnFilter", "cellClass": "number"} | more
-
-    def shown(name: str) -> dict[str, str]:
-        return {"function": f"{name}(params)"}
-
-    def text(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
-
-    return [
-        text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
-        text("variant", "Variant", 112, cellClass="mono"),
-        text("case", "Case", case_width, cellClass="mono", comparator={"function": "byShape"}, tooltipField="case")
-        | {"flex": 1, "minWidth": case_width},
-        text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
-        number("latency", "Latency µs", 102, cellRenderer="Interval"),
-        number("speedup", "Speedup ×", 150, cellRenderer="Interval"),
-        number("floor", "% of floor", 112, cellRenderer="Floor"),
-        number("bandwidth", "GB/s", 74, valueFormatter=shown("whole"), cellClassRules=_dim_unless("bandwidth")),
-        number("compute", "TFLOP/s", 84, valueFormatter=shown("tenth"), cellClassRules=_dim_unless("compute")),
-        number("mde", "MDE %", 72, valueFormatter=shown("hundredth")),
-        {"field": "trend", "headerName": "Latency trend", "width": 118, "cellRenderer": "Spark"}
-        | {"sortable": False, "filter": False, "cellDataType": False},
-        text("state", "State", 136, cellRenderer="State", tooltipField="why"),
-        text("machine", "Machine", 164, cellClass="mono dim"),
-    ]
-
-
-def _dim_unless(bound: str) -> dict[str, str]:
-    """The rate that does not make the floor steps back; where neither is known to, none does."""
-    return {"dim": f"params.data.bound && params.data.bound !== '{bound}'"}
+    size = {machine: len(results.series(machine=machine)) for machine in results.machines}
+    return max(results.machines, key=lambda machine: (at[results.commits(machine)[-1].hash], size[machine]))

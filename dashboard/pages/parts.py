@@ -10,7 +10,9 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
+from dashboard.address import CommitAddress
 from dashboard.results.model import Commit, Problem
+from dashboard.theme import GRAPH_CONFIG
 
 #: A list longer than this helps nobody; the rest is counted.
 MOST_PROBLEMS = 200
@@ -81,3 +83,18 @@ def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
     return html.Div(
         html.Table([named, cells, html.Tbody(list(rows))]), className="card table plain", tabIndex=0, **named_region
     )
+
+
+def commit_link(commit: Commit, machine: str = "") -> Any:
+    """A commit's hash that leads to its page; the subject is its tooltip."""
+    return dcc.Link(
+        commit.short, href=CommitAddress(commit.hash, machine).link(), className="link mono", title=commit.subject
+    )
+
+
+def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
+    """A chart that fills its box, with a name for those who do not see it. ``more``: of ``dcc.Graph``."""
+    config: Any = GRAPH_CONFIG
+    named: Any = {"role": "group", "aria-label": label}
+    chart = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"}, **more)
+    return html.Div(chart, className="graph", **named)

@@ -1,0 +1,105 @@
+"""Two measurements of one series: by how much the second is worse, how sure that is, and what to call it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+from dashboard.rows import VALUE, Row
+
+Verdict = Literal["slower", "faster", "same", "unsure", "failed", "new"]
+
+#: What one look tells a reader; orange and blue go with ▼ and ▲.
+SIGNS: dict[Verdict, str] = {"slower": "▼", "faster": "▲", "same": "●", "unsure": "○", "failed": "✕", "new": "+"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """From one row of a series to a later one.
+
+    Attributes:
+        quantity: that was compared: "speedup" (paired, hence surest), "latency" or "value".
+        worse: log of the factor by which it became worse, in every quantity; ``None`` if there are not two numbers.
+        low, high: its interval; ``None`` unknown.
+        verdict: "unsure" if the interval holds both a change that matters and none.
+    """
+
+    quantity: str
+    worse: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict
+
+    @property
+    def percent(self) -> float | None:
+        """By how many percent it became worse (more time); negative is better."""
+        return None if self.worse is None else 100 * math.expm1(self.worse)
+
+
+def difference(
+    before: Row | None, after: Row, noise: float = math.nan, matters: float = 0.01, confidence: float = 0.99
+) -> Difference:
+    """Compare two rows of one series.
+
+    Args:
+        before: ``None``: it had not been measured.
+        after: the later one.
+        noise: standard deviation of a point's logarithm from run to run, NaN unknown. An interval within one run
+            knows nothing of it.
+        matters: smallest relative change worth a word, 0.01 is 1 %.
+        confidence: of the interval.
+    """
+    quantity = _quantity(before, after)
+    new = after.measured(quantity)
+    if new is None:
+        return Difference(quantity, None, None, None, "failed" if after.state == "failed" else "unsure")
+    old = before.measured(quantity) if before else None
+    if before is None or old is None or before.version != after.version:
+        return Difference(quantity, None, None, None, "new")
+    if old.value <= 0 or new.value <= 0:
+        # A count that was or is zero has no ratio.
+        return Difference(quantity, None, None, None, "same" if old.value == new.value else "unsure")
+    good = quantity == "speedup" or (quantity == VALUE and after.higher_is_better)
+    worse = math.log(new.value / old.value) * (-1 if good else 1)
+    error = _error(old.error, new.error, noise)
+    if error is None:
+        return Difference(quantity, worse, None, None, "same" if worse == 0 else "unsure")
+    wide = NormalDist().inv_cdf(0.5 + confidence / 2) * error
+    low, high = worse - wide, worse + wide
+    return Difference(quantity, worse, low, high, _verdict(worse, low, high, math.log1p(matters)))
+
+
+def geomean(differences: Iterable[Difference]) -> tuple[float, int]:
+    """Geometric mean of how many times faster it became, over those with two numbers, and how many those are."""
+    logs = [-one.worse for one in differences if one.worse is not None]
+    return (math.exp(math.fsum(logs) / len(logs)), len(logs)) if logs else (1.0, 0)
+
+
+def _quantity(before: Row | None, after: Row) -> str:
+    rows = [row for row in (before, after) if row is not None]
+    if any(row.value for row in rows):
+        return VALUE
+    # The baseline's ratio to itself tells nothing.
+    paired = all(row.speedup and row.variant != row.baseline and row.speedup.error for row in rows)
+    return "speedup" if paired else "latency"
+
+
+def _error(old: float | None, new: float | None, noise: float) -> float | None:
+    known = [error for error in (old, new) if error is not None and math.isfinite(error)]
+    within = math.hypot(*known) if len(known) == 2 else 0.0
+    between = math.sqrt(2) * noise if math.isfinite(noise) else 0.0
+    return max(within, between) or None
+
+
+def _verdict(worse: float, low: float, high: float, matters: float) -> Verdict:
+    if low > 0 and worse >= matters:
+        return "slower"
+    if high < 0 and -worse >= matters:
+        return "faster"
+    if -matters < low and high < matters:
+        return "same"
+    # Sure, and too small to matter.
+    return "same" if (low > 0 or high < 0) and abs(worse) < matters else "unsure"

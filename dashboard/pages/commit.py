@@ -1,0 +1,259 @@
+"""Everything that one machine measured at one commit, against the commit that it measured before."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dash_ag_grid as dag
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+
+from dashboard.address import CommitAddress, SeriesAddress
+from dashboard.alerts.watch import Picture
+from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
+from dashboard.findings import Findings
+from dashboard.pages.parts import back_link, commit_link, count, day, mono, notice
+from dashboard.results.model import Commit, Run
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.rows import STATE_LABELS, Row, described
+from dashboard.standings import noise_by_key, rows_at
+from lockstep.thresholds import Thresholds
+
+#: Commits back to which a suite's last measurement is looked for.
+_FAR = 20
+
+#: What is looked at first.
+_LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "new")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One series at the commit: its row, the one before (``None``: never), where that was, and the difference."""
+
+    row: Row
+    before: Row | None
+    earlier: Commit | None
+    difference: Difference
+
+
+def layout(results: Results, address: CommitAddress) -> Any:
+    """The page that an address asks for; a hash may be shortened."""
+    commit = find(results, address.commit)
+    if commit is None:
+        return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
+    there = [name for name in results.machines if commit in results.commits(name)]
+    machine = address.machine if address.machine in there else there[0]
+    commits = results.commits(machine)
+    place = commits.index(commit)
+    steps: list[Any] = []
+    if place:
+        steps += ["← ", commit_link(commits[place - 1], machine)]
+    if place + 1 < len(commits):
+        steps += [" · " if place else "", commit_link(commits[place + 1], machine), " →"]
+    return html.Main(
+        [
+            html.Div([back_link(), html.Span(" / "), html.H1(commit.short, className="mono")], className="crumbs"),
+            html.P(
+                [html.Span(day(commit.date), className="dim"), " ", html.Span(commit.subject, className="strong")],
+                className="said",
+            ),
+            html.P(
+                ["on ", *_machines(commit, machine, there), html.Span(" · ", className="dim"), *steps], className="said"
+            ),
+            dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
+            _run_facts(results.runs_of(machine)[place]),
+            dcc.Loading(html.Div(id="commit-families", className="cards"), delay_show=400, type="dot"),
+            dag.AgGrid(
+                id="commit-grid",
+                columnDefs=_COLUMNS,
+                rowData=[],
+                defaultColDef={"sortable": True, "filter": True, "resizable": True},
+                getRowId="params.data.id",
+                dashGridOptions={
+                    "theme": {"function": "lockstepTheme(themeQuartz)"},
+                    "rowHeight": 30,
+                    "headerHeight": 34,
+                    "tooltipShowDelay": 300,
+                    "localeText": {"noRowsToShow": "Nothing was measured.", "noMatchingRows": "No series match."},
+                },
+                className="grid",
+                style={"height": None},
+            ),
+        ]
+    )
+
+
+def register(app: Dash, store: Store, findings: Findings) -> None:
+    """Connect the page's table."""
+
+    @app.callback(
+        Output("commit-families", "children"),
+        Output("commit-grid", "rowData"),
+        Input("commit-address", "data"),
+        Input("version", "data"),
+    )
+    def fill(kept: dict[str, str], _: str | None) -> tuple[list[Any], list[dict[str, Any]]]:
+        results = store.current()
+        picture = findings.picture(results, kept["machine"])
+        found = compare(results, kept["machine"], kept["commit"], picture, findings.thresholds)
+        return families(found), [_cells(one) for one in found]
+
+    clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "openRow"),
+        Output("url", "href", allow_duplicate=True),
+        Input("commit-grid", "cellClicked"),
+        State("commit-grid", "rowData"),
+        prevent_initial_call=True,
+    )
+
+
+def find(results: Results, text: str) -> Commit | None:
+    """The commit of a hash, or of at least seven of its digits."""
+    if len(text) < 7:
+        return None
+    return next((one for one in results.commits() if one.hash.startswith(text)), None)
+
+
+def compare(
+    results: Results, machine: str, commit: str, picture: Picture | None, thresholds: Thresholds
+) -> list[Compared]:
+    """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
+    commits = results.commits(machine)
+    place = next((at for at, one in enumerate(commits) if one.hash == commit), None)
+    if place is None:
+        return []
+    rows = rows_at(results, machine, commit)
+    wanted = {row.suite for row in rows.values()}
+    earlier: dict[str, Commit] = {}
+    for one in commits[max(place - _FAR, 0) : place][::-1]:
+        if wanted <= earlier.keys():
+            break
+        for suite in {row.suite for row in rows_at(results, machine, one.hash).values() if row.state != "na"}:
+            earlier.setdefault(suite, one)
+    noise = noise_by_key(results, machine, picture)
+    found = []
+    for row in rows.values():
+        if row.state == "na":
+            continue
+        at = earlier.get(row.suite)
+        before = rows_at(results, machine, at.hash).get(row.key) if at else None
+        threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
+        scale = noise.get(row.key, math.nan)
+        told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
+        found.append(Compared(row, before, at, told))
+    return sorted(found, key=_order)
+
+
+def families(found: Sequence[Compared]) -> list[Any]:
+    """A card a suite: how much faster it became on the whole, and how many of what."""
+    suites: dict[str, list[Compared]] = defaultdict(list)
+    for one in found:
+        suites[one.row.suite].append(one)
+    return [_family(suite, suites[suite]) for suite in sorted(suites)]
+
+
+def _family(suite: str, found: Sequence[Compared]) -> Any:
+    mean, both = geomean(one.difference for one in found)
+    verdicts = [one.difference.verdict for one in found]
+    told = [f"{SIGNS[one]} {verdicts.count(one)} {one}" for one in _LOUDEST if one in verdicts]
+    earlier = found[0].earlier
+    against: list[Any] = ["against ", commit_link(earlier, found[0].row.machine)] if earlier else ["measured first"]
+    return html.Div(
+        [
+            html.Span(suite, className="card-label mono"),
+            html.Span(
+                f"{mean:.3f}×" if both else "–", className="card-number", title="geometric mean, above 1 is faster"
+            ),
+            html.Span(" ".join(told), className="card-note dim"),
+            html.Span(against, className="card-note dim"),
+        ],
+        className="count-card",
+    )
+
+
+def _order(one: Compared) -> tuple[Any, ...]:
+    row = one.row
+    loud = _LOUDEST.index(one.difference.verdict)
+    return loud, -abs(one.difference.worse or 0.0), row.suite, natural(row.case), row.l2, row.variant
+
+
+def _cells(one: Compared) -> dict[str, Any]:
+    row, told = one.row, one.difference
+    what = described([row], told.quantity)
+    now, then = row.measured(told.quantity), one.before.measured(told.quantity) if one.before else None
+
+    def percent(log: float | None) -> float | None:
+        return None if log is None else 100 * math.expm1(log)
+
+    return {
+        # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
+        "id": "\n".join((*row.key[1:], told.verdict)),
+        "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
+        "family": row.suite,
+        "variant": row.variant,
+        "case": row.case,
+        "l2": row.l2,
+        "quantity": f"{what.label} {what.unit}".strip(),
+        "before": then.value if then else None,
+        "now": now.value if now else None,
+        "change": told.percent,
+        "change_low": percent(told.low),
+        "change_high": percent(told.high),
+        "interval": "" if told.low is None else f"{percent(told.low):+.1f} … {percent(told.high):+.1f}",
+        "verdict": told.verdict,
+        "sign": SIGNS[told.verdict],
+        "state": STATE_LABELS[row.state],
+        "why": ". ".join(part for part in (row.reason, row.note) if part),
+    }
+
+
+def _run_facts(run: Run) -> Any:
+    """What the numbers were measured with."""
+    facts = {"clocks": run.clock_state, "gpu": run.host.get("gpu", ""), **run.toolchain}
+    facts |= {name: f"{control.seconds * 1e6:.2f} µs" for name, control in run.controls.items() if control.seconds}
+    told = [
+        part for name, text in facts.items() if text for part in (html.Span(f" {name} ", className="dim"), mono(text))
+    ]
+    measured = [html.Span(f"measured {day(run.measured_at)}", className="dim")] if run.measured_at else []
+    return html.P([*measured, *told], className="said")
+
+
+def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
+    parts: list[Any] = [mono(chosen)]
+    others = [name for name in there if name != chosen]
+    if others:
+        parts.append(html.Span(f"; {count(len(others), 'other machine')}:", className="dim"))
+    for name in others:
+        parts += [" ", dcc.Link(name, href=CommitAddress(commit.hash, name).link(), className="link mono")]
+    return parts
+
+
+def _text(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
+    return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
+
+
+def _number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
+    column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
+    return column | {"filter": "agNumberColumnFilter"} | more
+
+
+_GENERAL = {"function": "general(params)"}
+_COLUMNS = [
+    _text("family", "Family", 128, pinned="left", cellRenderer="SeriesLink"),
+    _number("change", "Change %", 100, cellRenderer="Change"),
+    _text("variant", "Variant", 112, cellClass="mono"),
+    _text("case", "Case", 230, cellClass="mono", comparator={"function": "byShape"}, flex=1, minWidth=180),
+    _text("l2", "L2", 64),
+    _text("quantity", "Of", 110, cellClass="dim"),
+    _number("before", "Before", 100, valueFormatter=_GENERAL),
+    _number("now", "Now", 100, valueFormatter=_GENERAL),
+    _text("interval", "Interval %", 124, cellClass="number dim"),
+    _text("verdict", "Verdict", 90),
+    _text("state", "State", 110, cellRenderer="State", tooltipField="why"),
+]

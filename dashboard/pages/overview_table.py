@@ -1,0 +1,158 @@
+"""The overview's table: its rows as plain numbers, its columns, and both as files."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dashboard.address import SeriesAddress
+from dashboard.comparing import SIGNS
+from dashboard.remember import remembered
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, suite_of
+from dashboard.standings import Standing
+
+#: Points of a row's sparkline: the newest commits.
+SPARK = 24
+
+#: Columns of a downloaded table, in order; numbers are in the units of ``QUANTITIES``, changes in percent.
+FILE_COLUMNS = (
+    *("machine", "family", "variant", "case", "l2", "commit", "state"),
+    *("latency", "latency_low", "latency_high", "speedup", "speedup_low", "speedup_high"),
+    *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict", "mde", "why"),
+)
+
+_FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
+
+
+def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
+    """Rows of the grid: one a series at its newest commit, as plain numbers in the columns' units."""
+    past = _past(results, machine)
+    # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not.
+    there = {(one.row.suite, one.row.case, one.row.l2) for one in stood if one.row.state != "na"}
+
+    def order(one: Standing) -> tuple[Any, ...]:
+        row = one.row
+        return ((row.suite, row.case, row.l2) not in there, *_order(row))
+
+    return [_cells(one, past.get(one.row.key, ())) for one in sorted(stood, key=order)]
+
+
+def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The grid's rows as the columns of a file."""
+    return {name: [row.get(name) for row in rows] for name in FILE_COLUMNS}
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """By shape; within one, what failed, then from the fastest to the slowest."""
+    latency = row.latency.value if row.latency else 0.0
+    return row.suite, natural(row.case), row.l2, _FIRST[row.state], latency, row.variant
+
+
+@remembered
+def _past(results: Results, machine: str) -> dict[Key, list[float]]:
+    """Latencies of every series in µs (other units as they are) at the machine's last commits, oldest first."""
+    shown = (one for one in results.benchmarks.values() if not (one.ours and one.quantity == "speedup"))
+    series = [series for one in shown for series in results.series(machine=machine, benchmark=one.name)]
+    past: dict[Key, list[float]] = defaultdict(list)
+    for trend in results.trends(series, last=SPARK):
+        factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
+        values = trend.value[trend.value > 0] * factor
+        past[key_of(trend.series, suite_of(trend.benchmark))] += [float(f"{value:.5g}") for value in values.tolist()]
+    return past
+
+
+def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
+    row = one.row
+    numbers: dict[str, float | None] = {}
+    for quantity in (*QUANTITIES, VALUE):
+        measured = row.measured(quantity)
+        numbers[quantity] = measured.value if measured else None
+        if quantity in ("latency", "speedup"):
+            numbers[f"{quantity}_low"] = measured.low if measured else None
+            numbers[f"{quantity}_high"] = measured.high if measured else None
+    told = one.difference
+    ends = (None, None) if one.found else (told.low, told.high)
+    return {
+        # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
+        "id": "\n".join((*row.key[1:], one.verdict)),
+        "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
+        "family": row.suite,
+        "variant": row.variant,
+        "case": row.case,
+        "l2": row.l2,
+        "machine": row.machine,
+        "commit": row.commit[:8],
+        **numbers,
+        "unit": row.unit,
+        "bound": row.bound,
+        "change": None if one.worse is None else 100 * math.expm1(one.worse),
+        "change_low": None if ends[0] is None else 100 * math.expm1(ends[0]),
+        "change_high": None if ends[1] is None else 100 * math.expm1(ends[1]),
+        "verdict": one.verdict,
+        "sign": SIGNS[one.verdict] if one.worse is not None else "",
+        "mde": None if row.mde is None else 100 * row.mde,
+        "state": STATE_LABELS[row.state],
+        "stale": one.stale,
+        "why": ". ".join(part for part in (row.reason, row.note) if part),
+        "trend": past,
+    }
+
+
+def columns(results: Results, keys: frozenset[Key], machine: str) -> list[dict[str, Any]]:
+    """Columns of the grid; those that no result of the machine has are hidden."""
+    own = {one.benchmark for one in results.series(machine=machine)}
+    # 7.4 px a letter; the ends of two labels are what tells them apart.
+    case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
+    family_width = min(max(116, round(7.2 * max(len(suite) for _, suite, *_ in keys)) + 24), 220)
+
+    benchmarks = [results.benchmarks[name] for name in own]
+    has_speedup = any(one.ours for one in benchmarks)
+    has_seconds = any(one.unit == "seconds" or one.ours for one in benchmarks)
+    has_values = any(one.unit != "seconds" and not one.ours for one in benchmarks)
+    has_costs = any(run.protocol for run in results.runs_of(machine))
+
+    def number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
+        # A plain asv project has latencies alone, and without provenance there are no costs.
+        has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
+        known = has.get(field, has_costs)
+        column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "hide": not known}
+        return column | {"filter": "agNumberColumnFilter", "cellClass": "number"} | more
+
+    def shown(name: str) -> dict[str, str]:
+        return {"function": f"{name}(params)"}
+
+    def text(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
+        return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
+
+    return [
+        text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
+        text("variant", "Variant", 112, cellClass="mono"),
+        text("case", "Case", case_width, cellClass="mono", comparator={"function": "byShape"}, tooltipField="case")
+        | {"flex": 1, "minWidth": case_width},
+        text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
+        number("latency", "Latency µs", 102, cellRenderer="Interval"),
+        number("value", "Value", 110, valueFormatter=shown("general")),
+        text("unit", "Unit", 80, hide=not has_values, cellClass="dim"),
+        number("change", "Change %", 98, cellRenderer="Change"),
+        number("speedup", "Speedup ×", 150, cellRenderer="Interval"),
+        number("floor", "% of floor", 112, cellRenderer="Floor"),
+        number("bandwidth", "GB/s", 74, valueFormatter=shown("whole"), cellClassRules=_dim_unless("bandwidth")),
+        number("compute", "TFLOP/s", 84, valueFormatter=shown("tenth"), cellClassRules=_dim_unless("compute")),
+        number("mde", "MDE %", 72, valueFormatter=shown("hundredth")),
+        {"field": "trend", "headerName": "Latency trend", "width": 118, "cellRenderer": "Spark"}
+        | {"sortable": False, "filter": False, "cellDataType": False},
+        text("state", "State", 136, cellRenderer="State", tooltipField="why"),
+        text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),
+        text("verdict", "Verdict", 90, hide=True),
+        {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}
+        | {"cellDataType": False, "valueGetter": shown("staleText")},
+    ]
+
+
+def _dim_unless(bound: str) -> dict[str, str]:
+    """The rate that does not make the floor steps back; where neither is known to, none does."""
+    return {"dim": f"params.data.bound && params.data.bound !== '{bound}'"}

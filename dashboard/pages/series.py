@@ -1,0 +1,328 @@
+"""One series: every point, what was found in it, and how far it can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+
+from dashboard.address import FamilyAddress, SeriesAddress
+from dashboard.alerts.watch import Found, Picture
+from dashboard.alerts.words import change, span
+from dashboard.changes import Analysis
+from dashboard.findings import Findings
+from dashboard.pages.parts import back_link, commit_link, count, day, graph, mono, notice
+from dashboard.remember import remembered
+from dashboard.results.model import Commit, Point
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.rows import STATE_LABELS, Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
+from dashboard.series_figure import cause_colour, figure_height, series_figure, toolchain_change
+from dashboard.standings import found_by_key, keys_by_name
+from dashboard.theme import Scheme, styles
+from lockstep.intervals import epochs_to_detect
+
+#: Commits listed; the chart has all of them.
+MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """What a page of one series shows.
+
+    Attributes:
+        points: of the quantity, oldest first, and the number of each.
+        rows: by commit's hash.
+        what: the quantity.
+        found: its changes.
+        analysis: of what the detector follows of this series; ``None`` while it is being looked for, or not followed.
+        follows: the quantity that the detector follows; "" unknown.
+    """
+
+    points: tuple[tuple[Point, Measured | None], ...]
+    rows: Mapping[str, Row]
+    what: Quantity
+    found: tuple[Found, ...]
+    analysis: Analysis | None
+    follows: str
+
+
+def layout(results: Results, address: SeriesAddress) -> Any:
+    """The page that an address asks for."""
+    keys = series_of(results, address.suite)
+    key = key_at(address)
+    machines = sorted({machine for machine, *rest in keys if tuple(rest) == key[1:]})
+    if key not in keys:
+        there = [html.Li(_elsewhere(address, machine)) for machine in machines]
+        told = [html.P("It was measured on"), html.Ul(there)] if machines else []
+        return notice(
+            f"{address.machine} has no such series", html.P(mono(_named(address))), *told, html.P(back_link())
+        )
+    offered = _offered(results, address, key)
+    family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
+    also = [
+        part for machine in machines if machine != address.machine for part in (" · ", _elsewhere(address, machine))
+    ]
+    return html.Main(
+        [
+            html.Div(
+                [
+                    back_link(),
+                    html.Span(" / "),
+                    dcc.Link(address.suite, href=family, className="link mono"),
+                    html.Span(" / "),
+                    html.H1(
+                        " ".join(part for part in (address.variant, address.case, address.l2) if part), className="mono"
+                    ),
+                ],
+                className="crumbs",
+            ),
+            html.P(["on ", mono(address.machine), *(["; also on"] if also else []), *also], className="said"),
+            dcc.Store(id="series-address", data=vars(address)),
+            html.Div(
+                html.Div(
+                    [
+                        html.Span("Quantity", className="label"),
+                        dmc.SegmentedControl(
+                            id="series-quantity",
+                            data=[{"value": one.name, "label": one.label} for one in offered],
+                            value=address.quantity
+                            if address.quantity in [one.name for one in offered]
+                            else offered[0].name,
+                        ),
+                    ]
+                ),
+                className="controls",
+                hidden=len(offered) < 2,
+            ),
+            dcc.Loading(html.Div(id="series-facts", className="facts"), delay_show=400, type="dot"),
+            html.Figure(
+                graph({"data": [], "layout": {}}, "The series over the commits", id="series-chart"),
+                className="card series",
+            ),
+            html.Div(id="series-found"),
+            html.H2("Commits"),
+            html.Div(id="series-table"),
+        ]
+    )
+
+
+def register(app: Dash, store: Store, findings: Findings) -> None:
+    """Connect the page's controls."""
+
+    @app.callback(
+        Output("series-chart", "figure"),
+        Output("series-chart", "style"),
+        Output("series-facts", "children"),
+        Output("series-found", "children"),
+        Output("series-table", "children"),
+        Input("series-quantity", "value"),
+        Input("colours", "data"),
+        Input("version", "data"),
+        State("series-address", "data"),
+    )
+    def draw(quantity: str, scheme: Scheme | None, _: str | None, kept: dict[str, Any]) -> tuple[Any, ...]:
+        if scheme is None:
+            return (no_update,) * 5
+        results = store.current()
+        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": tuple(kept.get("zoom") or ())})
+        picture = findings.picture(results, address.machine)
+        shown = view(results, address, picture)
+        figure = chart(results, address, shown, scheme)
+        return (
+            figure,
+            {"height": figure_height(figure)},
+            facts(shown, picture),
+            changes(results, address, shown, scheme),
+            commit_table(results, address, shown),
+        )
+
+    clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "seriesLink"),
+        Output("series-address", "modified_timestamp"),
+        Input("series-quantity", "value"),
+        Input("series-chart", "relayoutData"),
+        State("series-address", "data"),
+        prevent_initial_call=True,
+    )
+
+
+def key_at(address: SeriesAddress) -> Key:
+    """Identity of the row that the page is about."""
+    return address.machine, address.suite, address.variant, address.case, address.l2
+
+
+def view(results: Results, address: SeriesAddress, picture: Picture | None) -> SeriesView:
+    """Everything about a series that the page shows; nothing if there is none."""
+    key = key_at(address)
+    points, rows = _measured_at(results, address.suite, key)
+    names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
+    analyses = picture.analyses if picture else {}
+    name = next((name for name in names if name in analyses), None)
+    what = described(rows.values(), address.quantity or _offered(results, address, key)[0].name)
+    of = "speedup" if what.name == "speedup" else "latency"
+    return SeriesView(
+        tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
+        rows,
+        what,
+        tuple(found_by_key(results, address.machine, picture).get(key, ())),
+        analyses[name] if name else None,
+        _page_quantity(name.quantity) if name else "",
+    )
+
+
+@remembered
+def _measured_at(results: Results, suite: str, key: Key) -> tuple[dict[str, list[Point]], dict[str, Row]]:
+    """Points of a series by quantity, and its rows by commit."""
+    series = series_of(results, suite, key[0]).get(key, [])
+    points = results.points(*series)
+    by_quantity: dict[str, list[Point]] = {}
+    for point in points:
+        benchmark = results.benchmarks[point.series.benchmark]
+        name = benchmark.quantity if benchmark.ours else "latency" if benchmark.unit == "seconds" else "value"
+        by_quantity.setdefault(name, []).append(point)
+    return by_quantity, {row.commit: row for row in rows_of(results, points)}
+
+
+def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
+    """The figure of a view."""
+    style = styles([address.variant], set())[address.variant]
+    levels = shown.analysis if shown.follows == shown.what.name else None
+    commits = results.commits(address.machine)
+    return series_figure(shown.points, commits, shown.what, shown.found, levels, style, scheme, address.zoom)
+
+
+def facts(shown: SeriesView, picture: Picture | None) -> list[Any]:
+    """How far the numbers can be trusted, in a line of facts."""
+    numbers = [(point, number) for point, number in shown.points if number is not None]
+    told: list[tuple[str, str, str]] = []
+    if numbers:
+        point, number = numbers[-1]
+        ends = f"{number.low:.4g} – {number.high:.4g}" if number.low is not None and number.high is not None else ""
+        told.append((f"Newest {shown.what.label.lower()}", f"{number.value:.4g} {shown.what.unit}", ends))
+    if shown.analysis:
+        told += _noise_facts(shown.analysis, shown.follows)
+    elif picture is None:
+        told.append(("Noise", "…", "looking for changes"))
+    if numbers and (repeats := _epochs_for_1_percent(numbers[-1][0])):
+        point = numbers[-1][0]
+        told.append(("Epochs to see 1 %", str(repeats), f"in one run, which has {point.epochs}"))
+    if numbers and numbers[-1][0].mde is not None:
+        told.append(("MDE of one run", f"{100 * (numbers[-1][0].mde or 0):.2f} %", "5 % false alarms, 80 % power"))
+    told.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
+    return [
+        html.Div(
+            [
+                html.Span(label, className="card-label"),
+                html.Span(value, className="fact"),
+                html.Span(note, className="dim"),
+            ]
+        )
+        for label, value, note in told
+    ]
+
+
+def _noise_facts(analysis: Analysis, follows: str) -> list[tuple[str, str, str]]:
+    noise = analysis.noise
+    scale = f"{100 * noise.scale:.2f} %" if math.isfinite(noise.scale) else "–"
+    repeats = analysis.repeats_for_1_percent
+    mde = f"{100 * analysis.mde:.2f} %" if math.isfinite(analysis.mde) else "–"
+    return [
+        ("Noise", scale, f"{noise.kind}, run to run, of the {follows}"),
+        ("MDE", mde, "told within three commits"),
+        ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change"),
+    ]
+
+
+def _epochs_for_1_percent(point: Point) -> int | None:
+    error = point.ratio_error or point.error
+    if error is None or point.epochs < 2 or not math.isfinite(error):
+        return None
+    spread = error * math.sqrt(point.epochs)
+    # Two values whose sample standard deviation is the spread of the epochs, which the record does not list.
+    return epochs_to_detect((0.0, spread * math.sqrt(2)), 0.01)
+
+
+def changes(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> list[Any]:
+    """What was found, newest first, with its cause in a sentence."""
+    if not shown.found:
+        return []
+    named = {commit.hash: commit for commit in results.commits(address.machine)}
+    lines = []
+    for one in reversed(shown.found):
+        step = one.step
+        commit = named.get(step.after.commit)
+        sign = "▼" if step.size > 0 else "▲"
+        lines.append(
+            html.Li(
+                [
+                    html.Span(f"{sign} {change(step.size)}", style={"color": cause_colour(one.cause.kind, scheme)}),
+                    html.Span(f" ({span(step.low, step.high)}) ", className="dim"),
+                    commit_link(commit, address.machine) if commit else mono(step.after.commit[:8]),
+                    f" {commit.subject if commit else ''} · ",
+                    html.Span(f"{one.cause.kind}: {one.cause.sentence}"),
+                    html.Span(f" · one of {count(len(step.between), 'commit')}" if len(step.between) > 1 else ""),
+                ]
+            )
+        )
+    return [html.H2("Changes"), html.Ul(lines, className="news")]
+
+
+def commit_table(results: Results, address: SeriesAddress, shown: SeriesView) -> Any:
+    """The newest commits of the series: number, step from the one before, clocks, toolchain."""
+    commits = results.commits(address.machine)
+    head = ["Commit", "Date", f"{shown.what.label} {shown.what.unit}", "Δ %", "SM MHz", "°C", "State", "Subject"]
+    listed = list(enumerate(shown.points))[-MOST_ROWS:][::-1]
+    body = [html.Tr(_table_cells(commits, address, shown, place)) for place, _ in listed]
+    more = len(shown.points) - len(listed)
+    table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
+    parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
+    return [*parts, html.P(f"and {more} older", className="dim")] if more else parts
+
+
+def _table_cells(commits: Sequence[Commit], address: SeriesAddress, shown: SeriesView, place: int) -> list[Any]:
+    point, number = shown.points[place]
+    before, last = shown.points[place - 1] if place else (None, None)
+    commit = commits[point.commit]
+    moved = ""
+    if number and last and before and before.version == point.version and last.value > 0:
+        moved = f"{100 * (number.value / last.value - 1):+.2f}"
+    tools = toolchain_change(before, point) if before else []
+    state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
+    return [
+        html.Td(commit_link(commit, address.machine)),
+        html.Td(day(commit.date), className="dim"),
+        html.Td("–" if number is None else f"{number.value:.5g}", className="number"),
+        html.Td(moved, className="number dim"),
+        html.Td("" if point.sm_mhz is None else f"{point.sm_mhz:.0f}", className="number dim"),
+        html.Td("" if point.temperature_c is None else f"{point.temperature_c:.0f}", className="number dim"),
+        html.Td(state, className="failed" if point.state == "failed" else "dim"),
+        html.Td([commit.subject, html.Span(f" {', '.join(tools)}" if tools else "", className="slower")]),
+    ]
+
+
+def _offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:
+    """Quantities that the series has, the one that the detector follows first."""
+    _, rows = _measured_at(results, address.suite, key)
+    names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
+    baseline = any(row.variant == row.baseline for row in rows.values())
+    first = ["speedup"] if "speedup" in names and not baseline else []
+    names = first + [one for one in names if one not in first]
+    return [described(rows.values(), one) for one in names or quantities_of(results, address.suite)[:1]]
+
+
+def _page_quantity(name: str) -> str:
+    return {"speedup": "speedup", "latency": "latency", "seconds": "latency"}.get(name, "value")
+
+
+def _elsewhere(address: SeriesAddress, machine: str) -> Any:
+    return dcc.Link(machine, href=replace(address, machine=machine).link(), className="link mono")
+
+
+def _named(address: SeriesAddress) -> str:
+    return " ".join(part for part in (address.suite, address.variant, address.case, address.l2) if part)

@@ -1,0 +1,154 @@
+"""Where every series of a machine stands now, and what it did since an earlier commit."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dashboard.alerts.followed import name_of
+from dashboard.alerts.steps import SeriesName
+from dashboard.alerts.watch import Found, Picture
+from dashboard.comparing import Difference, Verdict, difference
+from dashboard.remember import remembered
+from dashboard.results.model import Commit
+from dashboard.results.names import natural
+from dashboard.results.picture import Results
+from dashboard.rows import Key, Row, key_of, rows_of, suite_of
+from lockstep.thresholds import Thresholds
+
+_WEEK_MS = 7 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One series.
+
+    Attributes:
+        row: its newest point.
+        difference: from the commit that is compared with to that point.
+        found: changes that the detector found after that commit and thinks worth telling, oldest first.
+        stale: its suite was measured at a later commit, and it was not.
+        commit: place of its newest point among the machine's commits.
+    """
+
+    row: Row
+    difference: Difference
+    found: tuple[Found, ...]
+    stale: bool
+    commit: int
+
+    @property
+    def worse(self) -> float | None:
+        """Log of the factor by which it became worse: what the detector found, else the bare difference."""
+        return math.fsum(one.step.size for one in self.found) if self.found else self.difference.worse
+
+    @property
+    def verdict(self) -> Verdict:
+        """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
+        if self.row.state == "failed":
+            return "failed"
+        if self.found:
+            return "slower" if (self.worse or 0.0) > 0 else "faster"
+        told = self.difference.verdict
+        return "unsure" if told in ("slower", "faster") else told
+
+
+def reference(results: Results, machine: str, since: str, visit: int = 0) -> Commit | None:
+    """The commit that the newest state is compared with; ``None`` for an unknown machine.
+
+    Args:
+        since: "all" (the first), a commit's hash, "visit", or "7d" (before the last seven days of results).
+        visit: of "visit", ms since 1970; 0 never.
+
+    Returns:
+        the newest commit measured by then; the machine's first if there is none, or the hash is not one of its.
+    """
+    commits = results.commits(machine)
+    if not commits or since == "all":
+        return commits[0] if commits else None
+    known = next((one for one in commits if since and one.hash.startswith(since)), None)
+    if known:
+        return known
+    measured = [run.measured_at or run.date for run in results.runs_of(machine)]
+    until = visit if since == "visit" and visit else max(measured) - _WEEK_MS
+    before = [commit for commit, at in zip(commits, measured, strict=True) if at <= until]
+    return before[-1] if before else commits[0]
+
+
+@remembered
+def rows_now(results: Results, machine: str) -> tuple[tuple[Row, int], ...]:
+    """The newest row of every series, and the place of its commit."""
+    points = results.latest(machine)
+    place = {results.commits(machine)[point.commit].hash: point.commit for point in points}
+    newest: dict[Key, tuple[Row, int]] = {}
+    # Latency and speedup of a series may have come to an end at different commits.
+    for row in rows_of(results, points):
+        at = place[row.commit]
+        if row.key not in newest or newest[row.key][1] < at:
+            newest[row.key] = (row, at)
+    return tuple(newest.values())
+
+
+@remembered
+def rows_at(results: Results, machine: str, commit: str) -> Mapping[Key, Row]:
+    """Rows of one commit."""
+    return {row.key: row for row in rows_of(results, results.at(commit, machine))}
+
+
+@remembered
+def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, Key]:
+    """The page's name of each series that alerts name."""
+    return {
+        name_of(one, results.benchmarks[one.benchmark]): key_of(one, suite_of(results.benchmarks[one.benchmark]))
+        for one in results.series(machine=machine)
+    }
+
+
+def found_by_key(results: Results, machine: str, picture: Picture | None) -> dict[Key, list[Found]]:
+    """Changes worth telling, by series, oldest first."""
+    found: dict[Key, list[Found]] = defaultdict(list)
+    keys = keys_by_name(results, machine)
+    for one in picture.found if picture else ():
+        if not one.quiet and one.step.series in keys:
+            found[keys[one.step.series]].append(one)
+    return {key: sorted(some, key=lambda one: one.step.last) for key, some in found.items()}
+
+
+def noise_by_key(results: Results, machine: str, picture: Picture | None) -> dict[Key, float]:
+    """Run-to-run noise of each series that is followed (standard deviation of the logarithm)."""
+    keys = keys_by_name(results, machine)
+    analyses = picture.analyses.items() if picture else ()
+    return {keys[name]: one.noise.scale for name, one in analyses if name in keys}
+
+
+def standings(
+    results: Results, machine: str, since: Commit | None, picture: Picture | None, thresholds: Thresholds
+) -> list[Standing]:
+    """Every series of a machine, in the order of the store."""
+    if since is None:
+        return []
+    before = rows_at(results, machine, since.hash)
+    first = next(place for place, one in enumerate(results.commits(machine)) if one.hash == since.hash)
+    found, noise = found_by_key(results, machine, picture), noise_by_key(results, machine, picture)
+    now = rows_now(results, machine)
+    newest: dict[str, int] = defaultdict(int)
+    for row, place in now:
+        newest[row.suite] = max(newest[row.suite], place)
+    stood = []
+    for row, place in now:
+        threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
+        scale = noise.get(row.key, math.nan)
+        compared = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
+        later = tuple(one for one in found.get(row.key, ()) if one.step.last > first)
+        stood.append(Standing(row, compared, later, place < newest[row.suite], place))
+    return stood
+
+
+def cases_in_order(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Cases of each suite, small before large."""
+    cases: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        cases[row.suite].add(row.case)
+    return {suite: sorted(cases[suite], key=natural) for suite in sorted(cases)}

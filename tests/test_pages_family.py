@@ -1,0 +1,79 @@
+"""The family page: marks of what was found, relative trends, the roofline, and another project's units."""
+
+import plotly.graph_objects as go
+import pytest
+from showcase import COMMITS, FAST
+from test_dashboard_app import CASE, golden, words
+from test_pages_overview import shown
+from trees import MACHINE, open_store, record, write_measurement
+
+from dashboard.address import FamilyAddress
+from dashboard.pages import family
+from dashboard.roofline import roofline
+from dashboard.rows import newest
+from dashboard.theme import styles
+
+__all__ = ["shown"]
+
+
+def charts(shown, address, scheme="light"):
+    store, findings = shown
+    results = store.current()
+    cards = family.trends(results, address, scheme, findings.picture(results, address.machine))
+    return [card.children[1].children.figure for card in cards]
+
+
+def test_a_change_is_marked_with_its_commit_and_cause(shown):
+    address = FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("torch", "triton"))
+    [figure] = charts(shown, address)
+    go.Figure(figure)
+    signs = figure["data"][-1]
+    assert (signs["text"], signs["x"]) == (["▼"], [COMMITS * 2 / 3 - 0.5])
+    for part in ("triton", "+6.9 %", "own commit", "Commit 40", "cd34"):
+        assert part in signs["hovertext"][0]
+
+
+def test_a_relative_trend_begins_at_one(shown):
+    address = FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("relative",), ("triton",))
+    [figure] = charts(shown, address)
+    [line] = [trace for trace in figure["data"] if trace.get("name") == "triton"]
+    assert line["y"][0] == 1.0
+    assert line["y"][-1] == pytest.approx(1.07, abs=0.02)
+
+
+def test_the_roofline_stands_on_the_machines_own_controls(tmp_path):
+    results = golden(tmp_path / "results").current()
+    _, rows = newest(results, MACHINE)
+    controls = results.runs_of(MACHINE)[-1].controls
+    figure = roofline(rows, controls, styles(["splitk"], set()), "dark")
+    go.Figure(figure)
+    roof, points = figure["data"]
+    assert roof["y"][1] == roof["y"][2] == pytest.approx(790.0)
+    assert roof["x"][1] == pytest.approx(790e12 / 4.3e12)
+    row = next(row for row in rows if row.variant == "splitk" and row.case == CASE)
+    assert row.flops / row.latency.value / 1e12 in points["y"]
+    assert roofline(rows, {}, styles(["splitk"], set()), "dark") is None
+    address = FamilyAddress(MACHINE, "linear", (CASE,), "cold", ("latency",), ("splitk",))
+    assert "roofline" in words(family.latest(results, address, "light"))
+
+
+@pytest.mark.parametrize(
+    ("suite", "case", "unit"), [("io.Load.peakmem_load", "rows=1000", "MB"), ("index.track_depth", "", "levels")]
+)
+def test_other_units_are_drawn_and_listed(shown, suite, case, unit):
+    results = shown[0].current()
+    text = words(family.layout(results, FamilyAddress("laptop", suite)))
+    assert '"value": ["value"]' in text
+    address = FamilyAddress("laptop", suite, (case,), "", ("value",), ("",))
+    [figure] = charts(shown, address)
+    go.Figure(figure)
+    last = [trace for trace in figure["data"] if trace.get("mode") == "lines+markers"][-1]
+    assert (last["y"][-1], unit in last["text"][-1]) == (90 if case else COMMITS // 20 - 1, True)
+    assert unit in words(family.latest(results, address, "light"))
+
+
+def test_the_first_cases_are_those_of_this_machine(tmp_path):
+    small = record(case="M=1,K=2,N=2", state="na", reason="a shape for CPUs", latency=None, speedup=None)
+    write_measurement(tmp_path / "r", [small, record()])
+    text = words(family.layout(open_store(tmp_path / "r").current(), FamilyAddress(MACHINE, "linear")))
+    assert f'"value": ["{CASE}"]' in text

@@ -1,0 +1,119 @@
+"""The overview: what became slower since when, what it offers to download, and another project's results."""
+
+import csv
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from showcase import COMMITS, FAST, FREE, write_showcase
+from test_dashboard_app import call, words
+from trees import open_store
+
+from dashboard.address import OverviewAddress, parse_overview
+from dashboard.app import create_app
+from dashboard.findings import Findings
+from dashboard.heatmap import heatmap
+from dashboard.pages import overview
+from dashboard.pages.overview_cards import cards, news
+from dashboard.standings import reference
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The showcase, its store and an findings that waits."""
+    results, repo = write_showcase(tmp_path_factory.mktemp("showcase"))
+    store = open_store(results, repo=repo)
+    return store, Findings(repo, patience=60)
+
+
+def stand(shown, machine=FAST, since="all"):
+    store, findings = shown
+    return overview.stand(store.current(), machine, "all", since, 0, findings)
+
+
+def test_what_the_detector_found_since_then_counts_as_slower(shown):
+    store, findings = shown
+    found = {one.row.case: one for one in stand(shown) if one.row.variant == "triton"}
+    assert [found[case].verdict for case in ("M=1,K=64", "M=8,K=64", "M=64,K=64")] == ["slower", "slower", "failed"]
+    assert found["M=1,K=64"].worse == pytest.approx(0.0677, abs=0.003)
+    later = store.current().commits(FAST)[COMMITS - 5].hash
+    assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
+    picture = findings.picture(store.current(), FAST)
+    text = words(cards(stand(shown), picture))
+    assert '"children": "worst +7.' in text.replace("&gt;", ">")
+    assert "slower by +7." in words(news(store.current(), picture))
+
+
+@pytest.mark.parametrize(
+    ("since", "visit", "place"),
+    [
+        ("all", 0, 0),
+        ("7d", 0, COMMITS - 8),
+        ("visit", 0, COMMITS - 8),
+        ("visit", "now", COMMITS - 1),
+        ("nonsense", 0, COMMITS - 8),
+    ],
+)
+def test_since_means_a_commit(shown, since, visit, place):
+    results = shown[0].current()
+    commits = results.commits(FAST)
+    at = commits[-1].date + 86_400_000 if visit == "now" else visit
+    assert reference(results, FAST, since, at) == commits[place]
+    assert reference(results, FAST, commits[7].hash) == commits[7]
+
+
+def test_the_heatmap_shows_the_loudest_variant_of_each_shape(shown):
+    figure = heatmap(stand(shown), "change", "light")
+    [trace] = figure["data"]
+    assert trace["y"] == ["linear"]
+    assert trace["text"] == [["▼ +7 %", "▼ +7 %", "✕"]]
+    assert trace["z"][0][0] == pytest.approx(-0.0977, abs=0.005)
+    assert "variant=triton" in trace["customdata"][0][0]
+    [speedups] = heatmap(stand(shown), "speedup", "dark")["data"]
+    assert speedups["text"][0][0] == "1.40"
+
+
+def test_the_table_downloads_as_it_is_filtered(shown):
+    store, _ = shown
+    client = create_app(store, shown[1]).server.test_client()
+    rows = overview.table(store.current(), FAST, stand(shown))[:2]
+    [answer] = call(client, "overview-file.data", 1, None, state=(rows,)).values()
+    read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
+    assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
+        [row["latency"] for row in rows], nan_ok=True
+    )
+    table = pq.read_table(io.BytesIO(overview.parquet_bytes(rows)))
+    assert table["case"].to_pylist() == [row["case"] for row in rows]
+    assert table["latency"].to_pylist() == [row["latency"] for row in rows]
+
+
+def test_a_name_that_a_spreadsheet_would_compute_stays_text():
+    text = overview.csv_text([{"variant": "=1+1", "latency": -1.5}])
+    assert "'=1+1" in text
+    assert "-1.5" in text
+    assert "'-1.5" not in text
+
+
+def test_another_projects_units_need_no_configuration(shown):
+    rows = {
+        (row["family"], row["case"]): row
+        for row in overview.table(shown[0].current(), "laptop", stand(shown, "laptop"))
+    }
+    assert rows["io.Load.peakmem_load", "rows=10"]["value"] == pytest.approx(50)
+    assert rows["io.Load.peakmem_load", "rows=10"]["unit"] == "MB"
+    assert rows["index.track_depth", ""]["value"] == COMMITS // 20 - 1
+    assert rows["io.Load.time_load", "path=b,c.csv,rows=1000"]["latency"] == pytest.approx(0.5e6)
+    assert len(rows) == 7
+
+
+def test_the_address_restores_the_choices(shown):
+    address = OverviewAddress(FREE, "all", "7d", "speedup", "M=8 triton")
+    path, _, search = address.link().partition("?")
+    assert path == "/"
+    assert parse_overview(f"?{search}") == address
+    text = words(overview.layout(shown[0].current(), address))
+    for value in (FREE, "7d", "speedup", "M=8 triton"):
+        assert f'"value": "{value}"' in text
+    wrong = parse_overview("?machine=%3Cb%3E&show=beauty&l2=%00")
+    assert json.loads(words(overview.layout(shown[0].current(), wrong)))
