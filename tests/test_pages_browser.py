@@ -65,7 +65,7 @@ def test_keys_walk_the_table_and_tell_of_themselves(visit, site):
     page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     page.keyboard.press("?")
-    page.get_by_text("down and up the table").wait_for()
+    page.get_by_text("next and previous row").wait_for()
     page.keyboard.press("?")
     page.keyboard.press("j")
     page.keyboard.press("j")
