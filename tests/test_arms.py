@@ -170,7 +170,6 @@ def measured(monkeypatch):
     def measure(variants=("plain", "packed"), twins=(), epochs=4):
         notes = Notes()
         device = FakeDevice()
-        monkeypatch.setattr("lockstep.measure.load_family", lambda suite: notes.family())
         epoch_starts = []
         plan = Plan(rounds=1, replay_s=1e-9, warmup_s=0, min_epochs=epochs, max_epochs=epochs)
 
@@ -178,7 +177,9 @@ def measured(monkeypatch):
             if stage == "time":
                 epoch_starts.append(len(notes.calls))
 
-        measurer = Measurer(device, plan, listener=listener, _controls=steady_controls(device))
+        measurer = Measurer(
+            device, plan, listener=listener, load=lambda suite: notes.family(), _controls=steady_controls(device)
+        )
         original = FakeDevice.time
 
         def time(self, replays):

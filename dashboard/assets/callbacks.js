@@ -76,17 +76,18 @@ function lockstepAddress(path, query) {
   return dash_clientside.no_update;
 }
 
-// A card of a verdict narrows the table to it, and widens it again.
+// A card of a verdict narrows the table to it, and widens it again. The table knows which: cards are drawn anew
+// when results or the analysis arrive.
 document.addEventListener("click", (event) => {
   const card = event.target.closest("[data-filter]");
   if (!card) return;
-  const pressed = card.getAttribute("aria-pressed") === "true";
-  document.querySelectorAll("[data-filter]").forEach((one) => one.setAttribute("aria-pressed", "false"));
-  card.setAttribute("aria-pressed", String(!pressed));
   const kind = card.dataset.filter;
   const column = kind === "stale" ? "stale" : "verdict";
-  const model = { [column]: { filterType: "text", type: "equals", filter: kind } };
-  dash_ag_grid.getApi("overview-grid").setFilterModel(pressed ? null : model);
+  const table = dash_ag_grid.getApi("overview-grid");
+  const pressed = table.getFilterModel()[column]?.filter === kind;
+  document.querySelectorAll("[data-filter]").forEach((one) => one.setAttribute("aria-pressed", "false"));
+  card.setAttribute("aria-pressed", String(!pressed));
+  table.setFilterModel(pressed ? null : { [column]: { filterType: "text", type: "equals", filter: kind } });
 });
 
 // "/" goes to the search, as everywhere; j and k go through the rows, Enter opens, "a" acknowledges, "?" tells all that.
