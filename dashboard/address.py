@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
@@ -35,10 +34,7 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "family":
         return None
-    try:
-        query = parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
-    except ValueError:
-        query = {}
+    query = _query(search)
     chosen = {key: tuple(query.get(key, ())[:_MOST]) for key in ("case", "quantity", "variants")}
     return FamilyAddress(
         machine=unquote(parts[1]),
@@ -52,10 +48,7 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
 
 def asked(search: str, *keys: str) -> dict[str, str]:
     """The first value of each key in an address's query; "" of those that it has not."""
-    try:
-        query = parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
-    except ValueError:
-        query = {}
+    query = _query(search)
     return {key: query.get(key, [""])[0] for key in keys}
 
 
@@ -80,7 +73,7 @@ class OverviewAddress:
 
     def link(self) -> str:
         """The address, from the root of the site."""
-        return _with_query("/", _given(self))
+        return link("/", **_given(self))
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class SeriesAddress:
     def link(self) -> str:
         """The address, from the root of the site."""
         query = {name: text for name, text in _given(self).items() if name not in ("machine", "suite")}
-        return _with_query(f"/series/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}", query)
+        return link(f"/series/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}", **query)
 
 
 @dataclass(frozen=True)
@@ -116,13 +109,12 @@ class CommitAddress:
 
     def link(self) -> str:
         """The address, from the root of the site."""
-        return _with_query(f"/commit/{quote(self.commit, safe='')}", {"machine": self.machine} if self.machine else {})
+        return link(f"/commit/{quote(self.commit, safe='')}", machine=self.machine)
 
 
 def parse_overview(search: str) -> OverviewAddress:
     """The overview that an address means."""
-    query = _single(search)
-    return OverviewAddress(**{one: query.get(one, "") for one in ("machine", "l2", "since", "show", "search")})
+    return OverviewAddress(**asked(search, "machine", "l2", "since", "show", "search"))
 
 
 def parse_series(path: str, search: str) -> SeriesAddress | None:
@@ -130,9 +122,9 @@ def parse_series(path: str, search: str) -> SeriesAddress | None:
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "series":
         return None
-    query = _single(search)
-    chosen = {one: query.get(one, "") for one in ("variant", "case", "l2", "quantity")}
-    return SeriesAddress(unquote(parts[1]), unquote(parts[2]), **chosen, zoom=zoom_of(query.get("zoom", "")))
+    chosen = asked(search, "variant", "case", "l2", "quantity")
+    [zoom] = asked(search, "zoom").values()
+    return SeriesAddress(unquote(parts[1]), unquote(parts[2]), **chosen, zoom=zoom_of(zoom))
 
 
 def parse_commit(path: str, search: str) -> CommitAddress | None:
@@ -140,7 +132,7 @@ def parse_commit(path: str, search: str) -> CommitAddress | None:
     parts = path.strip("/").split("/")
     if len(parts) != 2 or parts[0] != "commit":
         return None
-    return CommitAddress(unquote(parts[1]), _single(search).get("machine", ""))
+    return CommitAddress(unquote(parts[1]), asked(search, "machine")["machine"])
 
 
 def zoom_of(text: str) -> tuple[float, ...]:
@@ -159,12 +151,9 @@ def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def _with_query(path: str, query: Mapping[str, str]) -> str:
-    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
-
-
-def _single(search: str) -> dict[str, str]:
+def _query(search: str) -> dict[str, list[str]]:
+    """Keys and values of an address's query; none of one that is no link of ours."""
     try:
-        return {key: values[0] for key, values in parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST).items()}
+        return parse_qs(search.removeprefix("?"), max_num_fields=4 * _MOST)
     except ValueError:
         return {}

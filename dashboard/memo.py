@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from dashboard.results.picture import Results
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Things kept of one picture; the longest unused goes first.
-_MOST = 16
+#: Things kept of one picture, of all who ask together; the longest unused goes first.
+_MOST = 32
 
 _KEPT: WeakKeyDictionary[Results, OrderedDict[Hashable, Any]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
@@ -39,3 +41,14 @@ def once(results: Results, key: Hashable, make: Callable[[], T]) -> T:
         while len(kept) > _MOST:
             kept.popitem(last=False)
     return made
+
+
+def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
+    """``once`` for a function of a picture and further (hashable) arguments."""
+
+    @wraps(function)
+    def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (function, args, tuple(sorted(kwargs.items())))
+        return once(results, key, lambda: function(results, *args, **kwargs))
+
+    return ask

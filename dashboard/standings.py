@@ -11,7 +11,7 @@ from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
 from dashboard.alerts.watch import Found, Picture
 from dashboard.comparing import Difference, Verdict, difference
-from dashboard.remember import remembered
+from dashboard.memo import remembered
 from dashboard.results.model import Commit
 from dashboard.results.names import natural
 from dashboard.results.picture import Results

@@ -15,9 +15,9 @@ from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
+from dashboard.memo import remembered
 from dashboard.pages.parts import back_link, count, graph, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
-from dashboard.remember import remembered
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results

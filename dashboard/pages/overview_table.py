@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboard.address import SeriesAddress
 from dashboard.comparing import SIGNS
-from dashboard.remember import remembered
+from dashboard.memo import remembered
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, suite_of

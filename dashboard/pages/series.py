@@ -15,8 +15,8 @@ from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change, span
 from dashboard.changes import Analysis
 from dashboard.findings import Findings
+from dashboard.memo import remembered
 from dashboard.pages.parts import back_link, commit_link, count, day, graph, mono, notice
-from dashboard.remember import remembered
 from dashboard.results.model import Commit, Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
