@@ -135,6 +135,58 @@ def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_o
     assert other.calls[0] != timed.calls[0]
 
 
+class Watching(FakeDevice):
+    """Notes which sides it captures, how many calls at a time, and whose modules a replay runs with."""
+
+    def __init__(self, kind="cuda"):
+        super().__init__()
+        self.kind = kind
+        self.captured = []
+        self.ran_with = []
+
+    def capture(self, calls, pool):
+        # A replay of a GPU's graph calls nothing; what a call does is seen while it is captured.
+        before = len(self.ran_with)
+        for call in calls:
+            call()
+        self.captured.append((self.ran_with[before], len(calls)))
+        return super().capture(calls, pool)
+
+
+@pytest.mark.parametrize(("seed", "first", "second"), [(1, HEAD, BASE), (2, BASE, HEAD), (4, HEAD, BASE)])
+def test_no_side_is_always_captured_first_and_both_find_memory_that_is_laid_out(sides, seed, first, second):
+    device = Watching()
+
+    def call(side):
+        def run(x):
+            device.spend(1e-4)
+            device.ran_with.append(side)
+
+        return run
+
+    one, buffers = contender(call(BASE), call(HEAD)), Buffers(sets(), sides, seed)
+    run_epoch(one, buffers, device, PACE, {BASE: 1e-4, HEAD: 1e-4})
+    # Two rotations of two sets, so that one output more than a rotation's is alive; then five rotations each.
+    assert device.captured == [(first, 4), (first, 10), (second, 10)]
+
+
+@pytest.mark.parametrize(("kind", "found"), [("cuda", {None}), ("cpu", {BASE, HEAD})])
+def test_modules_are_switched_only_where_a_replay_runs_python(sides, kind, found):
+    device = FakeDevice()
+    device.kind = kind
+    seen = set()
+
+    def run(x):
+        device.spend(1e-4)
+        if device.timing:
+            seen.add(next((side for side, root in roots.items() if sides.root == root), None))
+
+    roots = {side: sides.roots[side] / side for side in (BASE, HEAD)}
+    sides.roots = roots
+    run_epoch(contender(run, run), Buffers(sets(), sides, 1), device, PACE, {BASE: 1e-4, HEAD: 1e-4})
+    assert seen == found
+
+
 def test_a_disturbed_pair_does_not_move_the_median(sides):
     taken = iter([1e-4] * 95 + [9e-4] * 10 + [1e-4] * 1000)
     epoch = Timed(sides, {BASE: 1e-4, HEAD: lambda: next(taken)}).epoch()

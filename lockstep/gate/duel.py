@@ -1,8 +1,9 @@
 """One epoch of one variant: base and head in turn, on the same buffers.
 
 Inputs and outputs are shared, and so is what a variant prepares offline where both sides prepare the same:
-where buffers lie moves a time by tenths of a percent, and shared buffers move both. A round is one replay of
-each side, its order flipped from round to round, so that each side follows itself as often as the other.
+where buffers lie moves a time by tenths of a percent, and shared buffers move both. Outputs that a variant allocates
+itself lie at the same places on both sides too. A round is one replay of each side, its order flipped from round to
+round, so that each side follows itself as often as the other.
 """
 
 from __future__ import annotations
@@ -180,13 +181,18 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
 
     rotation = len(buffers.sets)
     warmup_s = 0.0 if per_call else pace.warmup_s
-    # Kept until the epoch ends: a pool whose last graph is gone cannot be captured into again (torch 2.11).
-    probes = {side: capture(side, 1) for side in arms if side not in per_call}
+    order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
+    # Kept meanwhile: a pool whose last graph is gone cannot be captured into again (torch 2.11).
+    probes = {side: capture(side, 1) for side in order if side not in per_call}
     for side, probe in probes.items():
         per_call[side] = _seconds(probe, device) / rotation
     # As many calls on either side, by the faster one: the first call of a replay costs more, on either side alike.
     times = max(1, math.ceil(pace.replay_s / (min(per_call.values()) * rotation)))
-    replays = {side: capture(side, times) for side in arms}
+    # Takes the memory that outputs allocated within calls need; afterwards either side finds all of it free, and
+    # what allocates alike lies alike. Without it the first side would lay out the pool and the second fill its gaps.
+    rehearsal = capture(order[0], min(times, 2))
+    replays = {side: capture(side, times) for side in order}
+    del rehearsal, probes  # now that the pool has other graphs
     _settle(replays, device, warmup_s)
     rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * times * rotation))))
     pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
@@ -241,6 +247,8 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
         raise SideFailed(arm.name, "out of memory while its calls were captured") from error
     except Exception as error:
         raise SideFailed(arm.name, f"{type(error).__name__}: {error}") from error
+    if device.kind == "cuda":
+        return replay  # a graph runs no Python; looking through sys.modules before each would take 0.3 ms
 
     def run() -> None:
         with sides.active(tree):
