@@ -27,6 +27,7 @@ from kernels.kda_prefill import prefill
 from kernels.kda_product import product
 from kernels.kda_stream import decode_stream
 from kernels.kda_table import TABLE
+from kernels.scratch import KEPT
 
 #: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
 RANK = 128
@@ -333,6 +334,8 @@ PREPARE = {
     "persistent": pack,
     "best": pack,
 }
+
+SCRATCH = KEPT
 
 
 def _variants_at(M: int, K: int, heads: int) -> Offer:

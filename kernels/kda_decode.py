@@ -19,15 +19,15 @@ of one stream follow each other; two streams must not decode on one device at th
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from kernels.devices import capability, capturing
+from kernels.devices import capability
 from kernels.kda_table import TABLE
+from kernels.scratch import kept
 
 #: Most tokens that each of the two kernels serves.
 ROWS_LIMIT = 4
@@ -64,12 +64,9 @@ ROWS = TABLE.choice("rows", Rows, "M", upto="M")
 TILES = TABLE.maybe("tiles", Tiles, "M", upto="M")
 
 
-@functools.cache
+@kept
 def counters_of(device: torch.device) -> torch.Tensor:
     """The device's counters, zero before and after every launch."""
-    if capturing(device):
-        # Zeroed inside the capture they would hold whatever lay there until the graph first runs, and a spin hang.
-        raise RuntimeError("call the kda kernel once before capturing it in a graph, so that its counters are zeroed")
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)
 
 

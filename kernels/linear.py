@@ -23,7 +23,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels import linear_direct, linear_stream
 from kernels.arguments import expect
 from kernels.choices import Offer
-from kernels.devices import capability, capturing, require_triton, sm_count
+from kernels.devices import capability, require_triton, sm_count
+from kernels.scratch import KEPT, kept
 
 
 class Tile(NamedTuple):
@@ -351,11 +352,9 @@ def _launch(pdl: bool) -> dict[str, bool]:
     return {"launch_pdl": True} if pdl else {}
 
 
-@functools.cache
+@kept
 def _counters(device: torch.device) -> Tensor:
     """A counter for every tile that K is split for, zero before and after every launch."""
-    if capturing(device):
-        raise RuntimeError("call split_k once before capturing it in a CUDA graph: its counters would be the graph's")
     return torch.zeros(sm_count(device), dtype=torch.int32, device=device)
 
 
@@ -476,6 +475,8 @@ VARIANTS = {
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}
+
+SCRATCH = KEPT
 
 
 def _offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> Offer:

@@ -21,6 +21,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels import linear
 from kernels.arguments import expect
 from kernels.devices import capability, require_triton
+from kernels.scratch import KEPT
 
 #: As in DeepSeek-V3's and Qwen3's configurations.
 EPSILON = 1e-6
@@ -127,3 +128,5 @@ VARIANTS = {
     "overlapped": overlapped,
     "best": norm_linear,
 }
+
+SCRATCH = KEPT

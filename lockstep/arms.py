@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,6 +191,7 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
         seed: of the places.
     """
     chance = random.Random(seed)
+    move(family.scratch, random.Random(~seed))
     calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
     for one in sets:
         made: dict[Any, dict[str, Any]] = {}
@@ -204,6 +205,13 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
                 arguments["out"] = one.out
             calls[arm].append(BoundCall(function, arguments))
     return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
+
+
+def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
+    """Lay what variants keep between calls at other places. Nothing that reads it may be running."""
+    for name, buffer in list(scratch.items()):
+        if buffer.device.type != "meta":  # no launch has used it
+            scratch[name] = place(buffer, chance)
 
 
 def place(value: Any, chance: random.Random) -> Any:

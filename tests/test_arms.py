@@ -142,6 +142,21 @@ def test_arms_share_inputs_and_outputs_but_not_what_is_prepared():
         assert torch.equal(theirs[2], 2 * mine[1])
 
 
+def test_what_variants_keep_between_calls_is_laid_elsewhere_for_each_draw():
+    notes = Notes()
+    counters = torch.zeros(1000, dtype=torch.int32)
+    family = Family(
+        notes.family().variants, {}, scratch={"counters": counters, "traced": torch.zeros(3, device="meta")}
+    )
+    kept = []
+    for seed in (1, 2, 1):
+        make_arms({"plain": "plain"}, family, draw_sets(SUITE, CASE, FakeDevice(), 1, seed), seed)
+        kept.append(family.scratch["counters"])
+    assert place(kept[0]) == place(kept[2]) != place(kept[1])
+    assert all(torch.equal(one, counters) and one is not counters for one in kept)
+    assert family.scratch["traced"].device.type == "meta"
+
+
 def test_tensors_keep_values_and_strides_wherever_they_are_put():
     turned = Suite(
         **{

@@ -26,10 +26,10 @@ def sets(count=2):
     ]
 
 
-def contender(base, head, prepare=(None, None)):
+def contender(base, head, prepare=(None, None), scratch=({}, {})):
     families = {
-        side: Family({"v": function}, {"v": packing} if packing else {})
-        for side, function, packing in zip((BASE, HEAD), (base, head), prepare, strict=True)
+        side: Family({"v": function}, {"v": packing} if packing else {}, scratch=kept)
+        for side, function, packing, kept in zip((BASE, HEAD), (base, head), prepare, scratch, strict=True)
     }
     return Contender("v", families, {BASE: BASE, HEAD: HEAD})
 
@@ -50,6 +50,34 @@ def test_inputs_and_outputs_are_the_very_same(sides):
     for one, other in zip(base, head, strict=True):
         assert one.arguments["x"] is other.arguments["x"]
         assert one.arguments["out"] is other.arguments["out"]
+
+
+def test_what_both_keep_between_calls_is_laid_elsewhere_once_an_epoch_and_shared(sides):
+    base, head = ({"counters": torch.zeros(8, dtype=torch.int32)} for _ in range(2))
+    one = contender(copy, copy, scratch=(base, head))
+    first = base["counters"]
+    buffers = Buffers(sets(), sides, 1)
+    assert arguments(buffers, one)[2]
+    assert head["counters"] is base["counters"]
+    assert base["counters"] is not first
+    # A second variant of the epoch finds them where graphs of the first have them.
+    kept = base["counters"]
+    arguments(buffers, one)
+    assert base["counters"] is kept
+    arguments(Buffers(sets(), sides, 2), one)
+    assert base["counters"] is not kept
+
+
+OTHER_SCRATCH = [{"counters": torch.ones(8)}, {}, {"counters": torch.zeros(8), "more": torch.zeros(1)}]
+
+
+@pytest.mark.parametrize("other", OTHER_SCRATCH)
+def test_sides_that_keep_different_things_have_their_own(sides, other):
+    base, head = {"counters": torch.zeros(8)}, dict(other)
+    one = contender(copy, copy, scratch=(base, head))
+    assert not arguments(Buffers(sets(), sides, 1), one)[2]
+    assert head.keys() == other.keys()
+    assert all(torch.equal(head[name], other[name]) for name in other)
 
 
 def test_what_both_prepare_alike_is_shared_and_what_they_do_not_is_each_sides_own(sides):
