@@ -47,7 +47,6 @@ def main() -> int:
     from lockstep.device import open_device
     from lockstep.gate.client import alone_from
     from lockstep.gate.duel import Pace
-    from lockstep.gate.loading import load_once
     from lockstep.gate.referee import Referee
     from lockstep.gate.verdict import asked_from
     from lockstep.measure import DeviceLost
@@ -57,8 +56,6 @@ def main() -> int:
         emit("stage", stage=doing, variant=f"{variant}@{side}" if side else variant)
 
     device = open_device()
-    if device.kind == "cuda":
-        load_once()
     referee = Referee(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
     found: dict[str, dict[str, Any]] = {}
     for name in options.suites:

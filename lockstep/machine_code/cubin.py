@@ -58,23 +58,12 @@ def fingerprint(cubin: bytes, metadata: Any) -> str:
         cubin: the file's content.
         metadata: Triton's of the kernel.
     """
-    digest = hashlib.sha256(what_runs(cubin, metadata.name))
+    digest = hashlib.sha256()
+    for name, content in _sections(cubin):
+        if name.startswith(RUN_WITH):
+            digest.update(f"{name.removesuffix(metadata.name)} {len(content)} ".encode() + content)
     digest.update(str([(name, getattr(metadata, name, None)) for name in LAUNCH]).encode())
     return digest.hexdigest()[:16]
-
-
-def what_runs(cubin: bytes, name: str) -> bytes:
-    """The sections that a kernel runs with, without its name.
-
-    Args:
-        cubin: the file's content.
-        name: of the kernel.
-
-    Raises:
-        struct.error, ValueError, IndexError: it is no ELF file of 64 bits.
-    """
-    sections = ((title, content) for title, content in _sections(cubin) if title.startswith(RUN_WITH))
-    return b"".join(f"{title.removesuffix(name)} {len(content)} ".encode() + content for title, content in sections)
 
 
 def registers_and_stack(cubin: bytes) -> tuple[int, int]:
