@@ -31,6 +31,7 @@ from kernels.int4 import (
     pack_rows,
     plane_shape,
 )
+from kernels.scratch import KEPT
 from kernels.w4a16_choice import Weights, choose
 from kernels.w4a16_planes import Tile, choose_tile, multiply_planes
 from kernels.w4a16_ring import Ring, choose_ring, multiply_ring
@@ -364,3 +365,5 @@ PREPARE = {
     "ring": _prepare_planes,
     "best": _prepare_planes,
 }
+
+SCRATCH = KEPT
