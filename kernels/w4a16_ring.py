@@ -26,9 +26,11 @@ from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.choices import Offer
 from kernels.devices import sm_count
 from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS, UNPACK
 from kernels.w4a16_planes import counters
+from kernels.w4a16_table import SIZES, TABLE, offer
 
 # Renamed in Triton 3.8 and 3.7.
 _tma_load = getattr(gluon_tma, "async_load", None) or gluon_tma.async_copy_global_to_shared
@@ -55,19 +57,16 @@ class Ring(NamedTuple):
 #: Programs on a multiprocessor → registers a thread of their twelve warps, and of the eight that multiply.
 REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
 
-
-#: Largest M that a ring is chosen for (the last serves every larger M).
-RINGS = (
-    (64, Ring(32, 4)),
-    (128, Ring(64, 4)),
-    (256, Ring(128, 4)),
-    (512, Ring(256, 2)),
-)
+#: Tile of ``ring``.
+RING = TABLE.choice("ring", Ring, SIZES, upto="M")
 
 
-def choose_ring(M: int) -> Ring:
-    """The ring for M tokens."""
-    return next((ring for largest, ring in RINGS if largest >= M), RINGS[-1][1])
+def rings_at(M: int, K: int, N: int, group: int | str) -> Offer:
+    """Tiles of no more tokens than there are; K in parts where tiles are few."""
+    few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
+    many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
+    rings = [*(few if M <= 256 else ()), *many]
+    return offer("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
 
 
 def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, ring: Ring) -> None:

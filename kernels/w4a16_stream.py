@@ -23,9 +23,11 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.choices import Offer
 from kernels.devices import sm_count
 from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS, UNPACK
 from kernels.w4a16_planes import counters
+from kernels.w4a16_table import SIZES, TABLE, offer
 
 # Renamed in Triton 3.8 and 3.7.
 _tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
@@ -52,21 +54,32 @@ class Stream(NamedTuple):
     late: bool = False
 
 
-#: Largest M that a stream is chosen for.
-STREAMS = (
-    (8, Stream(8, 128, 1, 2, 1, 4, 128, late=True)),
-    (16, Stream(16, 128, 1, 2, 1, 4, 128, late=True)),
-    (32, Stream(32, 128, 1, 5, 2)),
-)
-LARGEST_STREAMED_M = STREAMS[-1][0]
+#: Tile of ``stream``, None where tokens are too many.
+STREAM = TABLE.maybe("stream", Stream, SIZES, upto="M")
+
+#: For up to so many tokens: channels, depth, stages, fill and crews to try; more do not fit shared memory.
+_TRIED = {
+    8: ((128, 1, 2, 1, 4), (128, 1, 3, 1, 4), (64, 1, 3, 1, 4), (64, 2, 2, 1, 4), (64, 2, 4, 1, 2), (128, 1, 5, 2, 1)),
+    16: (
+        (128, 1, 2, 1, 4),
+        (128, 1, 3, 1, 4),
+        (64, 1, 3, 1, 4),
+        (64, 2, 4, 1, 2),
+        (128, 1, 3, 2, 2),
+        (128, 1, 5, 2, 1),
+    ),
+    32: ((128, 1, 2, 1, 4), (64, 1, 3, 1, 4), (64, 1, 4, 2, 2), (128, 1, 3, 1, 2), (64, 1, 4, 3, 1), (128, 1, 5, 2, 1)),
+}
 
 #: More parts of K than this cost more in their sum than they gain.
 LARGEST_SPLIT = 16
 
 
-def choose_stream(M: int) -> Stream:
-    """The stream for M tokens, at most ``LARGEST_STREAMED_M``."""
-    return next(stream for largest, stream in STREAMS if largest >= M)
+def streams_at(M: int, K: int, N: int, group: int | str) -> Offer:
+    """Streams of one crew or several; crews let the next launch begin late."""
+    tokens = max(8, triton.next_power_of_2(M))
+    streams = [Stream(tokens, *shape, late=shape[-1] > 1) for shape in _TRIED.get(tokens, ())]
+    return offer("stream", streams, M, K, N, group)
 
 
 def parts_of(stream: Stream, k_tiles: int, N: int, device: torch.device) -> int:
