@@ -10,7 +10,7 @@ import torch
 from benchmarks import grouped as grouped_suites
 from benchmarks import hgemm as hgemm_suite
 from benchmarks import w4a16 as w4a16_suite
-from kernels import choices, grouped, hgemm, kda, linear, w4a16
+from kernels import choices, grouped, hgemm, kda, linear, norm_linear, w4a16
 from kernels.choices import TABLES, Table, TableError
 from kernels.w4a16_planes import Tile as Planes
 from kernels.w4a16_ring import Ring
@@ -271,3 +271,12 @@ def test_w4a16_tunes_a_tile_only_where_the_variant_runs(variant, case):
     assert len(set(offer.configs)) == len(offer.configs) <= 12
     if w4a16.BEST(META, *offer.sizes.values(), case["K"] * case["N"]) == variant:
         assert offer.configs
+
+
+@pytest.mark.parametrize(
+    ("M", "linear_of_apart", "name"), [(2, "gemv", "overlapped"), (64, "split_k", "overlapped"), (65, None, "torch")]
+)
+def test_norm_linear_calls_on_an_h200_what_linear_does(M, linear_of_apart, name):
+    assert norm_linear.APART(META, M, 4096, 2048) == linear_of_apart
+    assert norm_linear.BEST(META, M, 4096, 2048) == name
+    assert name in norm_linear.CANDIDATES["best"](M=M, K=4096, N=2048).configs
