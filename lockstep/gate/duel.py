@@ -104,7 +104,7 @@ class Buffers:
     """The argument sets of one epoch and what the variants prepared from them, for both sides.
 
     Args:
-        sets: inputs and outputs.
+        sets: inputs and outputs, all of one draw.
         sides: the trees.
         seed: of the places of what is prepared.
     """
@@ -143,20 +143,23 @@ class Buffers:
         if key not in self._made:
             # Which of two different packings is placed first changes with the seed: no side is always second.
             order = (BASE, HEAD) if self._chance.random() < 0.5 else (HEAD, BASE)
-            self._made[key] = [self._prepare(contender, one, order) for one in self.sets]
+            made = {side: self._prepare(contender, side) for side in order}
+            alike = _equal(made[BASE], made[HEAD])
+            self._made[key] = [self._place(made, alike) for _ in self.sets]
         return self._made[key]
 
-    def _prepare(self, contender: Contender, one: ArgumentSet, order: tuple[str, str]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for side in order:
-            try:
-                with self.sides.active(contender.trees[side]):
-                    mine = contender.families[side].prepared(contender.name, one.inputs)
-            except Exception as error:
-                raise SideFailed(side, f"its preparation raised {type(error).__name__}: {error}") from error
-            other = made.get(order[0])
-            made[side] = other if other is not None and _equal(other, mine) else place(mine, self._chance)
-        return made
+    def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
+        """What a side prepares; from the first set, because all are of one draw."""
+        try:
+            with self.sides.active(contender.trees[side]):
+                return contender.families[side].prepared(contender.name, self.sets[0].inputs)
+        except Exception as error:
+            raise SideFailed(side, f"its preparation raised {type(error).__name__}: {error}") from error
+
+    def _place(self, made: Mapping[str, dict[str, Any]], alike: bool) -> dict[str, Any]:
+        if alike:
+            return dict.fromkeys(made, place(made[HEAD], self._chance))
+        return {side: place(mine, self._chance) for side, mine in made.items()}
 
 
 def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace, per_call: dict[str, float]) -> Epoch:
