@@ -23,6 +23,7 @@ from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
 from lockstep.intervals import detectable, exponential, half_width, log_interval
 from lockstep.record import Clocks, Estimate
+from lockstep.stages import Stages
 
 #: A round whose clock ratio between an arm and the baseline strays this far (log units) is void.
 CLOCK_TOLERANCE = 0.03
@@ -125,6 +126,7 @@ def compare(
     controls: Controls,
     plan: Plan,
     seed: int,
+    stages: Stages | None = None,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -136,12 +138,14 @@ def compare(
         controls: timed before and after each epoch.
         plan: how long.
         seed: of the order and the buffers.
+        stages: told where the time goes.
 
     Arms that cannot be captured or run out of memory are dropped and reported as failures.
     """
     # Apart, because a shuffle takes more from its source the more arms there are: a commit that adds a
     # variant must meet the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
+    stages = stages or Stages()
     series: dict[str, Series] = {name: Series() for name in names}
     failures: dict[str, str] = {}
     per_call: dict[str, float] = {}
@@ -150,18 +154,22 @@ def compare(
     taken = 0
     while series:
         arms = draw_arms(buffers.getrandbits(48), list(series))
-        captured = _capture(arms, device, plan, per_call, failures)
+        with stages.stage("capture"):
+            captured = _capture(arms, device, plan, per_call, failures)
         for name in failures:
             series.pop(name, None)
         if not captured:
             break
-        if not taken:
-            _warm_up(captured, device, plan.warmup_s)
-        spent = time.monotonic() - started
-        rounds = _rounds(captured, per_call, plan, spent)
-        before = controls.take(device)
-        timings = _time_rounds(captured, rounds, device, order)
-        moved = controls.moved(before, controls.take(device))
+        with stages.stage("time"):
+            if not taken:
+                _warm_up(captured, device, plan.warmup_s)
+            spent = time.monotonic() - started
+            rounds = _rounds(captured, per_call, plan, spent)
+            with stages.stage("controls"):
+                before = controls.take(device)
+            timings = _time_rounds(captured, rounds, device, order)
+            with stages.stage("controls"):
+                moved = controls.moved(before, controls.take(device))
         if moved and len(void_reasons) < plan.min_epochs:
             # Not for ever: a machine that never settles is measured all the same, and marked.
             void_reasons.append(moved)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from lockstep.arms import draw_sets, set_count, size_of
-from lockstep.check import Checker
+from lockstep.check import Checker, without_frames
 from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family
@@ -205,7 +205,7 @@ class Referee:
                 self.device.release()
                 self._checked[name] = MemoryError("no room on the device for its check")
             except Exception as error:
-                self._checked[name] = error
+                self._checked[name] = without_frames(error)
                 if not isinstance(error, NotImplementedError) and not self.device.healthy():
                     raise DeviceLost(f"{variant}@{side}", _brief(error)) from error
         return self._checked[name]
@@ -226,7 +226,7 @@ class Referee:
         touched = []
         for contender in contenders:
             with self.sides.active(contender.trees[HEAD]):
-                arguments = contender.families[HEAD].arguments(contender.name, checker.inputs)
+                arguments = checker.arguments(contender.families[HEAD], contender.name)
             touched.append(tensors_of([arguments, out]))
         sizes = [size_of(tensors) for tensors in touched]
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
