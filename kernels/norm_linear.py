@@ -22,6 +22,8 @@ from kernels import linear
 from kernels.arguments import expect
 from kernels.choices import Offer, Table
 from kernels.devices import capability, require_triton
+from kernels.linear_arguments import FLOATS
+from kernels.linear_library import torch_linear
 
 #: As in DeepSeek-V3's and Qwen3's configurations.
 EPSILON = 1e-6
@@ -37,7 +39,7 @@ BEST = TABLE.choice("best", str, "M K N", upto="M")
 def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``F.rms_norm``, then cuBLAS."""
     out = _checked(x, gain, weight, out)
-    return linear.torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
+    return torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
 
 
 def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
@@ -93,7 +95,7 @@ def norm_linear(
 
 def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
     """The output to write into; what the linear checks is left to it."""
-    expect(x, "x", shape=(None, None), dtype=linear.FLOATS, contiguous=True)
+    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
     if out is None:

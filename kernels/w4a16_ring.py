@@ -29,7 +29,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels.choices import Offer
 from kernels.devices import sm_count
 from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS, UNPACK
-from kernels.tile_order import gluon_tile_of
 from kernels.w4a16_planes import counters
 from kernels.w4a16_table import SIZES, TABLE, offer
 
@@ -109,6 +108,16 @@ def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, 
 
 
 @gluon.jit
+def _tile_of(index, M, N, BM: gl.constexpr, BN: gl.constexpr):
+    """First token and channel of a tile; bands of eight token tiles share weights and tokens in the L2."""
+    n_tiles = gl.cdiv(N, BN)
+    band = index // (8 * n_tiles)
+    height = min(gl.cdiv(M, BM) - 8 * band, 8)
+    inside = index % (8 * n_tiles)
+    return (8 * band + inside % height) * BM, inside // height * BN
+
+
+@gluon.jit
 def _fetch_half(
     codes, scales, code_ring, scale_ring, bar, n, k_tile, at, wanted, K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr
 ):  # fmt: skip
@@ -130,7 +139,7 @@ def _feed(
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * (codes.block_type.nbytes + SCALE_BYTES)
     # Weights are constants: those of the first round are asked for while the kernel in front still runs.
-    _, first_n = gluon_tile_of(gl.program_id(0) // PARTS, M, N, BM, 128, 8)
+    _, first_n = _tile_of(gl.program_id(0) // PARTS, M, N, BM, 128)
     first_k = gl.program_id(0) % PARTS * TURNS
     for early in gl.static_range(EARLY):
         mbarrier.expect(full.index(early), BYTES)
@@ -142,7 +151,7 @@ def _feed(
     gdc_wait()
     step = 0
     for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
-        m, n = gluon_tile_of(index // PARTS, M, N, BM, 128, 8)
+        m, n = _tile_of(index // PARTS, M, N, BM, 128)
         for turn in range(TURNS):
             k_tile = index % PARTS * TURNS + turn
             slot = step % STAGES
@@ -179,7 +188,7 @@ def _multiply(
     step = 0
     for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
         tile = index // PARTS
-        first_m, first_n = gluon_tile_of(tile, M, N, BM, 128, 8)
+        first_m, first_n = _tile_of(tile, M, N, BM, 128)
         total = gl.zeros((64, BM), gl.float32, sums)
         for _ in range(K_TILES // PARTS):
             slot = step % STAGES
