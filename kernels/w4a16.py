@@ -19,7 +19,8 @@ from kernels.w4a16_arguments import expect_planes, output
 from kernels.w4a16_planes import LARGEST_PLANES_M, TILE, Tile, multiply_planes, tiles_at
 from kernels.w4a16_ring import RING, Ring, multiply_ring, rings_at
 from kernels.w4a16_rows import prepare_rows, triton_rows
-from kernels.w4a16_stream import STREAM, Stream, multiply_stream, streams_at
+from kernels.w4a16_stream import multiply_stream
+from kernels.w4a16_stream_tile import STREAM, Stream, streams_at
 from kernels.w4a16_table import SIZES, TABLE, offer, sizes_of
 from kernels.w4a16_torch import fp16, int4pack, prepare_fp16, prepare_int4pack
 

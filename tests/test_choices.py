@@ -14,7 +14,7 @@ from kernels import choices, grouped, hgemm, kda, linear, norm_linear, w4a16
 from kernels.choices import TABLES, Table, TableError
 from kernels.w4a16_planes import Tile as Planes
 from kernels.w4a16_ring import Ring
-from kernels.w4a16_stream import Stream
+from kernels.w4a16_stream_tile import Stream
 from lockstep.family import load_family
 
 META = torch.device("meta")

@@ -10,7 +10,7 @@ from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
 from kernels.w4a16_planes import Tile, multiply_planes
 from kernels.w4a16_ring import Ring
-from kernels.w4a16_stream import Stream
+from kernels.w4a16_stream_tile import Stream
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
