@@ -92,6 +92,12 @@ def without_frames(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
+def brief(error: BaseException) -> str:
+    """Type and first line of an error: a reason that fits a table."""
+    first = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
 def _poison(tensor: torch.Tensor) -> torch.Tensor:
     """Fill with NaN (the largest value for integers), so that an element nobody writes shows."""
     return tensor.fill_(float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max)

@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 import torch
 
 from lockstep.arms import Arm, draw_sets, make_arms, set_count, size_of
-from lockstep.check import Checker, without_frames
+from lockstep.check import Checker, brief, without_frames
 from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family, load_family
 from lockstep.inputs import tensors_of
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
-from lockstep.pairs import Outcome, Plan, compare
+from lockstep.outcome import Outcome
+from lockstep.pairs import Plan, compare
 from lockstep.record import TWIN, Record
 from lockstep.stages import Stages
 from lockstep.suite import Case, Suite, bind
@@ -130,7 +131,7 @@ class Measurer:
                 return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
             return give_up(f"this commit has no {suite.package}.{suite.family}")
         except Exception as error:
-            return give_up(f"{suite.package}.{suite.family} cannot be imported: {_brief(error)}", "failed")
+            return give_up(f"{suite.package}.{suite.family} cannot be imported: {brief(error)}", "failed")
 
         errors = {}
         for name in [name for name, record in records.items() if record.state != "failed"]:
@@ -140,7 +141,7 @@ class Measurer:
             except NotImplementedError as error:
                 records[name] = replace(records[name], reason=str(error) or "not supported")
             except Exception as error:
-                records[name] = replace(records[name], state="failed", reason=_brief(error))
+                records[name] = replace(records[name], state="failed", reason=brief(error))
                 if not self.device.healthy():
                     raise DeviceLost(name, records[name].reason) from error
         ready = list(errors)
@@ -270,9 +271,3 @@ class Measurer:
             latency_samples=outcome.latency_samples,
             speedup_samples=outcome.ratio_samples,
         )
-
-
-def _brief(error: BaseException) -> str:
-    """Type and first line of an error: a reason that fits a table."""
-    first = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
