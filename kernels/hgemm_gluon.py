@@ -20,12 +20,9 @@ from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.devices import sm_count
+from kernels.gluon_names import tma_load, tma_store
 from kernels.hgemm_tiles import Tile
 from kernels.tile_order import gluon_tile_of
-
-# Renamed in Triton 3.8.
-_tma_load = getattr(gluon_tma, "async_load", None) or gluon_tma.async_copy_global_to_shared
-_tma_store = getattr(gluon_tma, "async_store", None) or gluon_tma.async_copy_shared_to_global
 
 
 def run_gluon(tile: Tile, a: Tensor, b: Tensor, alpha: float, out: Tensor) -> None:
@@ -62,8 +59,8 @@ def _gluon_load(
             # A fresh barrier counts as one whose last phase is over: the first round does not wait.
             mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
             mbarrier.expect(full.index(slot), a.block_type.nbytes + b.block_type.nbytes)
-            _tma_load(a, [m, start], full.index(slot), a_ring.index(slot))
-            _tma_load(b, [start, n], full.index(slot), b_ring.index(slot))
+            tma_load(a, [m, start], full.index(slot), a_ring.index(slot))
+            tma_load(b, [start, n], full.index(slot), b_ring.index(slot))
             step += 1
 
 
@@ -99,11 +96,11 @@ def _gluon_multiply(
         gluon_tma.store_wait(0)
         stage.store(left.to(out.dtype))
         fence_async_shared()
-        _tma_store(out, [m, n], stage)
+        tma_store(out, [m, n], stage)
         gluon_tma.store_wait(0)
         stage.store(right.to(out.dtype))
         fence_async_shared()
-        _tma_store(out, [m, n + BLOCK_N // 2], stage)
+        tma_store(out, [m, n + BLOCK_N // 2], stage)
     gluon_tma.store_wait(0)
 
 

@@ -23,10 +23,11 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import capability
+from kernels.gluon_names import barrier
 from kernels.kda_flags import counters_of
 from kernels.kda_table import TABLE
 from kernels.mailbox import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
-from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
+from kernels.streaming import fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
 STREAM_LIMIT = 32
