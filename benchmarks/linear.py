@@ -47,8 +47,8 @@ def moved(M: int, K: int, N: int, bias: bool = False) -> float:
 
 
 def compiles(M: int, K: int, N: int, bias: bool = False) -> bool:
-    """Three shapes show what torch.compile does; each costs seconds, tuned ones up to a minute."""
-    return (K, N) == (4096, 2048) and M in (1, 8, 64) and not bias
+    """Two shapes show what torch.compile does: a kernel of its own for one row, cuBLAS for more. Each costs seconds."""
+    return (K, N) == (4096, 2048) and M in (1, 8) and not bias
 
 
 QUICK = cases(M=[1, 32], K=512, N=256) + cases(M=32, K=512, N=256, bias=True)

@@ -59,6 +59,11 @@ class Row:
     where: tuple[tuple[str, str, int], ...]
     use: Any
 
+    @property
+    def form(self) -> tuple[tuple[str, str], ...]:
+        """The conditions without their bounds: the same for all that is tuned of one choice."""
+        return tuple((name, compare) for name, compare, _ in self.where)
+
     def fits(self, sizes: Mapping[str, int]) -> bool:
         """Whether it is for these sizes."""
         return all(_COMPARE[compare](sizes[name], bound) for name, compare, bound in self.where)
@@ -95,10 +100,6 @@ class Choice(Generic[T]):
             return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
         except (KeyError, TypeError) as error:
             raise TableError(f"{path}, {self.name}: {error}; sizes are {', '.join(self.sizes)}") from error
-
-    def has_tuned(self, row: Row) -> bool:
-        """Whether ``row`` is one that tuning writes; the others are general, their order is whoever wrote them's."""
-        return bool(row.where) and row.where == self.row({name: bound for name, _, bound in row.where}, None).where
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
         """A row that says what was tuned at these sizes."""
@@ -177,8 +178,9 @@ class Table:
             choice = self.choices[name]
             new = choice.row(sizes, config)
             others = [row for row in rows.get(name, []) if row.where != new.where]
-            of_tuning = sorted([new, *filter(choice.has_tuned, others)], key=lambda row: row.where)
-            rows[name] = [*of_tuning, *(row for row in others if not choice.has_tuned(row))]
+            of_tuning = sorted([new, *(row for row in others if row.form == new.form)], key=lambda row: row.where)
+            # The order of the general rows is whoever wrote them's.
+            rows[name] = [*of_tuning, *(row for row in others if row.form != new.form)]
         target = self.folder / f"{slug(gpu)}.toml"
         target.write_text(_write({**head, "gpu": gpu, **about}, rows), encoding="utf-8")
         _read.cache_clear()

@@ -13,27 +13,16 @@ Backward passes are written out: their products are what is measured, not autogr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 import torch
 
 from kernels.arguments import expect
-from kernels.choices import Offer
 from kernels.grouped_arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
 from kernels.grouped_packed import compute_mlp, compute_mlp_train, mlp_tma, mlp_train_tma, pack_gate_up
 from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
-from kernels.grouped_rows import Groups
-from kernels.grouped_table import TABLE, Tile
-
-#: Ways of computing products by the name that variants and tables have for them.
-WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
-
-#: The way that is best for R rows a group on average.
-BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
-    op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
-}
+from kernels.grouped_table import TABLE as TABLE
+from kernels.grouped_ways import BEST, best_of, first_that_can, gated_grad_tiles, ways_for
 
 
 def linear(
@@ -66,8 +55,8 @@ def linear(
     """
     groups = groups_of(x, weight, "weight", offsets, host_offsets)
     y = buffer(out, "out", x, (x.shape[0], weight.shape[2]))
-    ways = (products,) if products else _ways("linear", config, x, weight, groups)
-    _first(ways, lambda way: way.product(x, weight, groups, y))
+    ways = (products,) if products else ways_for("linear", config, x, weight, groups)
+    first_that_can(ways, lambda way: way.product(x, weight, groups, y))
     return y
 
 
@@ -111,7 +100,7 @@ def linear_train(
         way.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
         way.grad_weight(x, grad_out, groups, grad_weight, follows=False)
 
-    _first((products,) if products else _ways("linear_train", config, x, weight, groups), compute)
+    first_that_can((products,) if products else ways_for("linear_train", config, x, weight, groups), compute)
     return y, grad_x, grad_weight
 
 
@@ -151,7 +140,7 @@ def mlp(
     """
     groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     y = buffer(out, "out", x, tuple(x.shape))
-    ways = (products,) if products else _ways("mlp", config, x, w_gate, groups)
+    ways = (products,) if products else ways_for("mlp", config, x, w_gate, groups)
     if ways[0] is TMA and w_gate_up is not None and products is None:
         try:
             compute_mlp(x, w_gate_up, w_down, groups, y)
@@ -165,7 +154,7 @@ def mlp(
         way.gated(x, w_gate, w_up, groups, hidden)
         way.product(hidden, w_down, groups, y)
 
-    _first(ways, compute)
+    first_that_can(ways, compute)
     return y
 
 
@@ -209,7 +198,7 @@ def mlp_train(
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
     shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
     results = y, grad_x, grad_gate, grad_up, grad_down = five(out, x, shapes)
-    ways = (products,) if products else _ways("mlp_train", config, x, w_gate, groups)
+    ways = (products,) if products else ways_for("mlp_train", config, x, w_gate, groups)
     if ways[0] is TMA and w_gate_up is not None and products is None:
         try:
             compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results)
@@ -228,35 +217,8 @@ def mlp_train(
         way.grad_weight(x, of_up, groups, grad_up)
         way.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
 
-    _first(ways, compute)
+    first_that_can(ways, compute)
     return results
-
-
-def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
-    """Name of the way that the table has for these shapes; on a CPU torch's."""
-    ragged = groups.offsets is not None
-    if x.device.type == "cpu":
-        return "loop" if ragged else "bmm"
-    return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
-
-
-def _ways(op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> tuple[Products, ...]:
-    """The way that was asked for; else the best, then one that serves what it cannot."""
-    if config:
-        return (WAYS[config],)
-    best = WAYS[_best(op, x, weight, groups)]
-    if groups.offsets is None:
-        return best, BMM
-    return best, LOOP if x.device.type == "cpu" else TRITON
-
-
-def _first(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:
-    """Compute in the first way that can; the last one's refusal is the caller's."""
-    for way in ways[:-1]:
-        with suppress(NotImplementedError):
-            compute(way)
-            return
-    compute(ways[-1])
 
 
 VARIANTS = {
@@ -290,18 +252,8 @@ PREPARE = {
 }
 
 
-def _best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
-    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma")
-    return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
-
-
-def _gated_grad_tiles(B: int, G: int, K: int, H: int) -> Offer:
-    tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
-    return Offer("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)
-
-
 #: What ``lockstep tune`` may try: variant → what is open at a case.
 CANDIDATES = {
-    **{f"{op}.best": partial(_best_of, op) for op in BEST},
-    "mlp_train.tma": _gated_grad_tiles,
+    **{f"{op}.best": partial(best_of, op) for op in BEST},
+    "mlp_train.tma": gated_grad_tiles,
 }

@@ -15,45 +15,24 @@ memory and none pays for a layout that suits another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 
 from kernels.arguments import expect
 from kernels.choices import Offer
 from kernels.devices import require_triton
-from kernels.kda_decode import decode_rows, decode_tiles
+from kernels.kda_arguments import FLOATS, RANK, Outputs, Sizes, buffer_of, joint_of, pack, pack_as_source, sizes_of
 from kernels.kda_prefill import prefill
 from kernels.kda_product import product
+from kernels.kda_rows import decode_rows
 from kernels.kda_stream import decode_stream
 from kernels.kda_table import TABLE
+from kernels.kda_tiles import decode_tiles
 from kernels.scratch import KEPT
-
-#: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
-RANK = 128
-
-FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 #: Variant that ``kda`` calls. "aligned" is 1 where rows of the merged result are multiples of 16 bytes: they are not
 #: with 4 heads, where cuBLAS falls back to a kernel of half the speed.
 BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
-
-Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-class Sizes(NamedTuple):
-    """M tokens, K inputs, D = heads · rank, H heads, R rank."""
-
-    M: int
-    K: int
-    D: int
-    H: int
-    R: int
-
-    @property
-    def N(self) -> int:
-        """Rows of the merged weight: q, k, v, f_a, g_a and beta."""
-        return 3 * self.D + 2 * self.R + self.H
 
 
 def eight(
@@ -100,7 +79,7 @@ def eight(
         expect(weight, name, shape=(R, K), dtype=x.dtype, device=x.device)
     expect(w_gb, "w_gb", shape=(D, R), dtype=x.dtype, device=x.device)
     # beta last: its H columns would push what follows off the 16-byte grid.
-    parts = _buffer(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
+    parts = buffer_of(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
     q, k, v, f_a, g_a, f, g, beta = (part.view(M, -1) for part in parts)
     for weight, target in ((w_q, q), (w_k, k), (w_v, v), (w_beta, beta), (w_fa, f_a), (w_ga, g_a)):
         torch.mm(x, weight.t(), out=target)
@@ -124,9 +103,9 @@ def merged(x: torch.Tensor, w_qkvbfg: torch.Tensor, w_fg: torch.Tensor, *, out: 
     Raises:
         ValueError: a shape, dtype or device does not fit; names the argument.
     """
-    sizes = _sizes(x, w_qkvbfg, "w_qkvbfg", w_fg)
+    sizes = sizes_of(x, w_qkvbfg, "w_qkvbfg", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
-    joint, fg = _joint(_buffer(x, sizes, out), sizes)
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
     torch.mm(x, w_qkvbfg.t(), out=joint)
     q, k, v, beta, low_rank = joint.split((D, D, D, H, 2 * R), dim=1)
     torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
@@ -154,11 +133,11 @@ def two_products(
         NotImplementedError: not a CUDA tensor.
     """
     require_triton(x, "triton")
-    sizes = _sizes(x, w_in, "w_in", w_fg)
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     for tensor, name in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
         expect(tensor, name, contiguous=True)
-    joint, fg = _joint(_buffer(x, sizes, out), sizes)
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
     q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
     product(x, w_in, joint)
     product(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg)
@@ -166,7 +145,7 @@ def two_products(
 
 
 def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch, as dot products without tensor cores: ``kernels.kda_decode.decode_rows``.
+    """Everything in one launch, as dot products without tensor cores: ``kernels.kda_rows.decode_rows``.
 
     Args:
         x: [M, K], contiguous, M ≤ 4.
@@ -185,7 +164,7 @@ def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.
 
 
 def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch, on tensor cores: ``kernels.kda_decode.decode_tiles``, for M ≤ 128. Else as ``rows``."""
+    """Everything in one launch, on tensor cores: ``kernels.kda_tiles.decode_tiles``, for M ≤ 128. Else as ``rows``."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
@@ -208,12 +187,12 @@ def _one_launch(
     out: torch.Tensor | None,
 ) -> Outputs:
     require_triton(x, name)
-    sizes = _sizes(x, w_in, "w_in", w_fg)
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
     for tensor, argument in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
         expect(tensor, argument, contiguous=True)
     M, _, D, H, R = sizes
     # beta apart: with its H columns inside, the rows of the wide matrix would not all start on 16 bytes.
-    parts = _buffer(x, sizes, out).split((2 * M * D, M * (3 * D + 2 * R), M * H))
+    parts = buffer_of(x, sizes, out).split((2 * M * D, M * (3 * D + 2 * R), M * H))
     fg, wide, beta = parts[0].view(2, M, D), parts[1].view(M, -1), parts[2].view(M, H)
     launch(x, w_in, w_fg, wide, beta, fg)
     q, k, v, _ = wide.split((D, D, D, 2 * R), dim=1)
@@ -246,60 +225,13 @@ def kda(
 
 
 def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    sizes = _sizes(x, w_in, "w_in", w_fg)
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
-    joint, fg = _joint(_buffer(x, sizes, out), sizes)
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
     torch.mm(x, w_in.t(), out=joint)
     q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
     torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
     return q, k, v, beta, fg[0], fg[1]
-
-
-def _sizes(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor) -> Sizes:
-    """Check the merged weights against ``x`` and read the sizes off them."""
-    expect(x, "x", shape=(None, None), dtype=FLOATS)
-    expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
-    expect(w_in, name, shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
-    D, R = w_fg.shape[1:]
-    H = w_in.shape[0] - 3 * D - 2 * R
-    if H < 1:
-        raise ValueError(f"{name} must have more than 3·D + 2·R = {3 * D + 2 * R} rows, got {w_in.shape[0]}")
-    return Sizes(x.shape[0], x.shape[1], D, H, R)
-
-
-def _buffer(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.Tensor:
-    """``out`` checked, or a fresh one: flat, room for the merged product and for f and g."""
-    length = sizes.M * (sizes.N + 2 * sizes.D)
-    if out is None:
-        return x.new_empty(length)
-    expect(out, "out", shape=(length,), dtype=x.dtype, device=x.device, contiguous=True)
-    return out
-
-
-def _joint(buffer: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
-    """The flat buffer as the merged product [M, N] and as f and g [2, M, D].
-
-    f and g come first: M · N elements need not end on a 16-byte boundary, 2 · M · D do.
-    """
-    fg, joint = buffer.split((2 * sizes.M * sizes.D, sizes.M * sizes.N))
-    return joint.view(sizes.M, sizes.N), fg.view(2, sizes.M, sizes.D)
-
-
-def _pack(order: tuple[str, ...], name: str, **weights: torch.Tensor) -> dict[str, torch.Tensor]:
-    return {
-        name: torch.cat([weights[part] for part in order]),
-        "w_fg": torch.stack((weights["w_fb"], weights["w_gb"])),
-    }
-
-
-def pack_as_source(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Merged weights in the source's order: q, k, v, beta, f_a, g_a."""
-    return _pack(("w_q", "w_k", "w_v", "w_beta", "w_fa", "w_ga"), "w_qkvbfg", **weights)
-
-
-def pack(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Merged weights as ``kda`` takes them: q, k, v, f_a, g_a, beta."""
-    return _pack(("w_q", "w_k", "w_v", "w_fa", "w_ga", "w_beta"), "w_in", **weights)
 
 
 WAYS = {

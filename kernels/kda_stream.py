@@ -1,6 +1,6 @@
 """The eight projections of ``kernels.kda`` in one launch that loads its weights ahead (Gluon, Hopper).
 
-Roles by rising program id as in ``kernels.kda_decode``, with one hop less between f_a, g_a and f, g:
+Roles by rising program id as in ``kernels.kda_flags``, with one hop less between f_a, g_a and f, g:
 
 1. parts of the sums of f_a and g_a, posted (``kernels.mailbox``);
 2. parts of the sums of q, k, v and beta; the program of a tile's last part adds them up;
@@ -23,10 +23,11 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.devices import capability
-from kernels.kda_decode import counters_of
+from kernels.gluon_names import barrier
+from kernels.kda_flags import counters_of
 from kernels.kda_table import TABLE
 from kernels.mailbox import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
-from kernels.streaming import barrier, fetch, prefetch_tokens, stream, tiles_of
+from kernels.streaming import fetch, prefetch_tokens, stream, tiles_of
 
 #: Most tokens it serves.
 STREAM_LIMIT = 32
@@ -53,7 +54,7 @@ STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 def decode_stream(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """Everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda_decode.decode_rows``.
+    """Everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda_rows.decode_rows``.
 
     ``w_in`` and ``w_fg`` are read while the kernels ahead still run: they must not be written by one that launches
     its dependents early. f_a and g_a are not stored.

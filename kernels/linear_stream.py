@@ -14,8 +14,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from kernels.choices import Table
 from kernels.devices import sm_count
+from kernels.linear_table import TABLE
 from kernels.mailbox import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.streaming import prefetch_rows, prefetch_tokens, stream, tiles_of
 
@@ -34,8 +34,6 @@ class Stream(NamedTuple):
     slots: int
     num_warps: int
 
-
-TABLE = Table("linear")
 
 #: Tile of "stream".
 STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")

@@ -20,34 +20,40 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels import linear
 from kernels.arguments import expect
+from kernels.choices import Offer, Table
 from kernels.devices import capability, require_triton
+from kernels.linear_arguments import FLOATS
+from kernels.linear_library import torch_linear
 from kernels.scratch import KEPT
 
 #: As in DeepSeek-V3's and Qwen3's configurations.
 EPSILON = 1e-6
 
-#: Rows up to which the linear of ``apart`` is a matrix-vector product, and up to which it splits K.
-MOST_VECTORS = 2
-MOST_ROWS = 64
+TABLE = Table("norm_linear")
+
+#: Linear of ``apart``, "gemv" or "split_k"; None where rows are too many for either.
+APART = TABLE.maybe("apart", str, "M K N", upto="M")
+#: Variant that ``norm_linear`` calls.
+BEST = TABLE.choice("best", str, "M K N", upto="M")
 
 
 def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``F.rms_norm``, then cuBLAS."""
     out = _checked(x, gain, weight, out)
-    return linear.torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
+    return torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
 
 
-def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
     """Our norm and our linear, each begun when the launch ahead has ended.
 
     Raises:
-        NotImplementedError: more rows than our kernels are for, or not a CUDA tensor.
+        NotImplementedError: more rows than the table has a linear for, or not a CUDA tensor.
     """
-    rows = len(x)
-    if rows > MOST_ROWS:
-        raise NotImplementedError(f"apart is for up to {MOST_ROWS} rows, got {rows}")
-    product = linear.gemv if rows <= MOST_VECTORS else linear.split_k
-    return _behind_norm("apart", product, x, gain, weight, out, pdl=False)
+    out = _checked(x, gain, weight, out)
+    name = config or APART(x.device, *x.shape, len(weight))
+    if name is None:
+        raise NotImplementedError(f"apart has no linear for {len(x)} rows: it is for few")
+    return _behind_norm("apart", getattr(linear, name), x, gain, weight, out, pdl=False)
 
 
 def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -63,14 +69,17 @@ def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
     return _behind_norm("overlapped", linear.linear, x, gain, weight, out, pdl=x.device.type != "cpu")
 
 
-def norm_linear(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``overlapped`` for few rows where the GPU can, else torch.
+def norm_linear(
+    x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
+    """The variant that is fastest at this shape, torch's own where the GPU cannot run it.
 
     Args:
         x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
         gain: ``[K]``, dtype and device of ``x``.
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         out: ``[M, N]`` to write into; allocated when None.
+        config: "overlapped", "apart" or "torch"; by default what the GPU's table has for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``. The norm is computed in float32 and rounded before the product.
@@ -78,13 +87,16 @@ def norm_linear(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None =
     Raises:
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
-    few = len(x) <= MOST_ROWS and x.device.type != "cpu" and capability(x.device) >= (9, 0)
-    return (overlapped if few else torch_both)(x, gain, weight, out=out)
+    out = _checked(x, gain, weight, out)
+    if config is None and capability(x.device) < (9, 0):
+        return torch_both(x, gain, weight, out=out)
+    name = config or BEST(x.device, *x.shape, len(weight))
+    return {"overlapped": overlapped, "apart": apart, "torch": torch_both}[name](x, gain, weight, out=out)
 
 
 def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
     """The output to write into; what the linear checks is left to it."""
-    expect(x, "x", shape=(None, None), dtype=linear.FLOATS, contiguous=True)
+    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
     if out is None:
@@ -130,3 +142,15 @@ VARIANTS = {
 }
 
 SCRATCH = KEPT
+
+
+def _linears_at(M: int, K: int, N: int) -> Offer:
+    return Offer("apart", {"M": M, "K": K, "N": N}, ["gemv", "split_k"] if M <= 4 else ["split_k"])
+
+
+def _variants_at(M: int, K: int, N: int) -> Offer:
+    return Offer("best", {"M": M, "K": K, "N": N}, ["overlapped", "apart", "torch"])
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"apart": _linears_at, "best": _variants_at}

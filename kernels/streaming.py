@@ -19,16 +19,13 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_wait
 
-# Renamed in Triton 3.8 and 3.7.
-_tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
-barrier = getattr(gl, "barrier", None) or gl.thread_barrier
+from kernels.gluon_names import tma_load
 
 
 def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
@@ -43,7 +40,7 @@ def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
 def fetch(tiles, row, column, ring, full, slot, wanted):
     """Ask for a tile; the slot's barrier turns over once it has arrived."""
     mbarrier.expect(full.index(slot), tiles.block_type.nbytes, pred=wanted)
-    _tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
+    tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
 
 
 @gluon.jit

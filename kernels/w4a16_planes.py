@@ -15,9 +15,11 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.choices import Offer
 from kernels.devices import sm_count
 from kernels.int4 import PLANE_K, has_hopper_ptx, has_wgmma, unpack_codes
 from kernels.scratch import kept
+from kernels.w4a16_table import SIZES, TABLE, offer
 
 
 class Tile(NamedTuple):
@@ -40,15 +42,11 @@ class Tile(NamedTuple):
     ahead: int = 0
 
 
-#: Largest M that a tile is chosen for (the last serves every larger M).
-TILES = (
-    (8, Tile(8, 64, 4, 5, 4, scale_weights=False)),
-    (16, Tile(16, 128, 8, 4, 2, scale_weights=False)),
-    (32, Tile(32, 128, 8, 4, 2, scale_weights=True)),
-    (64, Tile(64, 128, 8, 4, 2, scale_weights=True)),
-    (128, Tile(128, 128, 8, 4, 1, scale_weights=True)),
-    (256, Tile(256, 128, 8, 3, 1, scale_weights=True)),
-)
+#: Tile of ``planes``.
+TILE = TABLE.choice("planes", Tile, SIZES, upto="M")
+
+#: Beyond it ``planes`` is slower than to dequantise once and leave the product to cuBLAS.
+LARGEST_PLANES_M = 2048
 
 #: More parts of K than this cost more in their sum than they gain.
 LARGEST_SPLIT = 16
@@ -57,9 +55,17 @@ LARGEST_SPLIT = 16
 COUNTERS = 1 << 16
 
 
-def choose_tile(M: int) -> Tile:
-    """The tile for M tokens."""
-    return next((tile for largest, tile in TILES if largest >= M), TILES[-1][1])
+def tiles_at(M: int, K: int, N: int, group: int | str) -> Offer:
+    """Tiles of as many tokens as there are, or half of them; with few, programs enough to split K."""
+    tokens = min(256, max(8, triton.next_power_of_2(M)))
+    shapes = [(64, 4), (128, 4), (128, 8)] if tokens < 256 else [(64, 4), (128, 8)]
+    tiles = [
+        Tile(tall, wide, warps, 3 if tall == 256 else 4, fill, scale_weights=tokens > 16)
+        for tall in dict.fromkeys((tokens, max(8, tokens // 2)))
+        for wide, warps in shapes
+        for fill in ((2, 4) if tokens <= 16 else (1, 2))
+    ]
+    return offer("planes", tiles if M <= LARGEST_PLANES_M else [], M, K, N, group)
 
 
 def multiply_planes(

@@ -26,14 +26,13 @@ from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.choices import Offer
 from kernels.devices import sm_count
-from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS, UNPACK
+from kernels.gluon_names import barrier, tma_load, tma_store
+from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS
+from kernels.int4_gluon import PACKED, unpack
 from kernels.w4a16_planes import counters
-
-# Renamed in Triton 3.8 and 3.7.
-_tma_load = getattr(gluon_tma, "async_load", None) or gluon_tma.async_copy_global_to_shared
-_tma_store = getattr(gluon_tma, "async_store", None) or gluon_tma.async_copy_shared_to_global
-_barrier = getattr(gl, "barrier", None) or gl.thread_barrier
+from kernels.w4a16_table import SIZES, TABLE, offer
 
 #: Output channels of a tile: 64 for each of two warp groups.
 CHANNELS = 2 * PLANE_N
@@ -55,19 +54,16 @@ class Ring(NamedTuple):
 #: Programs on a multiprocessor → registers a thread of their twelve warps, and of the eight that multiply.
 REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
 
-
-#: Largest M that a ring is chosen for (the last serves every larger M).
-RINGS = (
-    (64, Ring(32, 4)),
-    (128, Ring(64, 4)),
-    (256, Ring(128, 4)),
-    (512, Ring(256, 2)),
-)
+#: Tile of ``ring``.
+RING = TABLE.choice("ring", Ring, SIZES, upto="M")
 
 
-def choose_ring(M: int) -> Ring:
-    """The ring for M tokens."""
-    return next((ring for largest, ring in RINGS if largest >= M), RINGS[-1][1])
+def rings_at(M: int, K: int, N: int, group: int | str) -> Offer:
+    """Tiles of no more tokens than there are; K in parts where tiles are few."""
+    few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
+    many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
+    rings = [*(few if M <= 256 else ()), *many]
+    return offer("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
 
 
 def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, ring: Ring) -> None:
@@ -123,9 +119,9 @@ def _fetch_half(
     codes, scales, code_ring, scale_ring, bar, n, k_tile, at, wanted, K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr
 ):  # fmt: skip
     """Ask for 64 channels' words and scales of one tile of K."""
-    _tma_load(codes, [n * K_TILES + k_tile * 64, 0], bar, code_ring.index(at), pred=wanted)
+    tma_load(codes, [n * K_TILES + k_tile * 64, 0], bar, code_ring.index(at), pred=wanted)
     if GROUP_TILES > 0:
-        _tma_load(scales, [k_tile // GROUP_TILES, n], bar, scale_ring.index(at), pred=wanted)
+        tma_load(scales, [k_tile // GROUP_TILES, n], bar, scale_ring.index(at), pred=wanted)
 
 
 @gluon.jit
@@ -165,7 +161,7 @@ def _feed(
                     codes, scales, code_ring, scale_ring, full.index(slot), n + half * 64, k_tile, 2 * slot + half,
                     wanted, K_TILES, GROUP_TILES,
                 )  # fmt: skip
-            _tma_load(tokens, [m, k_tile * 128], full.index(slot), token_ring.index(slot))
+            tma_load(tokens, [m, k_tile * 128], full.index(slot), token_ring.index(slot))
             step += 1
 
 
@@ -178,14 +174,6 @@ def _multiply(
     BM: gl.constexpr = token_ring.shape[1]
     sums: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BM, 16])
     operand: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=sums, k_width=2)
-    # Where the tensor core wants a float16 of its left operand, there a word lies before it is unpacked.
-    packed: gl.constexpr = gl.DistributedLinearLayout(
-        reg_bases=[[0, 1], [8, 0], [0, 8], [0, 16]],
-        lane_bases=[[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]],
-        warp_bases=[[16, 0], [32, 0]],
-        block_bases=[],
-        shape=[64, 32],
-    )
     step = 0
     for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
         tile = index // PARTS
@@ -194,14 +182,7 @@ def _multiply(
         for _ in range(K_TILES // PARTS):
             slot = step % STAGES
             mbarrier.wait(full.index(slot), step // STAGES & 1)
-            words = code_ring.index(2 * slot + HALF).load(packed)
-            plane0, plane1, plane2, plane3 = gl.inline_asm_elementwise(
-                UNPACK, "=r,=r,=r,=r,r", [words], dtype=(gl.float16, gl.float16, gl.float16, gl.float16),
-                is_pure=True, pack=2,
-            )  # fmt: skip
-            joined = gl.join(gl.join(plane0, plane1), gl.join(plane2, plane3))
-            weights = joined.permute((0, 3, 2, 1)).reshape((64, 128))
-            weights = gl.convert_layout(weights, operand, assert_trivial=True)
+            weights = unpack(code_ring.index(2 * slot + HALF).load(PACKED), operand)
             if GROUP_TILES > 0:
                 scale = scale_ring.index(2 * slot + HALF).permute((1, 0)).load(operand)
                 weights = weights * scale.to(gl.float16)
@@ -218,7 +199,7 @@ def _multiply(
             own = (tile * 2 + HALF) * (PARTS * BM * 64) + row[:, None] * BM + token[None, :]
             gl.store(partials + index % PARTS * (BM * 64) + own, total)
             # One thread counts for all of them: their stores must come before its release.
-            _barrier()
+            barrier()
             if gl.atomic_add(arrivals + tile * 2 + HALF, 1, sem="acq_rel") == PARTS - 1:
                 # In the order of K, not of arrival: the same bits every time. From L2, where the others wrote.
                 total = gl.load(partials + own, cache_modifier=".cg")
@@ -238,7 +219,7 @@ def _finish(total, scales32, out, result, m, n, N, GROUP_TILES: gl.constexpr):
     gluon_tma.store_wait(0)
     result.permute((1, 0)).store(total.to(gl.float16))
     fence_async_shared()
-    _tma_store(out, [m, n], result)
+    tma_store(out, [m, n], result)
 
 
 @gluon.jit(do_not_specialize=["M"])

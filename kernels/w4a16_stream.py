@@ -12,68 +12,20 @@ spend their time waiting for each other.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.devices import sm_count
-from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS, UNPACK
+from kernels.gluon_names import barrier, tma_load
+from kernels.int4 import PLANE_K, PLANE_N, PLANE_WORDS
+from kernels.int4_gluon import PACKED, unpack
 from kernels.w4a16_planes import counters
-
-# Renamed in Triton 3.8 and 3.7.
-_tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
-_barrier = getattr(gl, "barrier", None) or gl.thread_barrier
-
-
-class Stream(NamedTuple):
-    """How ``stream`` cuts a product.
-
-    ``tokens`` × ``channels`` (64 or 128) a program, and K cut into as many parts as ``fill`` programs a
-    multiprocessor allow. A program has ``crews`` (1, 2 or 4) of four warps, which take turns of ``depth`` · 128 rows
-    of its K and a ring of ``stages`` turns each; they add up through shared memory. ``registers`` a thread: as many as
-    leave room for the next launch. ``late``: it may begin once the last loads of this one have been asked for, so that
-    it takes no bandwidth from them.
-    """
-
-    tokens: int
-    channels: int
-    depth: int
-    stages: int
-    fill: int
-    crews: int = 1
-    registers: int = 128
-    late: bool = False
-
-
-#: Largest M that a stream is chosen for.
-STREAMS = (
-    (8, Stream(8, 128, 1, 2, 1, 4, 128, late=True)),
-    (16, Stream(16, 128, 1, 2, 1, 4, 128, late=True)),
-    (32, Stream(32, 128, 1, 5, 2)),
-)
-LARGEST_STREAMED_M = STREAMS[-1][0]
-
-#: More parts of K than this cost more in their sum than they gain.
-LARGEST_SPLIT = 16
-
-
-def choose_stream(M: int) -> Stream:
-    """The stream for M tokens, at most ``LARGEST_STREAMED_M``."""
-    return next(stream for largest, stream in STREAMS if largest >= M)
-
-
-def parts_of(stream: Stream, k_tiles: int, N: int, device: torch.device) -> int:
-    """In how many parts K is cut: equal ones of whole turns."""
-    most = min(LARGEST_SPLIT, stream.fill * sm_count(device) // triton.cdiv(N, stream.channels))
-    turns = triton.cdiv(k_tiles, stream.depth * stream.crews)
-    return max((parts for parts in range(1, most + 1) if turns % parts == 0), default=1)
+from kernels.w4a16_stream_tile import Stream, parts_of
 
 
 def multiply_stream(
@@ -129,29 +81,18 @@ def _fetch_weights(
         for block in gl.static_range(BLOCKS):
             row = ((tile * BLOCKS + block) * K_TILES + first + inner) * 64
             at = (slot * DEPTH + inner) * BLOCKS + block
-            _tma_load(codes, [row, 0], bar, code_ring.index(at), pred=wanted)
+            tma_load(codes, [row, 0], bar, code_ring.index(at), pred=wanted)
         if GROUP_TILES > 0:
             row = (first + inner) // GROUP_TILES
-            _tma_load(scales, [row, tile * BLOCKS * 64], bar, scale_ring.index(slot * DEPTH + inner), pred=wanted)
+            tma_load(scales, [row, tile * BLOCKS * 64], bar, scale_ring.index(slot * DEPTH + inner), pred=wanted)
 
 
 @gluon.jit
 def _fetch_tokens(tokens, token_ring, full, first, slot, wanted, DEPTH: gl.constexpr):
     for inner in gl.static_range(DEPTH):
-        _tma_load(
+        tma_load(
             tokens, [0, (first + inner) * 128], full.index(slot), token_ring.index(slot * DEPTH + inner), pred=wanted
         )  # fmt: skip
-
-
-@gluon.jit
-def _unpack(words, operand: gl.constexpr):
-    """Codes less 8 as the left operand, float16 [64, 128], of words [64, 32]; only renames registers."""
-    plane0, plane1, plane2, plane3 = gl.inline_asm_elementwise(
-        UNPACK, "=r,=r,=r,=r,r", [words], dtype=(gl.float16, gl.float16, gl.float16, gl.float16),
-        is_pure=True, pack=2,
-    )  # fmt: skip
-    joined = gl.join(gl.join(plane0, plane1), gl.join(plane2, plane3))
-    return gl.convert_layout(joined.permute((0, 3, 2, 1)).reshape((64, 128)), operand, assert_trivial=True)
 
 
 @gluon.jit
@@ -176,14 +117,6 @@ def _work(
     sums: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[4, 1], instr_shape=[16, 8])
     left: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=sums, k_width=2)
     right: gl.constexpr = gl.DotOperandLayout(operand_index=1, parent=sums, k_width=2)
-    # Where the tensor core wants a float16 of its left operand, there a word lies before it is unpacked.
-    packed: gl.constexpr = gl.DistributedLinearLayout(
-        reg_bases=[[0, 1], [8, 0], [0, 8], [0, 16]],
-        lane_bases=[[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]],
-        warp_bases=[[16, 0], [32, 0]],
-        block_bases=[],
-        shape=[64, 32],
-    )
     first = part * (TURNS * STRIDE) + WHO * DEPTH
     for early in gl.static_range(min(STAGES, TURNS)):
         _fetch_weights(
@@ -203,9 +136,9 @@ def _work(
         for inner in gl.static_range(DEPTH):
             x = token_ring.index(slot * DEPTH + inner).permute((1, 0)).load(right)
             at = (slot * DEPTH + inner) * BLOCKS
-            product = mma_v2(_unpack(code_ring.index(at).load(packed), left), x, none)
+            product = mma_v2(unpack(code_ring.index(at).load(PACKED), left), x, none)
             if BLOCKS == 2:
-                other = mma_v2(_unpack(code_ring.index(at + 1).load(packed), left), x, none)
+                other = mma_v2(unpack(code_ring.index(at + 1).load(PACKED), left), x, none)
                 product = _side_by_side(product, other, sums)
             if GROUP_TILES > 0:
                 scale = scale_ring.index(slot * DEPTH + inner).permute((1, 0)).load(sums)
@@ -214,7 +147,7 @@ def _work(
                 total += product
         if TURNS > STAGES:
             # All warps of the crew have read the slot.
-            _barrier()
+            barrier()
             ahead = turn + STAGES
             _fetch_weights(
                 codes, scales, code_ring, scale_ring, full, tile, first + ahead * STRIDE, slot, ahead < TURNS,
@@ -323,7 +256,7 @@ def _multiply_stream(
         partials += tile * (PARTS * BM * BN)
         gl.store(partials + part * (BM * BN) + within, total)
         # One thread counts for all of them: their stores must come before its release.
-        _barrier()
+        barrier()
         if gl.atomic_add(arrivals + tile, 1, sem="acq_rel") == PARTS - 1:
             # In the order of K, not of arrival: the same bits every time. From L2, where the others wrote.
             total = gl.load(partials + within, cache_modifier=".cg")

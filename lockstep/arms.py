@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,58 +76,6 @@ class Arm:
         return replay
 
 
-#: Seconds that a graph lasts at least; a longer replay launches it several times. Capturing takes 20–50 µs of
-#: Python for every call, which was a third of an hour's measuring; launching a graph again takes 1–2 µs of the
-#: GPU, of every arm alike.
-GRAPH_S = 1e-3
-
-#: Seconds from which on a replay tells how long a call takes: launching a graph takes some 10 µs.
-PROBE_S = 1e-4
-
-
-def seconds_a_call(capture: Callable[[int], Replay], calls: int, device: Device) -> tuple[float, Replay]:
-    """How long a call takes, roughly, and the replay that told.
-
-    Keep the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
-
-    Args:
-        capture: a replay of so many rotations.
-        calls: of one rotation.
-        device: where.
-    """
-    times = 1
-    while True:
-        probe = capture(times)
-        probe()  # compiles and warms up
-        seconds = min(timing.seconds for timing in device.time([probe] * 2))
-        if seconds >= PROBE_S or times * calls >= MOST_SETS:
-            return seconds / (times * calls), probe
-        times *= 8
-
-
-def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, seconds: float) -> tuple[Replay, int]:
-    """A replay of at least ``seconds``, and how many calls it makes.
-
-    Args:
-        capture: a replay of so many rotations.
-        calls: of one rotation.
-        per_call: seconds.
-        seconds: how long.
-    """
-    rotation_s = max(per_call * calls, 1e-9)
-    times = math.ceil(min(seconds, GRAPH_S) / rotation_s)
-    launches = math.ceil(seconds / (times * rotation_s))
-    replay = capture(times)
-    if launches == 1:
-        return replay, times * calls
-
-    def again() -> None:
-        for _ in range(launches):
-            replay()
-
-    return again, times * launches * calls
-
-
 def size_of(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the tensors together."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -166,16 +114,17 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
 
 
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
-    """Fresh argument sets, each tensor copied to a random offset: where buffers lie biases a comparison."""
+    """Fresh argument sets of one draw, each tensor copied to a random offset: where buffers lie biases a comparison.
+
+    All sets hold the same values: what makes a call find the cache cold is where they lie, and drawing and packing
+    each set of w4a16 anew took as long as timing it.
+    """
     draw = Draw(device.torch_device, seed)
     chance = random.Random(seed)
     axes = dict(case)
-    sets = []
-    for _ in range(count):
-        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
-        out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
-        sets.append(ArgumentSet(place(inputs, chance), place(out, chance)))
-    return sets
+    inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+    out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+    return [ArgumentSet(place(inputs, chance), place(out, chance)) for _ in range(count)]
 
 
 def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:
@@ -187,20 +136,21 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
     Args:
         variants: name of an arm to name of its variant.
         family: whose variants.
-        sets: the inputs and outputs.
+        sets: the inputs and outputs, all of one draw.
         seed: of the places.
     """
     chance = random.Random(seed)
     move(family.scratch, random.Random(~seed))
+    made: dict[Any, dict[str, Any]] = {}
+    for variant in variants.values():
+        if (prepare := family.prepare.get(variant)) not in made:
+            made[prepare] = family.prepared(variant, sets[0].inputs)
     calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
     for one in sets:
-        made: dict[Any, dict[str, Any]] = {}
+        placed = {prepare: place(value, chance) for prepare, value in made.items()}
         for arm, variant in variants.items():
-            prepare = family.prepare.get(variant)
-            if prepare not in made:
-                made[prepare] = place(family.prepared(variant, one.inputs), chance)
             function = family.variants[variant]
-            arguments = bind(function, {**one.inputs, **made[prepare]})
+            arguments = bind(function, {**one.inputs, **placed[family.prepare.get(variant)]})
             if one.out is not None and takes_out(function):
                 arguments["out"] = one.out
             calls[arm].append(BoundCall(function, arguments))
@@ -217,24 +167,15 @@ def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> N
 def place(value: Any, chance: random.Random) -> Any:
     """The same tensors, each copied to a random offset of a buffer of its own."""
 
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        if not _dense(tensor):
-            return tensor
+    def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
+        # All elements that it spans, as they lie: whatever its strides, gaps and overlaps are.
+        span = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        flat = tensor.as_strided((span if tensor.numel() else 0,), (1,))
         size = tensor.element_size()
-        slack = min(SLACK, max(ALIGNMENT, tensor.numel() * size))
+        slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
         offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
-        room = torch.empty(tensor.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
-        placed = torch.as_strided(room, tensor.shape, tensor.stride(), offset)
-        return placed.copy_(tensor)
+        room = torch.empty(flat.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
+        room[offset : offset + flat.numel()].copy_(flat)
+        return room.as_strided(tensor.shape, tensor.stride(), offset)
 
-    return map_tensors(value, move)
-
-
-def _dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill a block without gaps or overlap, in any order of the dimensions."""
-    expected = 1
-    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda pair: pair[1]):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
+    return map_tensors(value, elsewhere)

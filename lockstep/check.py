@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ class Checker:
     inputs: dict[str, Any]
     reference: tuple[torch.Tensor, ...]
     out: Any
+    _prepared: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
@@ -37,6 +38,13 @@ class Checker:
         out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
 
+    def arguments(self, family: Family, variant: str) -> dict[str, Any]:
+        """Keyword arguments of ``variant``, ``out`` left out; what several variants prepare alike is prepared once."""
+        prepare = family.prepare.get(variant)
+        if prepare not in self._prepared:
+            self._prepared[prepare] = family.prepared(variant, self.inputs)
+        return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
+
     def error(self, family: Family, variant: str) -> float:
         """Largest ``‖out − ref‖ / ‖ref‖`` over the outputs of ``variant``.
 
@@ -45,7 +53,7 @@ class Checker:
             NotImplementedError: the variant does not support this case.
         """
         function = family.variants[variant]
-        arguments = family.arguments(variant, self.inputs)
+        arguments = self.arguments(family, variant)
         if self.out is not None and takes_out(function):
             map_tensors(self.out, _poison)
             arguments["out"] = self.out
@@ -76,6 +84,18 @@ class Checker:
                 f"accepted is {self.suite.tolerance:g}"
             )
         return error
+
+
+def without_frames(error: Exception) -> Exception:
+    """The error alone, to be remembered: its frames would keep a case's tensors for as long as it is."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def brief(error: BaseException) -> str:
+    """Type and first line of an error: a reason that fits a table."""
+    first = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _poison(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,18 +10,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import torch
-from torch import Tensor
 
-from lockstep.arms import ArgumentSet, Arm, draw_sets, make_arms, set_count, size_of
-from lockstep.check import Checker
+from lockstep.arms import Arm, draw_sets, make_arms, set_count, size_of
+from lockstep.check import Checker, brief, without_frames
 from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family, load_family
 from lockstep.inputs import tensors_of
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
-from lockstep.pairs import Outcome, Plan, compare
+from lockstep.outcome import Outcome
+from lockstep.pairs import Plan, compare
 from lockstep.record import TWIN, Record
+from lockstep.stages import Stages
 from lockstep.suite import Case, Suite, bind
 
 #: Told before anything that may hang or crash: stage ("check", "time") and the variant ("" for all).
@@ -48,6 +49,7 @@ class Measurer:
         listener: told of each stage.
         load: gives a suite's variants; by default those of its family's module.
         observer: notes the machine code that runs.
+        stages: where the time went.
     """
 
     device: Device
@@ -56,17 +58,20 @@ class Measurer:
     listener: Listener = lambda stage, variant: None
     load: Callable[[Suite], Family] = load_family
     observer: Observer = field(default_factory=Observer)
+    stages: Stages = field(default_factory=Stages)
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
+    _touched: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, int], int]] = field(default_factory=dict)
     _checker: Checker | None = None
 
     @property
     def controls(self) -> Controls:
         """The device's controls, made at first use."""
         if self._controls is None:
-            self._controls = Controls.of(self.device)
-            for _ in range(3):  # the floor is asked for before the first epoch
-                self._controls.take(self.device)
+            with self.stages.stage("controls"):
+                self._controls = Controls.of(self.device)
+                for _ in range(3):  # the floor is asked for before the first epoch
+                    self._controls.take(self.device)
         return self._controls
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
@@ -126,26 +131,28 @@ class Measurer:
                 return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
             return give_up(f"this commit has no {suite.package}.{suite.family}")
         except Exception as error:
-            return give_up(f"{suite.package}.{suite.family} cannot be imported: {_brief(error)}", "failed")
+            return give_up(f"{suite.package}.{suite.family} cannot be imported: {brief(error)}", "failed")
 
         errors = {}
         for name in [name for name, record in records.items() if record.state != "failed"]:
             try:
-                errors[name] = self._check(suite, case, family, name)
+                with self.stages.stage("check"):
+                    errors[name] = self._check(suite, case, family, name)
             except NotImplementedError as error:
                 records[name] = replace(records[name], reason=str(error) or "not supported")
             except Exception as error:
-                records[name] = replace(records[name], state="failed", reason=_brief(error))
+                records[name] = replace(records[name], state="failed", reason=brief(error))
                 if not self.device.healthy():
                     raise DeviceLost(name, records[name].reason) from error
         ready = list(errors)
         if not ready:
             return list(records.values())
         try:
-            arguments = self._arguments(suite, case, family, ready)
-            touched = {name: size_of(tensors) for name, tensors in arguments.items()}
+            with self.stages.stage("check"):
+                sizes, whole = self._sizes(suite, case, family, ready)
+            touched = dict(sizes)
             if l2 == "warm":
-                for name, size in list(touched.items()):
+                for name, size in sizes.items():
                     if size > self.device.cache_bytes:
                         cache = self.device.cache_bytes / 1e6
                         reason = f"its {size / 1e6:.0f} MB do not fit the {cache:.0f} MB cache"
@@ -155,9 +162,7 @@ class Measurer:
                 return list(records.values())
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
             floor = self.controls.floor(*self._costs(suite, case)) if self.device.kind == "cuda" else 0.0
-            whole = size_of({id(tensor): tensor for mine in arguments.values() for tensor in mine}.values())
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
-            del arguments  # the check's tensors go before the sets are drawn: both together may not fit
             outcomes, failures, note = self._compare(suite, case, family, arms, sets)
         except NotImplementedError as error:
             return give_up(str(error))
@@ -187,14 +192,13 @@ class Measurer:
         if key not in self._checked:
             self.listener("check", name)
             try:
-                checker = self._checker_of(suite, case)
                 with self.observer.watch(CaseKey(suite.name, name, case.label)):
-                    self._checked[key] = checker.error(family, name)
+                    self._checked[key] = self._checker_of(suite, case).error(family, name)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 self._checked[key] = MemoryError("no room on the device for its check")
             except Exception as error:
-                self._checked[key] = error
+                self._checked[key] = without_frames(error)
         known = self._checked[key]
         if isinstance(known, Exception):
             raise known
@@ -206,29 +210,40 @@ class Measurer:
             self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
         return self._checker
 
-    def _arguments(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> dict[str, list[Tensor]]:
-        """Tensors that one call of each variant reads and writes; shared ones are the same objects."""
-        checker = self._checker_of(suite, case)
-        out = [checker.out] if checker.out is not None else list(checker.reference)
-        [arms] = [make_arms({n: n for n in names}, family, [ArgumentSet(checker.inputs, None)], 0)]
-        return {arm.name: tensors_of([arm.calls[0].arguments, out]) for arm in arms}
+    def _sizes(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> tuple[dict[str, int], int]:
+        """Bytes that one call of each variant reads and writes, and of all together; remembered like the checks."""
+        key = suite.name, case.label, tuple(names)
+        if key not in self._touched:
+            checker = self._checker_of(suite, case)
+            out = [checker.out] if checker.out is not None else list(checker.reference)
+            touched = {name: tensors_of([checker.arguments(family, name), out]) for name in names}
+            together = {id(tensor): tensor for mine in touched.values() for tensor in mine}
+            self._touched[key] = {name: size_of(mine) for name, mine in touched.items()}, size_of(together.values())
+        return self._touched[key]
 
     def _compare(
         self, suite: Suite, case: Case, family: Family, arms: Mapping[str, str], sets: int
     ) -> tuple[dict[str, Outcome], dict[str, str], str]:
         """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
+        # The check's tensors go before the sets are drawn: both together may not fit.
         self._checker = None
-        self.device.release()
+        with self.stages.stage("draw"):
+            self.device.release()
 
         def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
             self.listener("time", "")  # once an epoch: a sign of life
-            drawn = draw_sets(suite, case, self.device, sets, seed)
-            return make_arms({name: arms[name] for name in names}, family, drawn, seed)
+            with self.stages.stage("draw"):
+                drawn = draw_sets(suite, case, self.device, sets, seed)
+                made = make_arms({name: arms[name] for name in names}, family, drawn, seed)
+                self.device.synchronize()
+            return made
 
         # Where buffers lie moves some ratios by percents (kda's eight products: 3.5 % from one epoch
         # to the next), so every run and commit meets the same sequence of placements.
         seed = zlib.crc32(f"{suite.name} {case.label}".encode())
-        result = compare(draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, seed)
+        result = compare(
+            draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, seed, self.stages
+        )
         return result.outcomes, result.failures, result.note
 
     @staticmethod
@@ -256,9 +271,3 @@ class Measurer:
             latency_samples=outcome.latency_samples,
             speedup_samples=outcome.ratio_samples,
         )
-
-
-def _brief(error: BaseException) -> str:
-    """Type and first line of an error: a reason that fits a table."""
-    first = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -12,33 +12,25 @@ import gc
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from statistics import correlation, linear_regression, median, median_low, pstdev
+from statistics import median
 
 import torch
 
-from lockstep.arms import Arm, replay_of, seconds_a_call
+from lockstep.arms import Arm
+from lockstep.common_clock import at_common_clock, steady
 from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
-from lockstep.intervals import detectable, exponential, half_width, log_interval
-from lockstep.record import Clocks, Estimate
-
-#: A round whose clock ratio between an arm and the baseline strays this far (log units) is void.
-CLOCK_TOLERANCE = 0.03
-
-#: Spread of an arm's clock within an epoch (log units) from which its time is related to it. Under the
-#: power cap it is 1–2 %, otherwise under 0.2 %: too little to learn a slope from.
-CLOCK_MOVED = 0.005
+from lockstep.outcome import Outcome, Series, narrow, outcome_of
+from lockstep.replays import replay_of, seconds_a_call
+from lockstep.stages import Stages
 
 #: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and the load
 #: that the others see. Without them a product of 50–70 µs (w4a16, M = 256) moved by 2.3 % between five runs
 #: of an H200, with them by 0.5 %; 57 % of the hardest series were within 0.05 % A/A, with them 71 %.
 LEAD_ROUNDS = 2
-
-#: Samples kept of each series; asv's statistics are slow on more.
-MOST_SAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -68,47 +60,6 @@ class Plan:
 QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02)
 
 
-@dataclass
-class Series:
-    """What the epochs said of one arm. Times are seconds a call, ratios baseline over arm."""
-
-    latency: list[float] = field(default_factory=list)
-    ratio: list[float] = field(default_factory=list)
-    latency_samples: list[float] = field(default_factory=list)
-    ratio_samples: list[float] = field(default_factory=list)
-    sm_mhz: list[float] = field(default_factory=list)
-    rounds: int = 0
-    voided: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One arm's result.
-
-    Attributes:
-        latency: seconds a call.
-        ratio: baseline's latency over this arm's; None without a baseline.
-        mde: smallest relative change that would show.
-        rounds, epochs, voided: what it rests on.
-        converged: whether the ratio became as narrow as asked.
-        clocks: while it ran.
-        latency_samples, ratio_samples: a thinned record of the rounds.
-        epoch_log_ratios: per-epoch medians of the log ratio.
-    """
-
-    latency: Estimate
-    ratio: Estimate | None
-    mde: float
-    rounds: int
-    epochs: int
-    voided: int
-    converged: bool
-    clocks: Clocks
-    latency_samples: tuple[float, ...]
-    ratio_samples: tuple[float, ...]
-    epoch_log_ratios: tuple[float, ...]
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Outcomes by arm name, failures by arm name, and a note if epochs had to be thrown out."""
@@ -126,6 +77,7 @@ def compare(
     controls: Controls,
     plan: Plan,
     seed: int,
+    stages: Stages | None = None,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -137,12 +89,14 @@ def compare(
         controls: timed before and after each epoch.
         plan: how long.
         seed: of the order and the buffers.
+        stages: told where the time goes.
 
     Arms that cannot be captured or run out of memory are dropped and reported as failures.
     """
     # Apart, because a shuffle takes more from its source the more arms there are: a commit that adds a
     # variant must meet the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
+    stages = stages or Stages()
     series: dict[str, Series] = {name: Series() for name in names}
     failures: dict[str, str] = {}
     per_call: dict[str, float] = {}
@@ -151,18 +105,22 @@ def compare(
     taken = 0
     while series:
         arms = draw_arms(buffers.getrandbits(48), list(series))
-        captured = _capture(arms, device, plan, per_call, failures)
+        with stages.stage("capture"):
+            captured = _capture(arms, device, plan, per_call, failures)
         for name in failures:
             series.pop(name, None)
         if not captured:
             break
-        if not taken:
-            _warm_up(captured, device, plan.warmup_s)
-        spent = time.monotonic() - started
-        rounds = _rounds(captured, per_call, plan, spent)
-        before = controls.take(device)
-        timings = _time_rounds(captured, rounds, device, order)
-        moved = controls.moved(before, controls.take(device))
+        with stages.stage("time"):
+            if not taken:
+                _warm_up(captured, device, plan.warmup_s)
+            spent = time.monotonic() - started
+            rounds = _rounds(captured, per_call, plan, spent)
+            with stages.stage("controls"):
+                before = controls.take(device)
+            timings = _time_rounds(captured, rounds, device, order)
+            with stages.stage("controls"):
+                moved = controls.moved(before, controls.take(device))
         if moved and len(void_reasons) < plan.min_epochs:
             # Not for ever: a machine that never settles is measured all the same, and marked.
             void_reasons.append(moved)
@@ -174,12 +132,14 @@ def compare(
         if taken >= plan.min_epochs and (
             taken >= plan.max_epochs
             or time.monotonic() - started >= plan.budget_s
-            or all(_narrow(one, name == baseline, plan) for name, one in series.items())
+            or all(narrow(one, name == baseline, plan.width) for name, one in series.items())
         ):
             break
     clocks = device.sample_clocks()
     note = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
-    outcomes = {name: _outcome(one, name == baseline, plan, clocks) for name, one in series.items() if one.latency}
+    outcomes = {
+        name: outcome_of(one, name == baseline, plan.width, clocks) for name, one in series.items() if one.latency
+    }
     return Comparison(outcomes, failures, note)
 
 
@@ -275,84 +235,3 @@ def _add_epoch(
             ratios = [b - t for b, t, ok in zip(common[baseline], common[name], kept, strict=True) if ok]
             into.ratio.append(median(ratios))
             into.ratio_samples += [math.exp(ratio) for ratio in ratios]
-
-
-def at_common_clock(timings: Mapping[str, Sequence[Timing]]) -> dict[str, list[float]]:
-    """Log seconds of each replay as it would have been at the epoch's median SM clock.
-
-    Under a power cap an H200's clock wanders by 2 % within the rounds of an epoch, and two arms of one
-    round never meet the same clock. Where an arm's time follows its clock (its own regression of log
-    seconds on log clock says so), the clock's part is taken out; a time that does not depend on it
-    (memory, launches) is left as it is, and so is everything where clocks are unknown.
-    """
-    clocks = [timing.sm_mhz for mine in timings.values() for timing in mine if not math.isnan(timing.sm_mhz)]
-    usual = math.log(median(clocks)) if clocks else 0.0
-    adjusted = {}
-    for name, mine in timings.items():
-        slope = _clock_slope(mine)
-        adjusted[name] = [
-            math.log(timing.seconds) - (slope * (math.log(timing.sm_mhz) - usual) if slope else 0.0) for timing in mine
-        ]
-    return adjusted
-
-
-def _clock_slope(timings: Sequence[Timing]) -> float:
-    """d log seconds / d log clock, between −1 (SM-bound) and 0; 0 unless the clock moved and the time with it."""
-    if len(timings) < 4 or any(math.isnan(timing.sm_mhz) for timing in timings):
-        return 0.0
-    clock = [math.log(timing.sm_mhz) for timing in timings]
-    seconds = [math.log(timing.seconds) for timing in timings]
-    if pstdev(clock) < CLOCK_MOVED or pstdev(seconds) == 0.0 or correlation(clock, seconds) > -0.7:
-        return 0.0
-    return min(0.0, max(-1.0, linear_regression(clock, seconds).slope))
-
-
-def steady(mine: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
-    """Rounds in which the clock ratio of the two arms was the usual one; all where clocks are unknown.
-
-    Arms may run at different clocks (a product draws more power than a copy); what must not happen is
-    that the clock changed between the two within one round.
-    """
-    ratios = [math.log(t.sm_mhz / b.sm_mhz) for t, b in zip(mine, base, strict=True)]
-    known = [ratio for ratio in ratios if not math.isnan(ratio)]
-    if len(known) < 3:
-        return [True] * len(mine)
-    # An observed ratio, not the mean of two: if the clock changed half way, one half still counts.
-    usual = median_low(known)
-    return [math.isnan(ratio) or abs(ratio - usual) <= CLOCK_TOLERANCE for ratio in ratios]
-
-
-def _narrow(one: Series, is_baseline: bool, plan: Plan) -> bool:
-    if is_baseline or not one.ratio:
-        # The baseline's ratio to itself is 1; a latency follows the clock and is not what is waited for.
-        return True
-    return half_width(one.ratio) <= plan.width
-
-
-def _outcome(one: Series, is_baseline: bool, plan: Plan, clocks: Clocks) -> Outcome:
-    ratio = exponential(log_interval(one.ratio)) if one.ratio else None
-    return Outcome(
-        latency=exponential(log_interval(one.latency)),
-        ratio=ratio,
-        mde=detectable(one.ratio if one.ratio and not is_baseline else one.latency),
-        rounds=one.rounds,
-        epochs=len(one.latency),
-        voided=one.voided,
-        converged=_narrow(one, is_baseline, plan),
-        clocks=Clocks(
-            sm_mhz=median(one.sm_mhz) if one.sm_mhz else None,
-            sm_mhz_low=min(one.sm_mhz) if one.sm_mhz else None,
-            temperature_c=clocks.temperature_c,
-            power_w=clocks.power_w,
-            reasons=clocks.reasons,
-        ),
-        latency_samples=_thin(one.latency_samples),
-        ratio_samples=_thin(one.ratio_samples),
-        epoch_log_ratios=tuple(one.ratio),
-    )
-
-
-def _thin(samples: Sequence[float]) -> tuple[float, ...]:
-    """At most ``MOST_SAMPLES``, evenly spread over the rounds."""
-    step = max(1, math.ceil(len(samples) / MOST_SAMPLES))
-    return tuple(float(f"{sample:.6g}") for sample in samples[::step])

@@ -161,6 +161,7 @@ class Provenance:
         controls: name ("copy", "matmul", "empty") to {"seconds", "spread", "rate", "unit"}.
         protocol: lockstep.suite.PROTOCOL_VERSION when measured.
         schema: layout of this file.
+        spent_s: stage ("time", "capture", …, see ``lockstep.stages``) to seconds, of the last run that wrote the file.
     """
 
     commit: str
@@ -173,6 +174,7 @@ class Provenance:
     controls: Mapping[str, Mapping[str, float | str]]
     protocol: int
     schema: int = SCHEMA_VERSION
+    spent_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:

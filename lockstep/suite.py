@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lockstep.source import code_of, literal_keys
+
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
 PROTOCOL_VERSION = 3
@@ -175,7 +177,7 @@ class Suite:
             if part is not None and not inspect.isfunction(part):
                 # The text of a partial or an object holds its address: another series in every process.
                 raise SuiteError(f"suite {self.name}: {name} must be a plain function, not {type(part).__name__}")
-            sources += _code(part, seen) if part is not None else ["none"]
+            sources += code_of(part, seen) if part is not None else ["none"]
         return sources
 
     def variants(self) -> tuple[str, ...]:
@@ -188,7 +190,7 @@ class Suite:
         """
         path = self._family_source()
         prefix = f"{self.op}." if self.op else ""
-        keys = _literal_keys(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
+        keys = literal_keys(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
         if keys is None:
             raise SuiteError(
                 f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "
@@ -241,55 +243,6 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str
             f"there is {', '.join(available) or 'nothing'}"
         )
     return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
-
-
-def _literal_keys(tree: ast.Module, name: str) -> list[str] | None:
-    """Keys of the dict literal that is assigned to ``name`` at the top level; None if there is no such literal."""
-    # Backwards: as in Python, the last assignment counts.
-    for node in reversed(tree.body):
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
-            keys = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
-            return keys if len(keys) == len(value.keys) else None
-    return None
-
-
-def _code(function: Callable[..., Any], seen: set[str]) -> list[str]:
-    """Source of a suite's function without comments, docstrings and layout, and of what it uses of its module.
-
-    Helpers and constants of the same module count: editing ``sizes()`` changes what is measured.
-    """
-    module = inspect.getmodule(function)
-    tree = ast.parse(inspect.getsource(module)) if module else ast.Module([], [])
-    own = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.Lambda) and _first_line(node) == function.__code__.co_firstlineno
-    ]
-    for node in own:
-        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    parts = [ast.unparse(node) for node in own]
-    # From the source and in its order: bytecode keeps the names of a comprehension apart, or not, as Python's
-    # version has it.
-    names = [name for node in own for name in ast.walk(node) if isinstance(name, ast.Name)]
-    for name in sorted(names, key=lambda name: (name.lineno, name.col_offset)):
-        used = function.__globals__.get(name.id)
-        if name.id in seen:
-            continue
-        seen.add(name.id)
-        if inspect.isfunction(used) and used.__module__ == function.__module__:
-            parts += _code(used, seen)
-        elif isinstance(used, int | float | str | tuple):
-            parts.append(f"{name.id}={used!r}")
-    return parts
-
-
-def _first_line(node: ast.FunctionDef | ast.Lambda) -> int:
-    """Where Python says the function begins: at its first decorator."""
-    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:

@@ -1,12 +1,14 @@
 """Arms: who shares which tensors, where they lie, and that cold means cold."""
 
 import itertools
+import random
+from dataclasses import replace
 
 import pytest
 import torch
 from fakes import FakeDevice, steady_controls
 
-from lockstep import Suite, cases
+from lockstep import Suite, arms, cases
 from lockstep.arms import (
     CACHE_FACTOR,
     MOST_SETS,
@@ -142,6 +144,40 @@ def test_arms_share_inputs_and_outputs_but_not_what_is_prepared():
         assert torch.equal(theirs[2], 2 * mine[1])
 
 
+def test_a_part_of_a_larger_tensor_is_placed_with_its_gaps():
+    whole = torch.arange(60.0).reshape(5, 12)
+    for part in (whole[1:4, 3:7], whole[:, 2], whole[4:4], whole[2, 5]):
+        placed = arms.place(part, random.Random(1))
+        assert (placed.shape, placed.stride()) == (part.shape, part.stride())
+        assert torch.equal(placed, part)
+        placed.fill_(-1)
+        assert torch.equal(whole, torch.arange(60.0).reshape(5, 12))
+
+
+def test_an_epoch_is_drawn_and_prepared_once_and_lies_in_many_places():
+    drawn, packed = [], []
+
+    def inputs(draw, M, N):
+        drawn.append(1)
+        return {"x": draw.normal(M, N, dtype="float32")}
+
+    def pack(x):
+        packed.append(1)
+        return {"twice": 2 * x}
+
+    def one(twice):
+        return twice
+
+    sets = draw_sets(replace(SUITE, inputs=inputs), CASE, FakeDevice(), 5, seed=1)
+    [arm, other] = make_arms({"a": "v", "b": "w"}, Family({"v": one, "w": one}, {"v": pack, "w": pack}), sets, 1)
+    assert (len(drawn), len(packed)) == (1, 1)
+    assert [call.arguments["twice"] for call in arm.calls] == [call.arguments["twice"] for call in other.calls]
+    tensors = [*(one.inputs["x"] for one in sets), *(call.arguments["twice"] for call in arm.calls)]
+    assert len({address(tensor) for tensor in tensors}) == 10
+    assert all(torch.equal(tensor, tensors[0]) for tensor in tensors[:5])
+    assert all(torch.equal(tensor, 2 * tensors[0]) for tensor in tensors[5:])
+
+
 def test_what_variants_keep_between_calls_is_laid_elsewhere_for_each_draw():
     notes = Notes()
     counters = torch.zeros(1000, dtype=torch.int32)
@@ -167,12 +203,13 @@ def test_tensors_keep_values_and_strides_wherever_they_are_put():
     )
     places = set()
     for seed in range(8):
-        [one] = draw_sets(turned, CASE, FakeDevice(), 1, seed)
+        one, other = draw_sets(turned, CASE, FakeDevice(), 2, seed)
         assert one.out is None
         assert one.inputs["x"].stride() == (1, 4)
         assert torch.equal(one.inputs["x"], torch.arange(12.0).reshape(3, 4).t())
-        # Overlapping elements cannot be copied to another place; they stay as the suite made them.
         assert one.inputs["row"].stride() == (0, 1)
+        assert torch.equal(one.inputs["row"], torch.ones(3, 4))
+        assert len({address(tensor) for given in (one, other) for tensor in given.inputs.values()}) == 4
         places.add(place(one.inputs["x"]))
         assert address(one.inputs["x"]) % 64 == 0
     assert len(places) > 1

@@ -9,8 +9,12 @@ import torch
 
 from benchmarks import grouped as grouped_suites
 from benchmarks import hgemm as hgemm_suite
-from kernels import choices, grouped, hgemm, kda, linear
+from benchmarks import w4a16 as w4a16_suite
+from kernels import choices, grouped, hgemm, kda, linear, norm_linear, w4a16
 from kernels.choices import TABLES, Table, TableError
+from kernels.w4a16_planes import Tile as Planes
+from kernels.w4a16_ring import Ring
+from kernels.w4a16_stream_tile import Stream
 from lockstep.family import load_family
 
 META = torch.device("meta")
@@ -95,6 +99,17 @@ def test_what_is_tuned_comes_before_what_was_there_and_only_once(tmp_path):
     # The default's own file is left alone, and a machine without a GPU still asks there.
     assert ask(META, 4, 4096) == Tile(4)
     assert toy.rows(toy.path(choices.DEFAULT))["tile"][0].use == {"m": 4}
+
+
+def test_tuning_leaves_the_general_rows_in_their_order(tmp_path):
+    """The first that fits is taken: one that was moved behind a wider one would never be asked again."""
+    general = [("aligned=0, M>=2048", 1), ("aligned=0", 2), ("M<=32", 3), ("N=8, M<=64", 4)]
+    listed = "\n".join(f'{{ where = "{where}", use = {use} }},' for where, use in general)
+    toy = table(tmp_path, f"best = [{listed}]")
+    toy.choice("best", int, "M N aligned", upto="M")
+    for M in (64, 16):
+        path = toy.save(choices.DEFAULT, {}, [("best", {"M": M, "N": 8, "aligned": 1}, M)])
+    assert [row.use for row in toy.rows(path)["best"]] == [16, 64, 1, 2, 3, 4]
 
 
 def test_a_gpu_without_a_table_gets_the_default_and_says_so(tmp_path, monkeypatch):
@@ -196,3 +211,72 @@ def test_kda_calls_on_an_h200_what_was_measured_to_be_best(M, heads, name):
     assert kda.BEST(META, *offer.sizes.values()) == name
     assert set(offer.configs) <= set(kda.WAYS)
     assert name in offer.configs
+
+
+def crews(tokens, channels, stages, registers=128):
+    return Stream(tokens, channels, 1, stages, 1, 4, registers, late=True)
+
+
+#: Of each shape of the suite, what a sweep on an H200 found to be fastest.
+W4A16_WAYS = {
+    (8192, 8192, 128): {
+        **dict.fromkeys((1, 2, 4, 8), crews(8, 128, 2)),
+        16: crews(16, 128, 2),
+        32: Planes(32, 128, 8, 4, 2, scale_weights=True),
+        64: Planes(64, 128, 8, 4, 2, scale_weights=True),
+        128: Ring(128, 4, 2),
+        256: Ring(128, 4),
+        **dict.fromkeys((512, 1024, 4096), Ring(256, 2)),
+    },
+    (4096, 14336, 128): {
+        1: crews(8, 128, 3),
+        16: crews(16, 128, 3),
+        32: Planes(32, 128, 8, 4, 2, scale_weights=True),
+        64: Ring(64, 4),
+        128: Ring(128, 4),
+        256: Ring(256, 2),
+    },
+    (4096, 4096, 128): {
+        1: crews(8, 128, 3),
+        16: Stream(16, 64, 2, 4, 1, 2, 128, late=True),
+        32: Planes(16, 128, 8, 4, 2, scale_weights=True),
+        64: Planes(64, 64, 4, 4, 2, scale_weights=True),
+        **dict.fromkeys((128, 256), Planes(128, 64, 4, 4, 1, scale_weights=True)),
+    },
+    (8192, 8192, "channel"): {
+        1: crews(8, 64, 3, registers=64),
+        16: crews(16, 64, 3, registers=64),
+        64: Planes(64, 128, 8, 4, 2, scale_weights=True),
+        256: Ring(128, 3),
+        4096: Ring(256, 2),
+    },
+}
+
+
+@pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
+def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
+    M, K, N, group = case["M"], case["K"], case["N"], case["group"]
+    asked = (META, M, K, N, group != "channel", K * N)
+    name = w4a16.BEST(*asked)
+    assert {"stream": w4a16.STREAM, "planes": w4a16.TILE, "ring": w4a16.RING}[name](*asked) == W4A16_WAYS[K, N, group][
+        M
+    ]
+    assert name in w4a16.CANDIDATES["best"](**dict(case)).configs
+
+
+@pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
+@pytest.mark.parametrize("variant", ["planes", "stream", "ring"])
+def test_w4a16_tunes_a_tile_only_where_the_variant_runs(variant, case):
+    offer = w4a16.CANDIDATES[variant](**dict(case))
+    assert len(set(offer.configs)) == len(offer.configs) <= 12
+    if w4a16.BEST(META, *offer.sizes.values(), case["K"] * case["N"]) == variant:
+        assert offer.configs
+
+
+@pytest.mark.parametrize(
+    ("M", "linear_of_apart", "name"), [(2, "gemv", "overlapped"), (64, "split_k", "overlapped"), (65, None, "torch")]
+)
+def test_norm_linear_calls_on_an_h200_what_linear_does(M, linear_of_apart, name):
+    assert norm_linear.APART(META, M, 4096, 2048) == linear_of_apart
+    assert norm_linear.BEST(META, M, 4096, 2048) == name
+    assert name in norm_linear.CANDIDATES["best"](M=M, K=4096, N=2048).configs

@@ -10,7 +10,8 @@ from fakes import FakeDevice
 
 from lockstep.arms import ArgumentSet
 from lockstep.family import Family
-from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Pace, SideFailed, run_epoch
+from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.duel import Pace, run_epoch
 from lockstep.gate.namespaces import Sides
 
 

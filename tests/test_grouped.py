@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks import grouped as suites
-from kernels import grouped, grouped_gated, grouped_tma
+from kernels import grouped, grouped_gated, grouped_tma, grouped_ways
 from kernels.grouped_products import TMA, TRITON
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
@@ -184,7 +184,7 @@ def test_what_tma_refuses_goes_to_another_way_unless_it_was_asked_for(op, ragged
     asked = Family({"best": partial(FAMILIES[op].variants["best"], config="tma")}, FAMILIES[op].prepare)
     with pytest.raises(NotImplementedError):
         checker.error(asked, "best")
-    monkeypatch.setattr(grouped, "_best", lambda *_: "tma")
+    monkeypatch.setattr(grouped_ways, "_best", lambda *_: "tma")
     assert checker.error(FAMILIES[op], "best") < 2e-3
 
 

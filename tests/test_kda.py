@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.kda import RANK, SUITE
 from kernels import kda as family
-from kernels import kda_decode, kda_prefill
+from kernels import kda_flags, kda_prefill, kda_rows, kda_tiles
 from kernels.mailbox import mailbox
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
@@ -22,7 +22,7 @@ from lockstep.suite import Case
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 FAMILY = load_family(SUITE)
 INTERPRETED = [variant for variant in FAMILY.variants if variant != "stream"]
-MOST_TOKENS = {"rows": kda_decode.ROWS_LIMIT, "tiles": kda_decode.TILES_LIMIT}
+MOST_TOKENS = {"rows": kda_rows.ROWS_LIMIT, "tiles": kda_tiles.TILES_LIMIT}
 
 
 def half_inputs(draw, M, K, heads):
@@ -64,7 +64,7 @@ def test_persistent_deals_every_tile(M, heads, multiprocessors, monkeypatch):
 def test_the_counters_are_left_as_they_were_found(launch):
     given = arguments(launch)
     FAMILY.variants[launch](**given)
-    assert not kda_decode.counters_of(given["x"].device).any()
+    assert not kda_flags.counters_of(given["x"].device).any()
 
 
 @pytest.mark.parametrize("variant", INTERPRETED)
@@ -142,7 +142,7 @@ def test_stream_matches_the_reference_again_and_again(M, K, heads):
         checker = Checker.draw(SUITE, Case(M=M, K=K, heads=heads), "cuda", seed=seed)
         assert checker.error(FAMILY, "stream") < SUITE.tolerance
     device = torch.device("cuda", torch.cuda.current_device())
-    assert not kda_decode.counters_of(device).any()
+    assert not kda_flags.counters_of(device).any()
     assert (mailbox(device) == -1).all()
 
 

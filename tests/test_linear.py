@@ -100,7 +100,7 @@ def test_costs_count_each_byte_once():
 
 def test_compile_is_limited_to_a_few_shapes():
     allowed = [case.label for case in SUITE.cases if SUITE.limits["max_autotune"].allows(**case)]
-    assert allowed == ["M=1,K=4096,N=2048", "M=8,K=4096,N=2048", "M=64,K=4096,N=2048"]
+    assert allowed == ["M=1,K=4096,N=2048", "M=8,K=4096,N=2048"]
 
 
 @pytest.mark.parametrize("bias", [False, True])

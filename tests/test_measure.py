@@ -1,6 +1,8 @@
 """One case measured: what is n/a, what failed, and why. How it is timed is told in test_pairs."""
 
 import sys
+import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from fakes import FakeDevice, steady_controls
 from lockstep import Limit, Suite, cases
 from lockstep.measure import DeviceLost, Measurer
 from lockstep.pairs import Plan
+from lockstep.stages import STAGES
 
 [SMALL], [OTHER] = cases(M=4), cases(M=5)
 SUITE = Suite(
@@ -180,3 +183,27 @@ def test_no_room_for_the_sets_fails_the_case_and_gives_memory_back(package, monk
     assert records["plain"].reason == "out of memory for this case's argument sets"
     assert (records["plain"].state, records["unsupported"].state) == ("failed", "na")
     assert device.released > 0
+
+
+def test_what_failed_keeps_no_tensors(package):
+    """A remembered error must not hold the frames that it passed, and with them the case's inputs."""
+    one = measurer()
+    drawn = []
+
+    def inputs(draw, M):
+        drawn.append(weakref.ref(given := draw.normal(M, M, dtype="float32")))
+        return {"x": given}
+
+    suite = replace(SUITE, inputs=inputs)
+    one.measure(suite, SMALL, "warm", ["plain", "wrong", "unsupported", "raises"])
+    assert len(drawn) == 1 + 4
+    assert [tensor() for tensor in drawn] == [None] * 5
+
+
+def test_time_is_told_by_stage_and_the_case_is_drawn_once_an_epoch(package):
+    one = measurer()
+    one.measure(SUITE, SMALL, "warm", ["plain"])
+    spent = one.stages.take()
+    assert spent.keys() == STAGES.keys()
+    assert all(seconds > 0 for seconds in spent.values())
+    assert one.stages.take() == {}

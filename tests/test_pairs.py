@@ -9,8 +9,10 @@ import pytest
 import torch
 from fakes import Bench, scripted_controls, steady_controls
 
+from lockstep.common_clock import at_common_clock
 from lockstep.device import CaptureError, Timing
-from lockstep.pairs import LEAD_ROUNDS, MOST_SAMPLES, Plan, at_common_clock, compare
+from lockstep.outcome import MOST_SAMPLES
+from lockstep.pairs import LEAD_ROUNDS, Plan, compare
 
 #: One call fills a replay; no waiting.
 PLAN = Plan(replay_s=1e-3, warmup_s=0.0)

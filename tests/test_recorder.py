@@ -8,6 +8,7 @@ import pytest
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import PATIENCE, Recorder, Target
 from lockstep.record import Estimate, Record, read_records
+from lockstep.stages import told
 
 SPEC = WorkerSpec(Path("checkout"), ("kernels",), Path("benchmarks"))
 HOST = {"device": "cpu", "torch": "2.11"}
@@ -56,7 +57,7 @@ class FakeWorker:
             replace(one, state="failed", latency=None, reason=failed[one.variant]) if one.variant in failed else one
             for one in records
         ]
-        return records, {"copy": {"seconds": 1.0}}
+        return records, {"copy": {"seconds": 1.0}}, {"time": 2.0, "check": 1.0}
 
     def run(self, arguments, cwd):
         if arguments == ["die"]:
@@ -105,6 +106,16 @@ def test_a_case_is_measured_once_for_all_its_variants(make, path):
     assert (provenance.commit, provenance.host, provenance.controls) == ("c" * 40, HOST, {"copy": {"seconds": 1.0}})
     recorder.close()
     assert fleet.closed == fleet.started == 1
+
+
+def test_where_the_time_went_is_stored_and_adds_up(make, path):
+    recorder = make(Fleet())
+    measure(recorder)
+    measure(recorder, "M=2")
+    spent = read_records(path)[0].spent_s
+    assert (spent["time"], spent["check"], spent["rest"]) == (4.0, 2.0, 0.0)
+    assert told(recorder.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), rest 0 s (0 %)"
+    assert told(make(Fleet()).spent()) == ""
 
 
 def test_another_ruler_is_measured_anew(make):

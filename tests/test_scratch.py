@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels import scratch
-from kernels.kda_decode import counters_of
+from kernels.kda_flags import counters_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_a_buffer_is_made_once_a_device_and_found_where_it_was_put():
 def test_one_made_inside_a_capture_is_refused(monkeypatch):
     monkeypatch.setattr(scratch, "capturing", lambda device: True)
     with pytest.raises(
-        RuntimeError, match=r"before capturing it in a CUDA graph: what kernels\.kda_decode\.counters_of"
+        RuntimeError, match=r"before capturing it in a CUDA graph: what kernels\.kda_flags\.counters_of"
     ):
         counters_of(torch.device("cpu"))
     assert not scratch.KEPT

@@ -56,8 +56,8 @@ class Worker(Watched):
         variants: Sequence[str],
         failed: Mapping[str, str],
         twins: Sequence[str] = (),
-    ) -> tuple[list[Record], dict[str, dict[str, float | str]]]:
-        """Records of one case and the controls so far.
+    ) -> tuple[list[Record], dict[str, dict[str, float | str]], dict[str, float]]:
+        """Records of one case, the controls so far, and the seconds of each stage of this case.
 
         Raises:
             WorkerDied: it hung, died or lost its CUDA context; start another one.
@@ -66,7 +66,7 @@ class Worker(Watched):
         asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
         self.ask({"measure": asked})
         event = self.wait("records")
-        return [record_from(row) for row in event["records"]], event["controls"]
+        return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
         """An ordinary asv benchmark: exit code and what it printed.

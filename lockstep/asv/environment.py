@@ -33,6 +33,7 @@ from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.provenance import harness_commit
 from lockstep.record import SUFFIX, Record
+from lockstep.stages import told
 
 #: Packages imported from the commit unless asv.conf.json says otherwise: {"lockstep": {"packages": […]}}.
 PACKAGES = ("kernels",)
@@ -146,8 +147,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if self._progress is not None:
             self._progress.finish()
         if self._recorder is not None:
-            self._recorder.close()
-            self._recorder = None
+            # The worker first: whoever interrupts the line below must not leave it running.
+            recorder, self._recorder = self._recorder, None
+            recorder.close()
+            if spent := told(recorder.spent()):
+                self._say(f"{recorder.target.commit[:8]}: {spent}")
 
     def _answer(self, arguments: list[str], cwd: str) -> tuple[str, str, int]:
         """Output, standard error and exit code of one asv request."""

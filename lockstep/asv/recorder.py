@@ -72,6 +72,8 @@ class Recorder:
         self._stillborn = ""
         self._compiled = False
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._began = time.monotonic()
+        self._stages: dict[str, float] = {}
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
@@ -99,6 +101,11 @@ class Recorder:
             self.close()
             return 1, str(died)
 
+    def spent(self) -> dict[str, float]:
+        """Seconds of this run by stage; "rest" is asv, starting workers, and cases that ended one."""
+        rest = time.monotonic() - self._began - sum(self._stages.values())
+        return {**self._stages, "rest": max(0.0, rest)}
+
     def close(self) -> None:
         """End the worker; another one is started when it is needed."""
         if self._worker is not None:
@@ -115,7 +122,7 @@ class Recorder:
         while groups:
             group = groups.pop(0)
             try:
-                records, controls = self._up().measure(suite, case, l2, group, failed)
+                records, controls, stages = self._up().measure(suite, case, l2, group, failed)
             except WorkerDied as died:
                 self.close()
                 if died.at_start:
@@ -136,6 +143,7 @@ class Recorder:
                     groups.insert(0, group)
                 continue
             self._controls = controls or self._controls
+            self._count(stages)
             for record in records:
                 # A later group measures the baseline again: the first record, with most company, stays.
                 if record.variant not in taken or taken[record.variant].state == "failed":
@@ -164,8 +172,15 @@ class Recorder:
             return
         self._compiled = True
         started = time.monotonic()
-        if precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, host):
-            self._say(f"compiled the kernels of {self.target.commit[:8]} in {time.monotonic() - started:.0f} s")
+        compiled = precompile(self._spec.benchmark_dir, self._spec.checkout, self._spec.packages, host)
+        taken = time.monotonic() - started
+        self._count({"compile": taken})
+        if compiled:
+            self._say(f"compiled the kernels of {self.target.commit[:8]} in {taken:.0f} s")
+
+    def _count(self, stages: Mapping[str, float]) -> None:
+        for name, seconds in stages.items():
+            self._stages[name] = self._stages.get(name, 0.0) + seconds
 
     def _load(self, resume: bool) -> None:
         """Records of earlier runs stay in the file; when resuming they are served as well."""
@@ -213,6 +228,7 @@ class Recorder:
             host=dict(self._host),
             controls=self._controls,
             protocol=PROTOCOL_VERSION,
+            spent_s=self.spent(),
         )
         ordered = sorted(self._records.values(), key=lambda record: record.key)
         write_records(self.target.path, provenance, ordered)

@@ -81,7 +81,12 @@ def main() -> int:
         except DeviceLost as lost:
             emit("lost", variant=lost.variant, reason=lost.reason)
             return CONTEXT_LOST
-        emit("records", records=[asdict(record) for record in records], controls=measurer.controls_summary())
+        emit(
+            "records",
+            records=[asdict(record) for record in records],
+            controls=measurer.controls_summary(),
+            stages=measurer.stages.take(),
+        )
     return 0
 
 

@@ -83,7 +83,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             for suite, case, l2 in plan:
                 variants = suite.variants()
                 try:
-                    records, _ = worker.measure(suite.name, case, l2, variants, {}, twins=variants)
+                    records, _, _ = worker.measure(suite.name, case, l2, variants, {}, twins=variants)
                 except WorkerDied as died:
                     console.print(f"{suite.name} {case} {l2} is left out: {died}", markup=False)
                     worker.close()

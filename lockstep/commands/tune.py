@@ -129,7 +129,8 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
             for case in cases if not args.variant or variant in args.variant else ():
                 offer = offer_of(suite, variant, case)
                 # Cases that differ in nothing that the choice depends on are one job.
-                jobs.setdefault((offer.choice, *sorted(offer.sizes.items())), (suite, variant, case))
+                if offer.configs:
+                    jobs.setdefault((offer.choice, *sorted(offer.sizes.items())), (suite, variant, case))
     return list(jobs.values())
 
 

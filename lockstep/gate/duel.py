@@ -1,16 +1,14 @@
 """One epoch of one variant: base and head in turn, on the same buffers.
 
-Inputs and outputs are shared, and so is what a variant prepares offline where both sides prepare the same:
-where buffers lie moves a time by tenths of a percent, and shared buffers move both. Outputs that a variant allocates
-itself lie at the same places on both sides too. A round is one replay of each side, its order flipped from round to
-round, so that each side follows itself as often as the other.
+Both share their buffers (``lockstep.gate.buffers``); outputs that a variant allocates itself lie at the same places on
+both sides too. A round is one replay of each side, its order flipped from round
+to round, so that each side follows itself as often as the other.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +18,13 @@ from typing import Any
 
 import torch
 
-from lockstep.arms import ArgumentSet, Arm, BoundCall, move, place, replay_of, seconds_a_call
+from lockstep.arms import Arm
+from lockstep.common_clock import at_common_clock, steady
 from lockstep.device import Device, Replay, Timing
-from lockstep.family import Family, takes_out
+from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
-from lockstep.pairs import LEAD_ROUNDS, at_common_clock, steady
-from lockstep.suite import bind
-
-BASE, HEAD = "base", "head"
+from lockstep.pairs import LEAD_ROUNDS
+from lockstep.replays import replay_of, seconds_a_call
 
 
 @dataclass(frozen=True)
@@ -60,21 +57,6 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A variant as both sides have it.
-
-    Attributes:
-        name: of the variant.
-        families: side to family; for an A/A comparison both sides hold the same one.
-        trees: side to the tree (a name of ``Sides``) whose modules its calls find.
-    """
-
-    name: str
-    families: Mapping[str, Family]
-    trees: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Epoch:
     """What an epoch said of a variant.
 
@@ -92,92 +74,6 @@ class Epoch:
     rounds: int
     voided: int
     shared: bool
-
-
-class SideFailed(RuntimeError):
-    """One side of a duel cannot be timed; ``side`` is "base" or "head"."""
-
-    def __init__(self, side: str, reason: str) -> None:
-        super().__init__(reason)
-        self.side = side
-
-
-class Buffers:
-    """The argument sets of one epoch and what the variants prepared from them, for both sides.
-
-    Args:
-        sets: inputs and outputs.
-        sides: the trees.
-        seed: of the places of what is prepared.
-    """
-
-    def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int) -> None:
-        self.sets = sets
-        self.sides = sides
-        self.seed = seed
-        self._chance = random.Random(seed)
-        self._made: dict[Any, list[dict[str, Any]]] = {}
-        self._moved: dict[tuple[int, int], bool] = {}
-
-    def arms(self, contender: Contender) -> tuple[dict[str, Arm], bool]:
-        """Arms by side, and whether they share every buffer.
-
-        What the sides prepare differently (a head that packs its weights another way) each has for itself.
-
-        Raises:
-            SideFailed: a side's preparation or binding raised.
-        """
-        prepared = self._prepared(contender)
-        kept = self._move_scratch(contender)
-        arms = {}
-        for side in (BASE, HEAD):
-            function = contender.families[side].variants[contender.name]
-            calls = []
-            for one, made in zip(self.sets, prepared, strict=True):
-                arguments = bind(function, {**one.inputs, **made[side]})
-                if one.out is not None and takes_out(function):
-                    arguments["out"] = one.out
-                calls.append(BoundCall(function, arguments))
-            arms[side] = Arm(side, tuple(calls))
-        return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
-
-    def _move_scratch(self, contender: Contender) -> bool:
-        """Lay what variants keep between calls elsewhere, once an epoch; whether both sides keep the same.
-
-        Left to themselves each side has its own at one place for good: 0.3 to 2.8 % between unchanged kernels on an
-        H200, in every epoch alike, so that no number of epochs would tell it from a change.
-        """
-        base, head = (contender.families[side].scratch for side in (BASE, HEAD))
-        pair = id(base), id(head)
-        if pair not in self._moved:
-            move(base, self._chance)
-            if head is not base:
-                for name, mine in list(head.items()):
-                    alike = name in base and _equal(base[name], mine)
-                    head[name] = base[name] if alike else place(mine, self._chance)
-            self._moved[pair] = base.keys() == head.keys() and all(base[name] is head[name] for name in base)
-        return self._moved[pair]
-
-    def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
-        """For each set, side to what it prepared: the same object where both prepared the same."""
-        key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
-        if key not in self._made:
-            # Which of two different packings is placed first changes with the seed: no side is always second.
-            order = (BASE, HEAD) if self._chance.random() < 0.5 else (HEAD, BASE)
-            self._made[key] = [self._prepare(contender, one, order) for one in self.sets]
-        return self._made[key]
-
-    def _prepare(self, contender: Contender, one: ArgumentSet, order: tuple[str, str]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for side in order:
-            try:
-                with self.sides.active(contender.trees[side]):
-                    mine = contender.families[side].prepared(contender.name, one.inputs)
-            except Exception as error:
-                raise SideFailed(side, f"its preparation raised {type(error).__name__}: {error}") from error
-            other = made.get(order[0])
-            made[side] = other if other is not None and _equal(other, mine) else place(mine, self._chance)
-        return made
 
 
 def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace, per_call: dict[str, float]) -> Epoch:
@@ -334,21 +230,3 @@ def _of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 def _clock(timings: Sequence[Timing]) -> float:
     known = [timing.sm_mhz for timing in timings if not math.isnan(timing.sm_mhz)]
     return median(known) if known else math.nan
-
-
-def _equal(left: Any, right: Any) -> bool:
-    """Whether two prepared values are the same, tensors by dtype, device, shape, strides and content."""
-    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-        return (
-            isinstance(left, torch.Tensor)
-            and isinstance(right, torch.Tensor)
-            and (left.dtype, left.device, left.shape, left.stride())
-            == (right.dtype, right.device, right.shape, right.stride())
-            and torch.equal(left, right)
-        )
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    # Numbers and texts; an object of a side's own class goes to that side alone.
-    return isinstance(left, int | float | str | bool | None) and type(left) is type(right) and left == right

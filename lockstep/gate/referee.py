@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
 
 from lockstep.arms import draw_sets, set_count, size_of
-from lockstep.check import Checker
+from lockstep.check import Checker, brief, without_frames
 from lockstep.controls import Controls
 from lockstep.device import Device
 from lockstep.family import Family
+from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.client import Alone
-from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Epoch, Pace, SideFailed, run_epoch, time_alone
+from lockstep.gate.duel import Epoch, Pace, run_epoch, time_alone
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
+from lockstep.gate.sequential import LOOKS, Test
+from lockstep.gate.trial import Trial, verdict_of
 from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
 from lockstep.inputs import tensors_of
 from lockstep.measure import DeviceLost
@@ -34,29 +33,6 @@ MOST_VOID = LOOKS[0]
 
 #: Told before anything that may hang or crash: what is done ("check", "time"), variant and side ("" for both).
 Listener = Callable[[str, str, str], None]
-
-
-@dataclass
-class _Trial:
-    """One round of one case: its epochs so far."""
-
-    contender: Contender
-    test: Test
-    epochs: list[Epoch] = field(default_factory=list)
-    per_call: dict[str, float] = field(default_factory=dict)
-    moved: int = 0
-    decision: Decision | None = None
-    failure: SideFailed | None = None
-    wall_s: float = 0.0
-
-    @property
-    def ratios(self) -> list[float]:
-        return [epoch.log_ratio for epoch in self.epochs]
-
-    @property
-    def over(self) -> bool:
-        undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
-        return self.decision is not None or self.failure is not None or undecidable
 
 
 class Referee:
@@ -87,9 +63,9 @@ class Referee:
             family = self.sides.load_family(suite, side)
         except ModuleNotFoundError as error:
             absent = error.name is not None and f"{suite.package}.{suite.family}".startswith(error.name)
-            return SideFacts(missing=absent, error="" if absent else _brief(error))
+            return SideFacts(missing=absent, error="" if absent else brief(error))
         except Exception as error:
-            return SideFacts(error=_brief(error))
+            return SideFacts(error=brief(error))
         self._families[suite.name, side] = family
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
@@ -117,17 +93,17 @@ class Referee:
             return
         self._checker = None  # its tensors go before the sets are drawn: both together may not fit
         tests = {key: Test(asked.min_effect[key.variant], asked.alpha[key.variant], asked.cases) for key in contenders}
-        first = {key: _Trial(contender, tests[key]) for key, contender in contenders.items()}
+        first = {key: Trial(contender, tests[key]) for key, contender in contenders.items()}
         for key in self._round(suite, case, l2, count, first, deadline):
             if first[key].decision not in ("slower", "faster") or asked.twins:
-                yield _verdict(key, first[key], None)
+                yield verdict_of(key, first[key], None)
         again = {
-            key: _Trial(contenders[key], tests[key])
+            key: Trial(contenders[key], tests[key])
             for key, trial in first.items()
             if trial.decision in ("slower", "faster") and not asked.twins
         }
         for key in self._round(suite, case, l2, count, again, deadline):
-            yield _verdict(key, first[key], again[key])
+            yield verdict_of(key, first[key], again[key])
 
     def time_alone(self, suite: Suite, asked: Alone) -> dict[str, dict[str, Any]]:
         """An epoch of one side; by variant seconds a call and rotations, or an outcome and its reason.
@@ -141,7 +117,7 @@ class Referee:
             error = self._check(suite, case, key.variant, asked.side)
             if error is not None:
                 outcome = "na" if isinstance(error, NotImplementedError) else "failed"
-                answer[key.variant] = {"outcome": outcome, "reason": _brief(error)}
+                answer[key.variant] = {"outcome": outcome, "reason": brief(error)}
                 continue
             self._listener("time", key.variant, asked.side)
             family = self._families[suite.name, asked.side]
@@ -160,7 +136,7 @@ class Referee:
                 answer[key.variant] = {"outcome": "na", "reason": str(error)}
             except (SideFailed, torch.cuda.OutOfMemoryError) as error:
                 self.device.release()
-                answer[key.variant] = {"outcome": "failed", "reason": _brief(error)}
+                answer[key.variant] = {"outcome": "failed", "reason": brief(error)}
         return answer
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
@@ -182,11 +158,11 @@ class Referee:
         if head is not None:
             # What base does not do right either was not broken by the change.
             broken_before = base is not None and not isinstance(base, NotImplementedError)
-            return Verdict(key, "failed", _brief(head), in_base=broken_before)
+            return Verdict(key, "failed", brief(head), in_base=broken_before)
         if isinstance(base, NotImplementedError):
             return Verdict(key, "new", str(base) or "base does not support it")
         if base is not None:
-            return Verdict(key, "new", f"base is no measure, it failed: {_brief(base)}")
+            return Verdict(key, "new", f"base is no measure, it failed: {brief(base)}")
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
@@ -205,9 +181,9 @@ class Referee:
                 self.device.release()
                 self._checked[name] = MemoryError("no room on the device for its check")
             except Exception as error:
-                self._checked[name] = error
+                self._checked[name] = without_frames(error)
                 if not isinstance(error, NotImplementedError) and not self.device.healthy():
-                    raise DeviceLost(f"{variant}@{side}", _brief(error)) from error
+                    raise DeviceLost(f"{variant}@{side}", brief(error)) from error
         return self._checked[name]
 
     def _checker_of(self, suite: Suite, case: Case) -> Checker:
@@ -226,7 +202,7 @@ class Referee:
         touched = []
         for contender in contenders:
             with self.sides.active(contender.trees[HEAD]):
-                arguments = contender.families[HEAD].arguments(contender.name, checker.inputs)
+                arguments = checker.arguments(contender.families[HEAD], contender.name)
             touched.append(tensors_of([arguments, out]))
         sizes = [size_of(tensors) for tensors in touched]
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
@@ -245,7 +221,7 @@ class Referee:
         return self._controls
 
     def _round(
-        self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, _Trial], deadline: float
+        self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, Trial], deadline: float
     ) -> Iterator[SeriesKey]:
         """Epochs for all trials until each is over or the time is; keys as they are decided."""
         controls = self._ready_controls() if trials else None
@@ -275,7 +251,7 @@ class Referee:
                     yield key
         yield from live
 
-    def _epoch(self, trial: _Trial, buffers: Buffers) -> Epoch | None:
+    def _epoch(self, trial: Trial, buffers: Buffers) -> Epoch | None:
         self._listener("time", trial.contender.name, "")
         started = time.monotonic()
         try:
@@ -297,59 +273,3 @@ class Referee:
             if code is not None:
                 return str(self.sides.relative(side, code.co_filename)), int(code.co_firstlineno)
         return "", 0
-
-
-def _verdict(key: SeriesKey, first: _Trial, second: _Trial | None) -> Verdict:
-    """What one or two rounds say. The last round's numbers are told: the first was picked for its difference."""
-    told = second if second is not None and second.epochs else first
-    epochs = first.epochs + (second.epochs if second else [])
-    verdict = Verdict(
-        key,
-        "unsure",
-        min_effect=first.test.min_effect,
-        epochs=len(epochs),
-        moved=first.moved + (second.moved if second else 0),
-        shared=all(epoch.shared for epoch in epochs),
-        wall_s=first.wall_s + (second.wall_s if second else 0.0),
-    )
-    failure = (second.failure if second else None) or first.failure
-    if failure is not None:
-        if failure.side == BASE:
-            return replace(verdict, outcome="unsure", reason=f"base cannot be timed: {failure}")
-        return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
-    if not told.epochs:
-        return replace(verdict, reason="controls moved in every epoch" if told.moved else "the budget did not reach it")
-    log = interval(told.ratios, first.test.alpha)
-    verdict = replace(
-        verdict,
-        change=relative(log),
-        base_s=fmean(epoch.seconds[BASE] for epoch in told.epochs),
-        head_s=fmean(epoch.seconds[HEAD] for epoch in told.epochs),
-    )
-    if second is None:
-        if first.decision == "same":
-            return replace(verdict, outcome="same")
-        if first.decision is not None:  # a comparison of base with itself: said, not confirmed
-            return replace(verdict, outcome=first.decision, reason="one round")
-        return replace(verdict, reason=_undecided(first))
-    if second.decision == first.decision and first.decision is not None:
-        return replace(verdict, outcome=first.decision, confirmed=True)
-    seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
-    if second.decision == "same":
-        return replace(verdict, outcome="same", reason=f"{seen}, not in the second")
-    return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")
-
-
-def _undecided(trial: _Trial) -> str:
-    count = len(trial.epochs)
-    if trial.test.hopeless(trial.ratios):
-        return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
-    if count >= LOOKS[-1]:
-        return f"too close to call after {count} epochs"
-    return f"out of time after {count} epochs"
-
-
-def _brief(error: BaseException) -> str:
-    """Type and first line of an error: a reason that fits a table."""
-    first = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,0 +1,62 @@
+"""Which way of computing products serves an operation of ``kernels.grouped``: the table's, then one that always can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import torch
+
+from kernels.choices import Offer
+from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped_rows import Groups
+from kernels.grouped_table import TABLE, Tile
+
+#: Ways of computing products by the name that variants and tables have for them.
+WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
+
+#: The way that is best for R rows a group on average.
+BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
+    op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
+}
+
+
+def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
+    """Name of the way that the table has for these shapes; on a CPU torch's."""
+    ragged = groups.offsets is not None
+    if x.device.type == "cpu":
+        return "loop" if ragged else "bmm"
+    return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
+
+
+def ways_for(
+    op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups
+) -> tuple[Products, ...]:
+    """The way that was asked for; else the best, then one that serves what it cannot."""
+    if config:
+        return (WAYS[config],)
+    best = WAYS[_best(op, x, weight, groups)]
+    if groups.offsets is None:
+        return best, BMM
+    return best, LOOP if x.device.type == "cpu" else TRITON
+
+
+def first_that_can(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:
+    """Compute in the first way that can; the last one's refusal is the caller's."""
+    for way in ways[:-1]:
+        with suppress(NotImplementedError):
+            compute(way)
+            return
+    compute(ways[-1])
+
+
+def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
+    """Ways for rows of one layout."""
+    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma")
+    return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
+
+
+def gated_grad_tiles(B: int, G: int, K: int, H: int) -> Offer:
+    """Tiles of the gradient through the gate."""
+    tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
+    return Offer("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)

@@ -1,0 +1,87 @@
+"""A case as the gate tries it: epochs of one round or two, and the verdict they come to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from statistics import fmean, stdev
+
+from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
+from lockstep.gate.duel import Epoch
+from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
+from lockstep.gate.verdict import SeriesKey, Verdict
+
+
+@dataclass
+class Trial:
+    """One round of one case: its epochs so far."""
+
+    contender: Contender
+    test: Test
+    epochs: list[Epoch] = field(default_factory=list)
+    per_call: dict[str, float] = field(default_factory=dict)
+    moved: int = 0
+    decision: Decision | None = None
+    failure: SideFailed | None = None
+    wall_s: float = 0.0
+
+    @property
+    def ratios(self) -> list[float]:
+        """Log ratio of each epoch."""
+        return [epoch.log_ratio for epoch in self.epochs]
+
+    @property
+    def over(self) -> bool:
+        """Whether another epoch would change nothing."""
+        undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
+        return self.decision is not None or self.failure is not None or undecidable
+
+
+def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
+    """What one or two rounds say. The last round's numbers are told: the first was picked for its difference."""
+    told = second if second is not None and second.epochs else first
+    epochs = first.epochs + (second.epochs if second else [])
+    verdict = Verdict(
+        key,
+        "unsure",
+        min_effect=first.test.min_effect,
+        epochs=len(epochs),
+        moved=first.moved + (second.moved if second else 0),
+        shared=all(epoch.shared for epoch in epochs),
+        wall_s=first.wall_s + (second.wall_s if second else 0.0),
+    )
+    failure = (second.failure if second else None) or first.failure
+    if failure is not None:
+        if failure.side == BASE:
+            return replace(verdict, outcome="unsure", reason=f"base cannot be timed: {failure}")
+        return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
+    if not told.epochs:
+        return replace(verdict, reason="controls moved in every epoch" if told.moved else "the budget did not reach it")
+    log = interval(told.ratios, first.test.alpha)
+    verdict = replace(
+        verdict,
+        change=relative(log),
+        base_s=fmean(epoch.seconds[BASE] for epoch in told.epochs),
+        head_s=fmean(epoch.seconds[HEAD] for epoch in told.epochs),
+    )
+    if second is None:
+        if first.decision == "same":
+            return replace(verdict, outcome="same")
+        if first.decision is not None:  # a comparison of base with itself: said, not confirmed
+            return replace(verdict, outcome=first.decision, reason="one round")
+        return replace(verdict, reason=_undecided(first))
+    if second.decision == first.decision and first.decision is not None:
+        return replace(verdict, outcome=first.decision, confirmed=True)
+    seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
+    if second.decision == "same":
+        return replace(verdict, outcome="same", reason=f"{seen}, not in the second")
+    return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")
+
+
+def _undecided(trial: Trial) -> str:
+    count = len(trial.epochs)
+    if trial.test.hopeless(trial.ratios):
+        return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
+    if count >= LOOKS[-1]:
+        return f"too close to call after {count} epochs"
+    return f"out of time after {count} epochs"

@@ -1,0 +1,60 @@
+"""Where the time of a measurement goes: seconds by stage, each moment in one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+#: What the worker of a commit tells apart; "compile" (ahead of it) and "rest" (asv) come from its parent.
+STAGES = {
+    "check": "inputs, reference, the first call of every variant (what compiles, compiles here)",
+    "draw": "argument sets and what variants prepare from them",
+    "capture": "CUDA graphs, and one rotation to learn how long a call takes",
+    "time": "warm-up and timed rounds",
+    "controls": "the controls beside each epoch",
+}
+
+
+@dataclass
+class Stages:
+    """Seconds by stage. A stage within another one counts as itself alone."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    now: Callable[[], float] = time.monotonic
+    _running: list[str] = field(default_factory=list)
+    _since: float = 0.0
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the block as ``name``."""
+        self._turn()
+        self._running.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._running.pop()
+
+    def take(self) -> dict[str, float]:
+        """What was counted since the last taking; counting begins anew."""
+        self._turn()
+        taken, self.seconds = self.seconds, {}
+        return taken
+
+    def _turn(self) -> None:
+        now = self.now()
+        if self._running:
+            name = self._running[-1]
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
+        self._since = now
+
+
+def told(seconds: Mapping[str, float]) -> str:
+    """One line for people, the longest first: ``300 s: time 150 s (50 %), capture 75 s (25 %) …``; "" for no stage."""
+    total = sum(seconds.values())
+    if not set(seconds) & set(STAGES):
+        return ""
+    parts = sorted(seconds.items(), key=lambda part: -part[1])
+    return f"{total:.0f} s: " + ", ".join(f"{name} {one:.0f} s ({100 * one / total:.0f} %)" for name, one in parts)
