@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import correlation, linear_regression, median, median_low, pstdev
 
 from lockstep.device import Timing
@@ -16,22 +16,29 @@ CLOCK_TOLERANCE = 0.03
 CLOCK_MOVED = 0.005
 
 
-def at_common_clock(timings: Mapping[str, Sequence[Timing]]) -> dict[str, list[float]]:
-    """Log seconds of each replay as it would have been at the epoch's median SM clock.
+def at_common_clock(*arms: Sequence[Timing]) -> list[list[float]]:
+    """Log seconds of each replay as it would have been at the arms' median SM clock.
 
     Under a power cap an H200's clock wanders by 2 % within the rounds of an epoch, and two arms of one
     round never meet the same clock. Where an arm's time follows its clock (its own regression of log
     seconds on log clock says so), the clock's part is taken out; a time that does not depend on it
     (memory, launches) is left as it is, and so is everything where clocks are unknown.
+
+    Give it the two arms of a ratio. The median of all arms of an epoch may be far from both, and the slope is known
+    for an arm's own few percents only: of 40 comparisons of an arm with itself, five runs of 8 rounds in 4 epochs each
+    (an H200), 82 % agreed within 0.05 % at the two arms' clock, 72 % at all arms', 42 % with no clock taken out.
     """
-    clocks = [timing.sm_mhz for mine in timings.values() for timing in mine if not math.isnan(timing.sm_mhz)]
+    clocks = [timing.sm_mhz for mine in arms for timing in mine if not math.isnan(timing.sm_mhz)]
     usual = math.log(median(clocks)) if clocks else 0.0
-    adjusted = {}
-    for name, mine in timings.items():
+    adjusted = []
+    for mine in arms:
         slope = _clock_slope(mine)
-        adjusted[name] = [
-            math.log(timing.seconds) - (slope * (math.log(timing.sm_mhz) - usual) if slope else 0.0) for timing in mine
-        ]
+        adjusted.append(
+            [
+                math.log(timing.seconds) - (slope * (math.log(timing.sm_mhz) - usual) if slope else 0.0)
+                for timing in mine
+            ]
+        )
     return adjusted
 
 

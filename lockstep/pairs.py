@@ -24,6 +24,7 @@ from lockstep.common_clock import at_common_clock, steady
 from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
 from lockstep.outcome import Outcome, Series, narrow, outcome_of
+from lockstep.record import TWIN
 from lockstep.replays import replay_of, seconds_a_call
 from lockstep.stages import Stages
 
@@ -219,11 +220,11 @@ def _time_rounds(
 def _add_epoch(
     series: dict[str, Series], captured: Sequence[_Captured], timings: dict[str, list[Timing]], baseline: str
 ) -> None:
-    base = timings.get(baseline)
-    common = at_common_clock(timings)
     for one in captured:
         name, mine = one.name, timings[one.name]
-        kept = steady(mine, base) if base else [True] * len(mine)
+        # A twin is compared with its variant: that is what an A/A comparison is.
+        rival = timings.get(name.removesuffix(TWIN) if name.endswith(TWIN) else baseline)
+        kept = steady(mine, rival) if rival else [True] * len(mine)
         good = [timing for timing, ok in zip(mine, kept, strict=True) if ok]
         into = series[name]
         into.rounds += len(good)
@@ -231,7 +232,8 @@ def _add_epoch(
         into.latency.append(median(math.log(timing.seconds) for timing in good))
         into.latency_samples += [timing.seconds for timing in good]
         into.sm_mhz += [timing.sm_mhz for timing in good if not math.isnan(timing.sm_mhz)]
-        if base is not None:
-            ratios = [b - t for b, t, ok in zip(common[baseline], common[name], kept, strict=True) if ok]
+        if rival is not None:
+            theirs, ours = at_common_clock(rival, mine)
+            ratios = [there - here for there, here, ok in zip(theirs, ours, kept, strict=True) if ok]
             into.ratio.append(median(ratios))
             into.ratio_samples += [math.exp(ratio) for ratio in ratios]

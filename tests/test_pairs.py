@@ -13,6 +13,7 @@ from lockstep.common_clock import at_common_clock
 from lockstep.device import CaptureError, Timing
 from lockstep.outcome import MOST_SAMPLES
 from lockstep.pairs import LEAD_ROUNDS, Plan, compare
+from lockstep.record import TWIN
 
 #: One call fills a replay; no waiting.
 PLAN = Plan(replay_s=1e-3, warmup_s=0.0)
@@ -188,6 +189,26 @@ def test_arms_may_run_at_different_clocks():
     assert outcome.clocks.sm_mhz == 1000.0
 
 
+def test_a_ratio_is_told_at_the_clock_of_its_two_arms():
+    """Others that draw more power run at a lower clock, of which the two know nothing."""
+    chance, now = random.Random(1), {"mhz": 1800.0}
+
+    def bound():
+        now["mhz"] = 1800.0 + chance.uniform(-30, 30)
+        return 1.8 / now["mhz"]
+
+    bench = Bench({"base": 1e-3, "b": bound, "hungry": 1e-3, "hungrier": 1e-3})
+    bench.clock = lambda name: {"base": 1800.0, "b": now["mhz"]}.get(name, 1200.0)
+    assert run(bench, plan=replace(PLAN, replay_s=1e-9)).outcomes["b"].ratio.value == pytest.approx(1, abs=5e-3)
+
+
+def test_a_twin_is_compared_with_its_variant():
+    bench = Bench({"base": 3e-3, "b": 1e-3, "b" + TWIN: 1.01e-3})
+    outcomes = run(bench).outcomes
+    assert outcomes["b"].ratio.value == pytest.approx(3)
+    assert outcomes["b" + TWIN].ratio.value == pytest.approx(1 / 1.01)
+
+
 def drifting(seconds_at):
     """Timings while the clock falls by 2 %, as under a power cap."""
     return [Timing(seconds_at(mhz), mhz) for mhz in (1500.0, 1495.0, 1490.0, 1485.0, 1480.0, 1475.0, 1470.0)]
@@ -195,11 +216,11 @@ def drifting(seconds_at):
 
 def test_a_time_that_follows_the_clock_is_told_at_the_common_clock():
     bound = drifting(lambda mhz: 1.5 / mhz)
-    [adjusted] = at_common_clock({"bound": bound}).values()
+    [adjusted] = at_common_clock(bound)
     assert adjusted == pytest.approx([math.log(1.5 / 1485)] * 7)
-    # The common clock is that of all arms: one that ran at another clock is told at the median of both.
+    # The common clock is that of both arms: one that ran at another clock is told at the median of both.
     other = [Timing(1.0, 1400.0)] * 7
-    assert at_common_clock({"bound": bound, "other": other})["bound"] == pytest.approx([math.log(1.5 / 1435)] * 7)
+    assert at_common_clock(bound, other)[0] == pytest.approx([math.log(1.5 / 1435)] * 7)
 
 
 @pytest.mark.parametrize(
@@ -212,20 +233,20 @@ def test_a_time_that_follows_the_clock_is_told_at_the_common_clock():
 )
 def test_a_time_that_does_not_follow_the_clock_is_left_as_it_is(seconds_at):
     timings = drifting(seconds_at)
-    [adjusted] = at_common_clock({"arm": timings}).values()
+    [adjusted] = at_common_clock(timings)
     assert adjusted == [math.log(timing.seconds) for timing in timings]
 
 
 def test_a_steady_or_unknown_clock_changes_nothing():
     for mhz in (1500.0, math.nan):
         timings = [Timing(1e-3 * (1 + i / 100), mhz) for i in range(8)]
-        [adjusted] = at_common_clock({"arm": timings}).values()
+        [adjusted] = at_common_clock(timings)
         assert adjusted == [math.log(timing.seconds) for timing in timings]
 
 
 def test_a_time_is_never_taken_to_follow_the_clock_more_than_in_proportion():
     steep = drifting(lambda mhz: (1500 / mhz) ** 3)
-    [adjusted] = at_common_clock({"arm": steep}).values()
+    [adjusted] = at_common_clock(steep)
     assert adjusted[-1] == pytest.approx(math.log((1500 / 1470) ** 3) + math.log(1470 / 1485))
 
 

@@ -214,9 +214,9 @@ def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 
 
 def _of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    common = at_common_clock(by_side)
+    bases, heads = at_common_clock(by_side[BASE], by_side[HEAD])
     good = steady(by_side[HEAD], by_side[BASE])
-    ratios = [head - base for head, base, ok in zip(common[HEAD], common[BASE], good, strict=True) if ok]
+    ratios = [head - base for head, base, ok in zip(heads, bases, good, strict=True) if ok]
     return Epoch(
         log_ratio=median(ratios),
         seconds={side: median(timing.seconds for timing in mine) for side, mine in by_side.items()},
