@@ -128,7 +128,7 @@ class _Measure:
         spec = WorkerSpec(self._checkout, packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
-                records, _ = worker.measure(series.suite, series.case, series.l2, [series.variant], {})
+                records, _, _ = worker.measure(series.suite, series.case, series.l2, [series.variant], {})
         except WorkerDied as died:
             if died.at_start:
                 raise
