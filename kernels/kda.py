@@ -28,6 +28,7 @@ from kernels.kda_rows import decode_rows
 from kernels.kda_stream import decode_stream
 from kernels.kda_table import TABLE
 from kernels.kda_tiles import decode_tiles
+from kernels.scratch import KEPT
 
 #: Variant that ``kda`` calls. "aligned" is 1 where rows of the merged result are multiples of 16 bytes: they are not
 #: with 4 heads, where cuBLAS falls back to a kernel of half the speed.
@@ -265,6 +266,8 @@ PREPARE = {
     "persistent": pack,
     "best": pack,
 }
+
+SCRATCH = KEPT
 
 
 def _variants_at(M: int, K: int, heads: int) -> Offer:

@@ -19,24 +19,20 @@ of one stream follow each other; two streams must not decode on one device at th
 
 from __future__ import annotations
 
-import functools
-
 import torch
 import triton
 import triton.language as tl
 
-from kernels.devices import capability, capturing
+from kernels.devices import capability
+from kernels.scratch import kept
 
 #: Counters kept for each device: two flags, one exit count, then one ticket a tile.
 COUNTERS = 1024
 
 
-@functools.cache
+@kept
 def counters_of(device: torch.device) -> torch.Tensor:
     """The device's counters, zero before and after every launch."""
-    if capturing(device):
-        # Zeroed inside the capture they would hold whatever lay there until the graph first runs, and a spin hang.
-        raise RuntimeError("call the kda kernel once before capturing it in a graph, so that its counters are zeroed")
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)
 
 

@@ -18,6 +18,7 @@ from kernels.linear_gemv import VECTORS, Vectors, run_gemv, vectors_at
 from kernels.linear_library import compiled, max_autotuned, tgv, tgv_pdl, torch_linear, zero_bias
 from kernels.linear_product import MAX_SPLIT, SPLIT, TILE, Tile, run_product, tiles_at
 from kernels.linear_table import TABLE, offer
+from kernels.scratch import KEPT
 
 Stream = linear_stream.Stream
 
@@ -218,6 +219,8 @@ VARIANTS = {
     "best": linear,
 }
 PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}
+
+SCRATCH = KEPT
 
 
 def _streams_at(M: int, K: int, N: int) -> Offer:

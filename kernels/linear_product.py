@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import torch
@@ -16,8 +15,9 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.choices import Offer
-from kernels.devices import capturing, sm_count
+from kernels.devices import sm_count
 from kernels.linear_table import TABLE, offer
+from kernels.scratch import kept
 
 
 class Tile(NamedTuple):
@@ -73,11 +73,9 @@ def launch_options(pdl: bool) -> dict[str, bool]:
     return {"launch_pdl": True} if pdl else {}
 
 
-@functools.cache
+@kept
 def _counters(device: torch.device) -> Tensor:
     """A counter for every tile that K is split for, zero before and after every launch."""
-    if capturing(device):
-        raise RuntimeError("call split_k once before capturing it in a CUDA graph: its counters would be the graph's")
     return torch.zeros(sm_count(device), dtype=torch.int32, device=device)
 
 

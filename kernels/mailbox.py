@@ -17,13 +17,12 @@ H200, and ``split_k`` of ``kernels.linear`` has one.
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernels.devices import capturing, sm_count
+from kernels.devices import sm_count
+from kernels.scratch import kept
 
 #: Bits of a NaN that no arithmetic makes and no writer posts, and of the one posted in its place.
 EMPTY = gl.constexpr(-1)
@@ -41,15 +40,9 @@ def room(device: torch.device) -> int:
     return ROOM * sm_count(device)
 
 
-@functools.cache
+@kept
 def mailbox(device: torch.device) -> torch.Tensor:
-    """int32 [room(device)], all EMPTY before and after every launch.
-
-    Raises:
-        RuntimeError: the first call for a device is captured in a CUDA graph, whose own it would be.
-    """
-    if capturing(device):
-        raise RuntimeError("call it once before capturing it in a CUDA graph: its mailbox would be the graph's")
+    """int32 [room(device)], all EMPTY before and after every launch."""
     return torch.full((room(device),), EMPTY.value, dtype=torch.int32, device=device)
 
 

@@ -24,6 +24,7 @@ from kernels.choices import Offer, Table
 from kernels.devices import capability, require_triton
 from kernels.linear_arguments import FLOATS
 from kernels.linear_library import torch_linear
+from kernels.scratch import KEPT
 
 #: As in DeepSeek-V3's and Qwen3's configurations.
 EPSILON = 1e-6
@@ -139,6 +140,8 @@ VARIANTS = {
     "overlapped": overlapped,
     "best": norm_linear,
 }
+
+SCRATCH = KEPT
 
 
 def _linears_at(M: int, K: int, N: int) -> Offer:

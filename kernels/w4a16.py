@@ -15,6 +15,7 @@ import triton
 from kernels.choices import Offer
 from kernels.devices import require_triton
 from kernels.int4 import dequantise_planes, expect_quantised, has_hopper_ptx, has_wgmma, pack_planes
+from kernels.scratch import KEPT
 from kernels.w4a16_arguments import expect_planes, output
 from kernels.w4a16_planes import LARGEST_PLANES_M, TILE, Tile, multiply_planes, tiles_at
 from kernels.w4a16_ring import RING, Ring, multiply_ring, rings_at
@@ -218,6 +219,8 @@ PREPARE = {
     "ring": _prepare_planes,
     "best": _prepare_planes,
 }
+
+SCRATCH = KEPT
 
 
 def _variants_at(M: int, K: int, N: int, group: int | str) -> Offer:

@@ -16,8 +16,9 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.choices import Offer
-from kernels.devices import capturing, sm_count
+from kernels.devices import sm_count
 from kernels.int4 import PLANE_K, has_hopper_ptx, has_wgmma, unpack_codes
+from kernels.scratch import kept
 from kernels.w4a16_table import SIZES, TABLE, offer
 
 
@@ -50,8 +51,8 @@ LARGEST_PLANES_M = 2048
 #: More parts of K than this cost more in their sum than they gain.
 LARGEST_SPLIT = 16
 
-# Arrivals at each output tile, for the in-kernel sum of a split K; the last program to arrive resets its counter.
-_COUNTERS: dict[torch.device, torch.Tensor] = {}
+#: Output tiles for whose sums (of a split K) there are counters; more tiles get some of their own in each call.
+COUNTERS = 1 << 16
 
 
 def tiles_at(M: int, K: int, N: int, group: int | str) -> Offer:
@@ -216,10 +217,10 @@ def counters(device: torch.device, count: int) -> torch.Tensor:
 
     Two streams that run this kernel at once need counters of their own and do not have them.
     """
-    counters = _COUNTERS.get(device)
-    if counters is None or len(counters) < count:
-        counters = torch.zeros(max(count, 4096), dtype=torch.int32, device=device)
-        # Memory that a CUDA graph allocates while it is captured belongs to that graph.
-        if not capturing(device):
-            _COUNTERS[device] = counters
-    return counters
+    return _counters(device) if count <= COUNTERS else torch.zeros(count, dtype=torch.int32, device=device)
+
+
+@kept
+def _counters(device: torch.device) -> torch.Tensor:
+    """Arrivals at each output tile; the last program to arrive puts its own back to zero."""
+    return torch.zeros(COUNTERS, dtype=torch.int32, device=device)

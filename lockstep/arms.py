@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class Arm:
     name: str
     calls: tuple[BoundCall, ...]
 
-    def capture(self, device: Device, times: int, pool: object) -> Replay:
+    def capture(self, device: Device, pool: object, times: int) -> Replay:
         """A replay of ``times`` rounds through the sets.
 
         Outputs that the variant allocates itself stay alive for one rotation, so that they rotate
@@ -74,6 +74,58 @@ class Arm:
         replay = device.capture([keep(call) for call in self.calls] * times, pool)
         alive.clear()
         return replay
+
+
+#: Seconds that a graph lasts at least; a longer replay launches it several times. Capturing takes 20–50 µs of
+#: Python for every call, which was a third of an hour's measuring; launching a graph again takes 1–2 µs of the
+#: GPU, of every arm alike.
+GRAPH_S = 1e-3
+
+#: Seconds from which on a replay tells how long a call takes: launching a graph takes some 10 µs.
+PROBE_S = 1e-4
+
+
+def seconds_a_call(capture: Callable[[int], Replay], calls: int, device: Device) -> tuple[float, Replay]:
+    """How long a call takes, roughly, and the replay that told.
+
+    Keep the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
+
+    Args:
+        capture: a replay of so many rotations.
+        calls: of one rotation.
+        device: where.
+    """
+    times = 1
+    while True:
+        probe = capture(times)
+        probe()  # compiles and warms up
+        seconds = min(timing.seconds for timing in device.time([probe] * 2))
+        if seconds >= PROBE_S or times * calls >= MOST_SETS:
+            return seconds / (times * calls), probe
+        times *= 8
+
+
+def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, seconds: float) -> tuple[Replay, int]:
+    """A replay of at least ``seconds``, and how many calls it makes.
+
+    Args:
+        capture: a replay of so many rotations.
+        calls: of one rotation.
+        per_call: seconds.
+        seconds: how long.
+    """
+    rotation_s = max(per_call * calls, 1e-9)
+    times = math.ceil(min(seconds, GRAPH_S) / rotation_s)
+    launches = math.ceil(seconds / (times * rotation_s))
+    replay = capture(times)
+    if launches == 1:
+        return replay, times * calls
+
+    def again() -> None:
+        for _ in range(launches):
+            replay()
+
+    return again, times * launches * calls
 
 
 def size_of(tensors: Iterable[torch.Tensor]) -> int:
@@ -140,6 +192,7 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
         seed: of the places.
     """
     chance = random.Random(seed)
+    move(family.scratch, random.Random(~seed))
     made: dict[Any, dict[str, Any]] = {}
     for variant in variants.values():
         if (prepare := family.prepare.get(variant)) not in made:
@@ -156,10 +209,17 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
     return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
 
 
+def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
+    """Lay what variants keep between calls at other places. Nothing that reads it may be running."""
+    for name, buffer in list(scratch.items()):
+        if buffer.device.type != "meta":  # no launch has used it
+            scratch[name] = place(buffer, chance)
+
+
 def place(value: Any, chance: random.Random) -> Any:
     """The same tensors, each copied to a random offset of a buffer of its own."""
 
-    def move(tensor: torch.Tensor) -> torch.Tensor:
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
         # All elements that it spans, as they lie: whatever its strides, gaps and overlaps are.
         span = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
         flat = tensor.as_strided((span if tensor.numel() else 0,), (1,))
@@ -170,4 +230,4 @@ def place(value: Any, chance: random.Random) -> Any:
         room[offset : offset + flat.numel()].copy_(flat)
         return room.as_strided(tensor.shape, tensor.stride(), offset)
 
-    return map_tensors(value, move)
+    return map_tensors(value, copy)

@@ -88,7 +88,7 @@ def contest(suite: Suite, variant: str, offer: Offer) -> Family:
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in offer.configs}
     prepare = family.prepare.get(variant)
-    return Family(rivals, dict.fromkeys(rivals, prepare) if prepare else {}, family.note)
+    return Family(rivals, dict.fromkeys(rivals, prepare) if prepare else {}, family.note, family.scratch)
 
 
 def name_of(config: Any) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from lockstep.suite import Suite, SuiteError, bind
+
+if TYPE_CHECKING:
+    import torch
 
 Variant = Callable[..., Any]
 
@@ -23,11 +26,14 @@ class Family:
             weights, say). It runs before timing, never inside it.
         note: what a reader of any of its results must know, told by the module's ``TABLE`` if it has one: that
             nothing was tuned for this GPU, say.
+        scratch: device buffers that the variants keep between calls (zeroed counters, say), by any name, as the
+            module's ``SCRATCH`` has them. The harness lays them elsewhere by putting others in their place.
     """
 
     variants: Mapping[str, Variant]
     prepare: Mapping[str, Callable[..., dict[str, Any]]]
     note: str = ""
+    scratch: MutableMapping[Any, torch.Tensor] = field(default_factory=dict)
 
     def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What variant ``name`` prepares offline from the suite's inputs; nothing for most variants."""
@@ -62,4 +68,5 @@ def load_family(suite: Suite) -> Family:
         variants={n.removeprefix(prefix): f for n, f in variants.items() if n.startswith(prefix)},
         prepare={n.removeprefix(prefix): f for n, f in prepare.items() if n.startswith(prefix)},
         note=table.note() if table is not None else "",
+        scratch=getattr(module, "SCRATCH", {}),
     )

@@ -14,11 +14,12 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
 
-from lockstep.arms import Arm
+from lockstep.arms import Arm, replay_of, seconds_a_call
 from lockstep.common_clock import at_common_clock, steady
 from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
@@ -152,17 +153,16 @@ def _capture(
     arms: Sequence[Arm], device: Device, plan: Plan, per_call: dict[str, float], failures: dict[str, str]
 ) -> list[_Captured]:
     """Replays of at least ``plan.replay_s``; ``per_call`` is learned in the first epoch."""
-    captured = []
+    captured: list[_Captured] = []
     pool = device.new_pool()
+    probes: list[Replay] = []  # kept until the pool has other graphs
     for arm in arms:
         try:
+            capture = partial(arm.capture, device, pool)
             if arm.name not in per_call:
-                once = arm.capture(device, 1, pool)
-                once()
-                [timing] = device.time([once])
-                per_call[arm.name] = timing.seconds / len(arm.calls)
-            times = max(1, math.ceil(plan.replay_s / (per_call[arm.name] * len(arm.calls))))
-            captured.append(_Captured(arm.name, arm.capture(device, times, pool), times * len(arm.calls)))
+                per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
+                probes.append(probe)
+            captured.append(_Captured(arm.name, *replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)))
         except torch.cuda.OutOfMemoryError:
             failures[arm.name] = "out of memory while its calls were captured"
             device.release()

@@ -116,8 +116,8 @@ class _Arm(Arm):
         super().__init__(name, calls)
         object.__setattr__(self, "_bench", bench)
 
-    def capture(self, device, times, pool):
+    def capture(self, device, pool, times):
         failure = self._bench.fails.get(self.name)  # type: ignore[attr-defined]
         if failure is not None:
             raise failure
-        return super().capture(device, times, pool)
+        return super().capture(device, pool, times)

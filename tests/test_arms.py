@@ -178,6 +178,21 @@ def test_an_epoch_is_drawn_and_prepared_once_and_lies_in_many_places():
     assert all(torch.equal(tensor, 2 * tensors[0]) for tensor in tensors[5:])
 
 
+def test_what_variants_keep_between_calls_is_laid_elsewhere_for_each_draw():
+    notes = Notes()
+    counters = torch.zeros(1000, dtype=torch.int32)
+    family = Family(
+        notes.family().variants, {}, scratch={"counters": counters, "traced": torch.zeros(3, device="meta")}
+    )
+    kept = []
+    for seed in (1, 2, 1):
+        make_arms({"plain": "plain"}, family, draw_sets(SUITE, CASE, FakeDevice(), 1, seed), seed)
+        kept.append(family.scratch["counters"])
+    assert place(kept[0]) == place(kept[2]) != place(kept[1])
+    assert all(torch.equal(one, counters) and one is not counters for one in kept)
+    assert family.scratch["traced"].device.type == "meta"
+
+
 def test_tensors_keep_values_and_strides_wherever_they_are_put():
     turned = Suite(
         **{

@@ -27,10 +27,10 @@ def sets(count=2):
     ]
 
 
-def contender(base, head, prepare=(None, None)):
+def contender(base, head, prepare=(None, None), scratch=({}, {})):
     families = {
-        side: Family({"v": function}, {"v": packing} if packing else {})
-        for side, function, packing in zip((BASE, HEAD), (base, head), prepare, strict=True)
+        side: Family({"v": function}, {"v": packing} if packing else {}, scratch=kept)
+        for side, function, packing, kept in zip((BASE, HEAD), (base, head), prepare, scratch, strict=True)
     }
     return Contender("v", families, {BASE: BASE, HEAD: HEAD})
 
@@ -51,6 +51,34 @@ def test_inputs_and_outputs_are_the_very_same(sides):
     for one, other in zip(base, head, strict=True):
         assert one.arguments["x"] is other.arguments["x"]
         assert one.arguments["out"] is other.arguments["out"]
+
+
+def test_what_both_keep_between_calls_is_laid_elsewhere_once_an_epoch_and_shared(sides):
+    base, head = ({"counters": torch.zeros(8, dtype=torch.int32)} for _ in range(2))
+    one = contender(copy, copy, scratch=(base, head))
+    first = base["counters"]
+    buffers = Buffers(sets(), sides, 1)
+    assert arguments(buffers, one)[2]
+    assert head["counters"] is base["counters"]
+    assert base["counters"] is not first
+    # A second variant of the epoch finds them where graphs of the first have them.
+    kept = base["counters"]
+    arguments(buffers, one)
+    assert base["counters"] is kept
+    arguments(Buffers(sets(), sides, 2), one)
+    assert base["counters"] is not kept
+
+
+OTHER_SCRATCH = [{"counters": torch.ones(8)}, {}, {"counters": torch.zeros(8), "more": torch.zeros(1)}]
+
+
+@pytest.mark.parametrize("other", OTHER_SCRATCH)
+def test_sides_that_keep_different_things_have_their_own(sides, other):
+    base, head = {"counters": torch.zeros(8)}, dict(other)
+    one = contender(copy, copy, scratch=(base, head))
+    assert not arguments(Buffers(sets(), sides, 1), one)[2]
+    assert head.keys() == other.keys()
+    assert all(torch.equal(head[name], other[name]) for name in other)
 
 
 def test_what_both_prepare_alike_is_shared_and_what_they_do_not_is_each_sides_own(sides):
@@ -134,6 +162,58 @@ def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_o
     other = Timed(sides, timed.seconds)
     other.epoch(seed=2)
     assert other.calls[0] != timed.calls[0]
+
+
+class Watching(FakeDevice):
+    """Notes which sides it captures, how many calls at a time, and whose modules a replay runs with."""
+
+    def __init__(self, kind="cuda"):
+        super().__init__()
+        self.kind = kind
+        self.captured = []
+        self.ran_with = []
+
+    def capture(self, calls, pool):
+        # A replay of a GPU's graph calls nothing; what a call does is seen while it is captured.
+        before = len(self.ran_with)
+        for call in calls:
+            call()
+        self.captured.append((self.ran_with[before], len(calls)))
+        return super().capture(calls, pool)
+
+
+@pytest.mark.parametrize(("seed", "first", "second"), [(1, HEAD, BASE), (2, BASE, HEAD), (4, HEAD, BASE)])
+def test_no_side_is_always_captured_first_and_both_find_memory_that_is_laid_out(sides, seed, first, second):
+    device = Watching()
+
+    def call(side):
+        def run(x):
+            device.spend(1e-4)
+            device.ran_with.append(side)
+
+        return run
+
+    one, buffers = contender(call(BASE), call(HEAD)), Buffers(sets(), sides, seed)
+    run_epoch(one, buffers, device, PACE, {BASE: 1e-4, HEAD: 1e-4})
+    # Two rotations of two sets, so that one output more than a rotation's is alive; then five rotations each.
+    assert device.captured == [(first, 4), (first, 10), (second, 10)]
+
+
+@pytest.mark.parametrize(("kind", "found"), [("cuda", {None}), ("cpu", {BASE, HEAD})])
+def test_modules_are_switched_only_where_a_replay_runs_python(sides, kind, found):
+    device = FakeDevice()
+    device.kind = kind
+    seen = set()
+
+    def run(x):
+        device.spend(1e-4)
+        if device.timing:
+            seen.add(next((side for side, root in roots.items() if sides.root == root), None))
+
+    roots = {side: sides.roots[side] / side for side in (BASE, HEAD)}
+    sides.roots = roots
+    run_epoch(contender(run, run), Buffers(sets(), sides, 1), device, PACE, {BASE: 1e-4, HEAD: 1e-4})
+    assert seen == found
 
 
 def test_a_disturbed_pair_does_not_move_the_median(sides):

@@ -45,17 +45,29 @@ def test_seconds_are_per_call_and_ratios_are_baseline_over_arm():
 def test_a_replay_lasts_long_enough_and_goes_through_all_sets():
     bench = Bench({"base": 4e-5, "half": 2e-5}, sets=3)
     run(bench, plan=replace(PLAN, rounds=1))
-    calls = [len(list(group)) for _, group in itertools.groupby(bench.order[6:])]
+    # Before: two probes of one rotation of base, two of one and of eight rotations of half, which is too short to tell.
+    calls = [len(list(group)) for _, group in itertools.groupby(bench.order[6 + 6 + 48 :])]
     # 1 ms of 40 µs calls in threes is 27 calls, of 20 µs calls 51.
     assert set(calls) <= {27, 51, 2 * 27, 2 * 51}
     assert {27, 51} & set(calls)
 
 
+def test_a_long_replay_launches_a_short_graph_again():
+    bench = Bench({"base": 1e-3, "b": 1e-3}, sets=2)
+    captured = []
+    capture = bench.device.capture
+    bench.device.capture = lambda calls, pool: captured.append(len(calls)) or capture(calls, pool)
+    run(bench, plan=replace(PLAN, replay_s=1e-2, rounds=1))
+    # Capturing costs time for every call; 10 ms of 1 ms calls are five launches of one rotation.
+    assert set(captured) == {2}
+    assert {len(list(group)) for _, group in itertools.groupby(bench.order[8:])} <= {10, 20}
+
+
 def test_every_second_round_is_the_one_before_flipped_and_neighbours_change():
     bench = Bench(dict.fromkeys(("base", "b", "c", "d"), 1e-3))
     run(bench, plan=replace(PLAN, rounds=4, min_epochs=6, max_epochs=6))
-    # The first epoch learns each arm's time from one call.
-    order = bench.order[4:]
+    # The first epoch learns each arm's time from two calls.
+    order = bench.order[8:]
     rounds = [tuple(order[i : i + 4]) for i in range(0, len(order), 4)]
     assert len(rounds) == 6 * (LEAD_ROUNDS + 4)
     for there, back in zip(rounds[::2], rounds[1::2], strict=True):
@@ -112,8 +124,8 @@ def test_slow_arms_get_fewer_rounds_but_three():
 
 def test_the_first_rounds_of_an_epoch_do_not_count():
     bench = Bench({"base": 1e-3})
-    # Four epochs of two rounds; before the first, two replays tell the time and one warms up.
-    slow_at_first = [9e-3, 9e-3, 9e-3, *[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
+    # Four epochs of two rounds; before the first, three replays tell the time and one warms up.
+    slow_at_first = [9e-3, 9e-3, 9e-3, 9e-3, *[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
     later = [*[9e-3] * LEAD_ROUNDS, 2e-3, 2e-3]
     bench.seconds["b"] = iter(slow_at_first + later * 3).__next__
     outcome = run(bench, plan=replace(PLAN, replay_s=1e-9, rounds=2)).outcomes["b"]

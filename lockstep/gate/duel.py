@@ -1,7 +1,8 @@
 """One epoch of one variant: base and head in turn, on the same buffers.
 
-Both share their buffers (``lockstep.gate.buffers``). A round is one replay of each side, its order flipped from round
-to round, so that each side follows itself as often as the other.
+Both share their buffers (``lockstep.gate.buffers``), and outputs that a variant allocates itself lie at the same
+places on both sides too. A round is one replay of each side, its order flipped from round to round, so that each side
+follows itself as often as the other.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
 
-from lockstep.arms import Arm
+from lockstep.arms import Arm, replay_of, seconds_a_call
 from lockstep.common_clock import at_common_clock, steady
 from lockstep.device import Device, Replay, Timing
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
@@ -94,21 +96,29 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
 
     rotation = len(buffers.sets)
     warmup_s = 0.0 if per_call else pace.warmup_s
-    # Kept until the epoch ends: a pool whose last graph is gone cannot be captured into again (torch 2.11).
-    probes = {side: capture(side, 1) for side in arms if side not in per_call}
-    for side, probe in probes.items():
-        per_call[side] = _seconds(probe, device) / rotation
+    order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
+    probes = []  # kept until the pool has other graphs
+    for side in order:
+        if side not in per_call:
+            per_call[side], probe = seconds_a_call(partial(capture, side), rotation, device)
+            probes.append(probe)
     # As many calls on either side, by the faster one: the first call of a replay costs more, on either side alike.
-    times = max(1, math.ceil(pace.replay_s / (min(per_call.values()) * rotation)))
-    replays = {side: capture(side, times) for side in arms}
+    pacemaker = min(per_call.values())
+    # Takes the memory that outputs allocated within calls need; afterwards either side finds all of it free, and
+    # what allocates alike lies alike. Without it the first side would lay out the pool and the second fill its gaps.
+    rehearsal = capture(order[0], 2)
+    replays, calls = {}, 0
+    for side in order:
+        replays[side], calls = replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s)
+    del rehearsal, probes
     _settle(replays, device, warmup_s)
-    rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * times * rotation))))
+    rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * calls))))
     pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
     sequence = [side for pair in pairs for side in pair]
     timings = _time([replays[side] for side in sequence], device)
     by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}
     for side, timing in list(zip(sequence, timings, strict=True))[2 * pace.lead :]:
-        by_side[side].append(Timing(timing.seconds / (times * rotation), timing.sm_mhz))
+        by_side[side].append(Timing(timing.seconds / calls, timing.sm_mhz))
     return _of_fastest(by_side, shared) if device.kind == "cpu" else _of_pairs(by_side, shared)
 
 
@@ -133,7 +143,9 @@ def time_alone(contender: Contender, buffers: Buffers, device: Device, pace: Pac
     def capture(times: int) -> Replay:
         return _capture(arms[BASE], times, device, pool, buffers.sides, contender.trees[BASE])
 
-    rotations = rotations or max(1, math.ceil(pace.replay_s / _seconds(capture(1), device)))
+    if not rotations:
+        per_call, _ = seconds_a_call(capture, len(buffers.sets), device)
+        rotations = max(1, math.ceil(pace.replay_s / (per_call * len(buffers.sets))))
     replay = capture(rotations)
     _settle({BASE: replay}, device, pace.warmup_s)
     timings = _time([replay] * (pace.lead + pace.rounds), device)[pace.lead :]
@@ -149,24 +161,20 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
     """
     try:
         with sides.active(tree):
-            replay = arm.capture(device, times, pool)
+            replay = arm.capture(device, pool, times)
     except torch.cuda.OutOfMemoryError as error:
         device.release()
         raise SideFailed(arm.name, "out of memory while its calls were captured") from error
     except Exception as error:
         raise SideFailed(arm.name, f"{type(error).__name__}: {error}") from error
+    if device.kind == "cuda":
+        return replay  # a graph runs no Python; looking through sys.modules before each would take 0.3 ms
 
     def run() -> None:
         with sides.active(tree):
             replay()
 
     return run
-
-
-def _seconds(replay: Replay, device: Device) -> float:
-    """Of the fastest of a few replays: the first compiles and warms up."""
-    replay()
-    return min(timing.seconds for timing in device.time([replay] * 3))
 
 
 def _settle(replays: Mapping[str, Replay], device: Device, seconds: float) -> None:
