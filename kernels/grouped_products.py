@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
+import triton
 from torch.nn.functional import silu
 
 from kernels import grouped_tma, grouped_triton
@@ -114,7 +115,31 @@ class Loop(Products):
             torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
 
 
-class Bmm(Products):
+class Fused(Products):
+    """Activation and its gradient in one kernel each; where no Triton kernel runs, torch's two and four."""
+
+    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        if _has_triton(gate):
+            grouped_triton.activate(gate, up, out)
+        else:
+            super().activate(gate, up, out)
+
+    def activate_grad(
+        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
+    ) -> None:
+        """See ``Products``."""
+        if _has_triton(gate):
+            grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
+        else:
+            super().activate_grad(gate, up, grad, of_gate, of_up)
+
+
+def _has_triton(tensor: torch.Tensor) -> bool:
+    return tensor.device.type != "cpu" or bool(triton.knobs.runtime.interpret)
+
+
+class Bmm(Fused):
     """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
 
     def product(
@@ -137,24 +162,8 @@ class Bmm(Products):
         """See ``Products``."""
         torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
-    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
-        """One kernel; on a CPU torch's two."""
-        if gate.device.type == "cpu":
-            super().activate(gate, up, out)
-        else:
-            grouped_triton.activate(gate, up, out)
 
-    def activate_grad(
-        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
-    ) -> None:
-        """One kernel; on a CPU torch's four."""
-        if gate.device.type == "cpu":
-            super().activate_grad(gate, up, grad, of_gate, of_up)
-        else:
-            grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
-
-
-class Triton(Products):
+class Triton(Fused):
     """Triton kernels, for both layouts of rows."""
 
     def product(
@@ -175,16 +184,6 @@ class Triton(Products):
     ) -> None:
         """See ``Products``."""
         grouped_triton.grad_weight(x, grad, groups.offsets, out)
-
-    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
-        """See ``Products``."""
-        grouped_triton.activate(gate, up, out)
-
-    def activate_grad(
-        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
-    ) -> None:
-        """See ``Products``."""
-        grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
 
 
 class Tma(Triton):

@@ -78,6 +78,23 @@ def _product(
     a_from = a + corner * K
     weight_from = weight + corner_at
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    total = _add_product(total, a_from, weight_from, a_at, weight_at, row_ok, column_ok, depth, K, weight_k, BLOCK_K)
+    if PAIR:
+        a_from = a_too + corner * K
+        weight_from = weight_too + corner_at
+        total = _add_product(
+            total, a_from, weight_from, a_at, weight_at, row_ok, column_ok, depth, K, weight_k, BLOCK_K
+        )
+    out_at = tile_rows[:, None] * N + columns[None, :]
+    tl.store(
+        out + corner * N + first_column + out_at, total.to(out.dtype.element_ty), row_ok[:, None] & column_ok[None, :]
+    )
+
+
+@triton.jit
+def _add_product(
+    total, a_from, weight_from, a_at, weight_at, row_ok, column_ok, depth, K, weight_k, BLOCK_K: tl.constexpr
+):  # fmt: skip
     for start in range(0, K, BLOCK_K):
         inside = depth < K - start
         a_tile = tl.load(a_from + a_at, row_ok[:, None] & inside[None, :], 0.0)
@@ -85,20 +102,7 @@ def _product(
         total = tl.dot(a_tile, weight_tile, total)
         a_from += BLOCK_K
         weight_from += BLOCK_K * weight_k
-    if PAIR:
-        a_from = a_too + corner * K
-        weight_from = weight_too + corner_at
-        for start in range(0, K, BLOCK_K):
-            inside = depth < K - start
-            a_tile = tl.load(a_from + a_at, row_ok[:, None] & inside[None, :], 0.0)
-            weight_tile = tl.load(weight_from + weight_at, inside[:, None] & column_ok[None, :], 0.0)
-            total = tl.dot(a_tile, weight_tile, total)
-            a_from += BLOCK_K
-            weight_from += BLOCK_K * weight_k
-    out_at = tile_rows[:, None] * N + columns[None, :]
-    tl.store(
-        out + corner * N + first_column + out_at, total.to(out.dtype.element_ty), row_ok[:, None] & column_ok[None, :]
-    )
+    return total
 
 
 def product(
