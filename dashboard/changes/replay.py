@@ -20,7 +20,7 @@ from dashboard.changes.scatter import Scatter
 from dashboard.changes.settings import Settings
 
 #: A sum over hypotheses may exceed its largest term by this much: what is further off need not be summed.
-_ODDS_OF_MANY = 2 * np.log(15.0)
+ODDS_OF_MANY = 2 * np.log(15.0)
 #: Harmonic size of two stretches from which on the bar falls no further.
 LARGEST = 20.0
 #: Points that the search for two modes looks back over.
@@ -170,11 +170,11 @@ class Replay:
         held = cost[np.arange(rows.size), self._best[rows]]
         # Most series have nothing new to tell: what costs more is computed for those that may.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
-        lowest = 2 * settings.evidence - _ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
+        lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
         if (near := np.flatnonzero((gain > lowest) & (index >= self._retry[rows]))).size:
             self._report(rows[near], index[near])
         gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-        if (near := np.flatnonzero(gain > 2 * settings.withdraw - _ODDS_OF_MANY)).size:
+        if (near := np.flatnonzero(gain > 2 * settings.withdraw - ODDS_OF_MANY)).size:
             self._reconsider(rows[near], index[near])
         if (due := np.flatnonzero(index >= self._look[rows])).size:
             self._look_again(rows[due], index[due])
@@ -217,7 +217,7 @@ class Replay:
             silent = "modes"
         elif self._slopes(row, index, now):
             silent = "slope"
-        elif strength < (2 * self.settings.evidence - _ODDS_OF_MANY) * self.scatter.linked(row, index):
+        elif strength < (2 * self.settings.evidence - ODDS_OF_MANY) * self.scatter.linked(row, index):
             self._retry[row] = now + 1 + (now - index) // 4
             return
         self._depth[row] += 1
