@@ -177,7 +177,7 @@ class TestHindsight:
         assert (seen.reported_at, seen.sense) == (None, "worse")
         assert seen.earliest <= 60 <= seen.latest
         assert seen.size == pytest.approx(0.009, abs=0.003)
-        assert 0.25 <= seen.confidence < 0.5
+        assert Settings().share <= seen.confidence < 0.5
 
     def test_what_rang_is_named_and_placed(self):
         analysis = analyse(Trend(stepped(11, 60, 0.009, 120)))

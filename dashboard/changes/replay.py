@@ -83,22 +83,27 @@ class Replay:
         self._make_room(int(index.max(initial=0)))
         self.length[rows] += 1
         measured = np.isfinite(values)
-        rows, values, index = rows[measured], values[measured], index[measured]
+        if not measured.all():
+            rows, values, index = rows[measured], values[measured], index[measured]
+            errors = None if errors is None else errors[measured]
         if not rows.size:
             return
         self.values[rows, index] = values
         if errors is not None:
-            self.weights[rows, index] = self.scatter.weigh(rows, errors[measured])
+            self.weights[rows, index] = self.scatter.weigh(rows, errors)
         self._seen[rows] += 1
         seen = self._seen[rows]
         going = self.scatter.points[rows] > 0
-        if going.any():
-            self._advance(rows[going], values[going], index[going], reporting=True)
-        # Intervals tell roughly how noisy a series is: it need not be watched for as long.
-        enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
-        ready = ~going & (seen >= enough)
-        for count in np.unique(seen[ready]):
-            self._start(rows[ready & (seen == count)], int(count))
+        if going.all():
+            self._advance(rows, values, index, reporting=True)
+        else:
+            if going.any():
+                self._advance(rows[going], values[going], index[going], reporting=True)
+            # Intervals tell roughly how noisy a series is: it need not be watched for as long.
+            enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
+            ready = ~going & (seen >= enough)
+            for count in np.unique(seen[ready]):
+                self._start(rows[ready & (seen == count)], int(count))
         self._last[rows] = index
 
     def _make_room(self, index: int) -> None:

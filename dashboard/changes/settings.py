@@ -40,9 +40,9 @@ class Settings:
     memory: float = 0.9
     prompt: int = 3
     width: int = 28
-    share: float = 0.25
-    doubt: float = 5.0
-    lasting: int = 15
+    share: float = 0.2
+    doubt: float = 6.0
+    lasting: int = 20
 
 
 DEFAULT = Settings()
