@@ -154,6 +154,8 @@ def _search(replay: Replay, asked: Sequence[tuple[int, int, int, int]], run: int
     none = np.take_along_axis(before, points.count[:, None], axis=1)
     gain = before[:, :width] + np.take_along_axis(after, np.maximum(right, 0), axis=1) - none
     gain[(left < run) | (right < run)] = -np.inf
+    alone = (starts == 0) & (stops == replay.length[rows])
+    gain += np.where(alone, replay.settings.alone, 0.0)[:, None]
     best = gain.max(axis=1, initial=-np.inf)
     # A share needs all of it within ``2 · NEARBY + 1`` places.
     lowest = replay.settings.doubt + np.log(replay.settings.share / (2 * NEARBY + 1))
