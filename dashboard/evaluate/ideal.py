@@ -200,8 +200,9 @@ def _best(shares: Floats) -> tuple[Ints, Floats]:
 
 
 def _alarms(above: NDArray[np.bool_], modes: Sequence[int]) -> list[Alarm]:
+    """An alarm each time that the bar is crossed, unless for a place that was told."""
     found: list[Alarm] = []
-    for now in np.flatnonzero(above).tolist():
-        if all(abs(modes[now] - alarm.index) > ABOUT for alarm in found):
+    for now in np.flatnonzero(above & ~np.r_[False, above[:-1]]).tolist():
+        if all(abs(modes[now] - alarm.index) > MATCH for alarm in found):
             found.append(Alarm(modes[now], now))
     return found
