@@ -97,8 +97,12 @@ class Monitor:
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """What the series ``rows`` (all of them if not given) say now."""
         which = list(range(len(self)) if rows is None else rows)
-        sights = look_back(self._replay, which)
-        return [summarise(self._replay, row, self._better[row], seen) for row, seen in zip(which, sights, strict=True)]
+        found = []
+        for first in range(0, len(which), _TOGETHER):
+            part = which[first : first + _TOGETHER]
+            for row, sights in zip(part, look_back(self._replay, part), strict=True):
+                found.append(summarise(self._replay, row, self._better[row], sights))
+        return found
 
 
 def _analyse_batch(job: tuple[Sequence[Trend], Settings]) -> list[Analysis]:

@@ -39,6 +39,11 @@ class Sight:
     share: float
 
 
+#: The edges of each series, and the step seen there; ``None`` until judged.
+_Edges = dict[int, dict[int, Sight | None]]
+_Stretch = tuple[int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Points:
     """The measured points of some stretches: all [stretches, points], filled up with the first one behind the last.
@@ -87,9 +92,7 @@ def look_back(replay: Replay, rows: Sequence[int]) -> list[list[Sight]]:
     What the replay followed and kept silent about (a slope, modes) is an edge here as well, and is not told.
     """
     silent = {row: {shift.index for shift in replay.shifts[row] if shift.silent} for row in rows}
-    sights: dict[int, dict[int, Sight | None]] = {
-        row: {shift.index: None for shift in replay.shifts[row]} for row in rows
-    }
+    sights: _Edges = {row: {shift.index: None for shift in replay.shifts[row]} for row in rows}
     moving = [row for row in rows if replay.scatter.points[row]]
     for _ in range(_ROUNDS):
         before = {row: set(sights[row]) for row in moving}
@@ -99,33 +102,32 @@ def look_back(replay: Replay, rows: Sequence[int]) -> list[list[Sight]]:
     return [[sight for _, sight in sorted(sights[row].items()) if sight is not None] for row in rows]
 
 
-def _judge(
-    replay: Replay, rows: Sequence[int], sights: dict[int, dict[int, Sight | None]], silent: dict[int, set[int]]
-) -> None:
+def _judge(replay: Replay, rows: Sequence[int], sights: _Edges, silent: dict[int, set[int]]) -> None:
     """Look where each edge lies best between its neighbours, and drop those that nothing speaks for."""
-    asked = []
+    edges: list[int] = []
+    between: list[_Stretch] = []
     for row in rows:
-        edges = [0, *sorted(sights[row]), int(replay.length[row])]
-        asked += [
-            (row, edges[place - 1], edges[place + 1], edges[place])
-            for place in range(1, len(edges) - 1)
-            if edges[place] not in silent[row]
-        ]
-    for (row, _, _, edge), sight in zip(asked, _search(replay, asked, replay.settings.run), strict=True):
+        known = [0, *sorted(sights[row]), int(replay.length[row])]
+        for before, edge, after in zip(known, known[1:], known[2:], strict=False):
+            if edge not in silent[row]:
+                edges.append(edge)
+                between.append((row, before, after))
+    for edge, (row, _, _), sight in zip(edges, between, _search(replay, between, replay.settings.run), strict=True):
         del sights[row][edge]
         if sight is not None:
             sights[row][sight.index] = sight
 
 
-def _add(replay: Replay, rows: Sequence[int], sights: dict[int, dict[int, Sight | None]]) -> None:
+def _add(replay: Replay, rows: Sequence[int], sights: _Edges) -> None:
     """Add the step that a stretch between edges holds, unless something else explains it."""
-    asked = []
-    for row in rows:
-        edges = [0, *sorted(sights[row]), int(replay.length[row])]
-        asked += [(row, start, stop, 0) for start, stop in itertools.pairwise(edges)]
-    for (row, start, stop, _), sight in zip(asked, _search(replay, asked, replay.settings.lasting), strict=True):
-        if sight is not None and not _explained(replay, row, start, stop, sight.index):
-            sights[row][sight.index] = sight
+    stretches = [
+        (row, start, stop)
+        for row in rows
+        for start, stop in itertools.pairwise([0, *sorted(sights[row]), int(replay.length[row])])
+    ]
+    for stretch, sight in zip(stretches, _search(replay, stretches, replay.settings.lasting), strict=True):
+        if sight is not None and not _explained(replay, *stretch, sight.index):
+            sights[stretch[0]][sight.index] = sight
 
 
 def _explained(replay: Replay, row: int, start: int, stop: int, index: int) -> bool:
@@ -139,13 +141,13 @@ def _explained(replay: Replay, row: int, start: int, stop: int, index: int) -> b
     )
 
 
-def _search(replay: Replay, asked: Sequence[tuple[int, int, int, int]], run: int) -> list[Sight | None]:
-    """The step that each stretch (row, start, stop, …) holds, if that is likely enough, with ``run`` points a side."""
-    found: list[Sight | None] = [None] * len(asked)
-    fit = [place for place, (_, start, stop, _) in enumerate(asked) if stop - start >= 2 * run]
+def _search(replay: Replay, stretches: Sequence[_Stretch], run: int) -> list[Sight | None]:
+    """The step that each stretch (row, start, stop) holds, if that is likely enough, with ``run`` points a side."""
+    found: list[Sight | None] = [None] * len(stretches)
+    fit = [place for place, (_, start, stop) in enumerate(stretches) if stop - start >= 2 * run]
     if not fit:
         return found
-    rows, starts, stops = (np.array(each) for each in zip(*(asked[place][:3] for place in fit), strict=True))
+    rows, starts, stops = np.array([stretches[place] for place in fit]).T
     points = _Points.of(replay, rows, starts, stops)
     before, after = _likelihoods(points, replay.settings)
     width = points.index.shape[1]
@@ -160,7 +162,7 @@ def _search(replay: Replay, asked: Sequence[tuple[int, int, int, int]], run: int
     # A share needs all of it within ``2 · NEARBY + 1`` places.
     lowest = replay.settings.doubt + np.log(replay.settings.share / (2 * NEARBY + 1))
     for line in np.flatnonzero(best > lowest).tolist():
-        row = asked[fit[line]][0]
+        row = int(rows[line])
         linked = replay.scatter.linked(row, int(replay.length[row]))
         if best[line] >= (replay.settings.evidence - ODDS_OF_MANY / 2) * linked:
             count = points.count[line]
@@ -172,13 +174,13 @@ def _place(gain: Floats, index: Ints, settings: Settings) -> Sight | None:
     """The place with the most probability about it, if that is enough; see ``Settings.share``."""
     top = max(float(gain.max()), settings.doubt)
     steps, none = np.exp(gain - top), np.exp(settings.doubt - top)
-    near = (np.abs(index[:, None] - index) <= NEARBY) @ steps
+    grown = np.concatenate([[0.0], np.cumsum(steps)])
+    near = grown[np.searchsorted(index, index + NEARBY, "right")] - grown[np.searchsorted(index, index - NEARBY)]
     best = int(np.where(near > 0.95 * near.max(), steps, -1.0).argmax())
     share = float(near[best] / (steps.sum() + none))
     if share < settings.share:
         return None
-    grown = np.cumsum(steps) / steps.sum()
-    earliest, latest = (int(index[(grown >= end).argmax()]) for end in (0.025, 0.975))
+    earliest, latest = (int(index[(grown[1:] >= end * grown[-1]).argmax()]) for end in (0.025, 0.975))
     return Sight(int(index[best]), earliest, latest, share)
 
 

@@ -24,8 +24,9 @@ class Settings:
         prompt: commits within which ``Analysis.mde`` is to be reported.
         width: hypotheses kept for each series.
         share: probability, within two commits of its place, from which on a step is seen in hindsight.
-        doubt: log odds against a step at any one commit, in hindsight; ``alone``: by how much less in a series that
-            shows no other. A second step is often the first one's tail: an end of a slope, or odd points beside it.
+        doubt: log odds against a step at any one commit, in hindsight.
+        alone: by how much less in a series that shows no other: a second step is often the first one's tail, an end of
+            a slope or odd points beside it.
         lasting: points on either side of a step that is seen in hindsight and never rang.
     """
 
