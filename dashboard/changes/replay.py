@@ -178,9 +178,10 @@ class Replay:
         lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
         if (near := np.flatnonzero((gain > lowest) & (index >= self._retry[rows]))).size:
             self._report(rows[near], index[near])
-        gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-        if (near := np.flatnonzero(gain > 2 * settings.withdraw - ODDS_OF_MANY)).size:
-            self._reconsider(rows[near], index[near])
+        if self._depth[rows].any():
+            gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
+            if (near := np.flatnonzero(gain > 2 * settings.withdraw - ODDS_OF_MANY)).size:
+                self._reconsider(rows[near], index[near])
         if (due := np.flatnonzero(index >= self._look[rows])).size:
             self._look_again(rows[due], index[due])
 
