@@ -36,6 +36,9 @@ CAUSES: dict[Kind, tuple[str, str]] = {
     "noise": ("#5F6B76", "#9AA5B1"),
 }
 
+#: A step seen in hindsight this near to a change is the change, and needs no mark of its own.
+_NEARBY = 2
+
 #: Share of the height of the main part and of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 
@@ -90,7 +93,8 @@ def series_figure(
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    marks = [*_toolchain(points, scheme), *_changes(found, commits, scheme)]
+    seen = _in_hindsight(analysis, shown, scheme) if analysis is not None else []
+    marks = [*_toolchain(points, scheme), *seen, *_changes(found, commits, scheme)]
     layout["shapes"] = [shape for shape, _ in marks]
     layout["annotations"] = [note for _, note in marks]
     data += _failures(points, commits, scheme, layout)
@@ -175,8 +179,8 @@ def _samples(point: Point, number: Measured) -> list[float]:
 
 
 def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
-    own = [point.commit for point, _ in _last_ruler(shown)]
-    if not own or not analysis.levels or analysis.levels[-1].stop != len(own):
+    own = _analysed(analysis, shown)
+    if not own:
         return []
     factor = next((number.value / point.value for point, number in shown if point.value), 1.0)
     line = {"color": neutral(scheme), "width": 1.25, "dash": "dash"}
@@ -192,6 +196,26 @@ def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme:
         for level in analysis.levels
         if math.isfinite(level.value)
     ]
+
+
+def _in_hindsight(
+    analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme
+) -> list[tuple[Figure, Figure]]:
+    """A thin mark for each step that did not ring, or rang for another commit."""
+    own = _analysed(analysis, shown)
+    rang = [one.index for one in analysis.changes]
+    apart = [one for one in analysis.in_hindsight if all(abs(one.index - index) > _NEARBY for index in rang)]
+    return [
+        _upright(own[one.index] - 0.5, f"{change(one.size)} in hindsight", neutral(scheme), "dot", 0.9)
+        for one in apart
+        if own
+    ]
+
+
+def _analysed(analysis: Analysis, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
+    """The commits that the analysis counts from 0; none where it is of other points."""
+    own = [point.commit for point, _ in _last_ruler(shown)]
+    return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
 
 
 def _last_ruler(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Point, Measured]]:

@@ -1,5 +1,7 @@
 """One series: its points, its changes with their causes, what stands beside them, and the address that restores it."""
 
+from dataclasses import replace
+
 import plotly.graph_objects as go
 import pytest
 from showcase import COMMITS, FAST, SLOW
@@ -41,6 +43,18 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     text = words(series.changes(results, ONE, seen, "dark"))
     assert "Commit 40" in text
     assert "cd34" in text
+
+
+def test_a_step_that_never_rang_has_a_quiet_mark(shown):
+    results, seen = view(shown, ONE)
+    [step] = seen.analysis.in_hindsight
+    assert step.reported_at == seen.analysis.changes[0].reported_at
+    quiet = replace(step, index=20, size=0.009, reported_at=None)
+    analysis = replace(seen.analysis, in_hindsight=(quiet, step))
+    figure = series.chart(results, ONE, replace(seen, analysis=analysis), "light")
+    marks = {note["text"]: note["x"] for note in figure["layout"]["annotations"]}
+    assert marks["+0.9 % in hindsight"] == 19.5
+    assert len(marks) == 2
 
 
 def test_the_machine_code_of_each_commit_stands_below(shown):

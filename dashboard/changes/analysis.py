@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 from dashboard.changes.findings import Analysis
+from dashboard.changes.hindsight import look_back
 from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.replay import Replay
 from dashboard.changes.settings import DEFAULT, Settings
@@ -95,8 +96,13 @@ class Monitor:
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """What the series ``rows`` (all of them if not given) say now."""
-        which = range(len(self)) if rows is None else rows
-        return [summarise(self._replay, row, self._better[row]) for row in which]
+        which = list(range(len(self)) if rows is None else rows)
+        found = []
+        for first in range(0, len(which), _TOGETHER):
+            part = which[first : first + _TOGETHER]
+            for row, sights in zip(part, look_back(self._replay, part), strict=True):
+                found.append(summarise(self._replay, row, self._better[row], sights))
+        return found
 
 
 def _analyse_batch(job: tuple[Sequence[Trend], Settings]) -> list[Analysis]:

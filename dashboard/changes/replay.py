@@ -20,7 +20,7 @@ from dashboard.changes.scatter import Scatter
 from dashboard.changes.settings import Settings
 
 #: A sum over hypotheses may exceed its largest term by this much: what is further off need not be summed.
-_ODDS_OF_MANY = 2 * np.log(15.0)
+ODDS_OF_MANY = 2 * np.log(15.0)
 #: Harmonic size of two stretches from which on the bar falls no further.
 LARGEST = 20.0
 #: Points that the search for two modes looks back over.
@@ -83,22 +83,27 @@ class Replay:
         self._make_room(int(index.max(initial=0)))
         self.length[rows] += 1
         measured = np.isfinite(values)
-        rows, values, index = rows[measured], values[measured], index[measured]
+        if not measured.all():
+            rows, values, index = rows[measured], values[measured], index[measured]
+            errors = None if errors is None else errors[measured]
         if not rows.size:
             return
         self.values[rows, index] = values
         if errors is not None:
-            self.weights[rows, index] = self.scatter.weigh(rows, errors[measured])
+            self.weights[rows, index] = self.scatter.weigh(rows, errors)
         self._seen[rows] += 1
         seen = self._seen[rows]
         going = self.scatter.points[rows] > 0
-        if going.any():
-            self._advance(rows[going], values[going], index[going], reporting=True)
-        # Intervals tell roughly how noisy a series is: it need not be watched for as long.
-        enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
-        ready = ~going & (seen >= enough)
-        for count in np.unique(seen[ready]):
-            self._start(rows[ready & (seen == count)], int(count))
+        if going.all():
+            self._advance(rows, values, index, reporting=True)
+        else:
+            if going.any():
+                self._advance(rows[going], values[going], index[going], reporting=True)
+            # Intervals tell roughly how noisy a series is: it need not be watched for as long.
+            enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
+            ready = ~going & (seen >= enough)
+            for count in np.unique(seen[ready]):
+                self._start(rows[ready & (seen == count)], int(count))
         self._last[rows] = index
 
     def _make_room(self, index: int) -> None:
@@ -170,12 +175,13 @@ class Replay:
         held = cost[np.arange(rows.size), self._best[rows]]
         # Most series have nothing new to tell: what costs more is computed for those that may.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
-        lowest = 2 * settings.evidence - _ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
+        lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
         if (near := np.flatnonzero((gain > lowest) & (index >= self._retry[rows]))).size:
             self._report(rows[near], index[near])
-        gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-        if (near := np.flatnonzero(gain > 2 * settings.withdraw - _ODDS_OF_MANY)).size:
-            self._reconsider(rows[near], index[near])
+        if self._depth[rows].any():
+            gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
+            if (near := np.flatnonzero(gain > 2 * settings.withdraw - ODDS_OF_MANY)).size:
+                self._reconsider(rows[near], index[near])
         if (due := np.flatnonzero(index >= self._look[rows])).size:
             self._look_again(rows[due], index[due])
 
@@ -217,7 +223,7 @@ class Replay:
             silent = "modes"
         elif self._slopes(row, index, now):
             silent = "slope"
-        elif strength < (2 * self.settings.evidence - _ODDS_OF_MANY) * self.scatter.linked(row, index):
+        elif strength < (2 * self.settings.evidence - ODDS_OF_MANY) * self.scatter.linked(row, index):
             self._retry[row] = now + 1 + (now - index) // 4
             return
         self._depth[row] += 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dashboard.changes.doubts import autocorrelation, median, two_modes
-from dashboard.changes.findings import Analysis, Change, Level, Noise
-from dashboard.changes.hypotheses import Floats
+from dashboard.changes.findings import Analysis, Change, Level, Noise, Seen, Sense
+from dashboard.changes.hindsight import Sight
+from dashboard.changes.hypotheses import NEARBY, Floats
 from dashboard.changes.replay import LARGEST, LOOK_BACK, Replay, Shift
 from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
@@ -37,14 +39,12 @@ class _Stretch:
     rest: Floats
 
 
-def summarise(replay: Replay, row: int, better: Better) -> Analysis:
-    """The analysis of series ``row``, in the trend's own unit."""
+def summarise(replay: Replay, row: int, better: Better, sights: Sequence[Sight]) -> Analysis:
+    """The analysis of series ``row``, in the trend's own unit. ``sights``: what it shows in hindsight."""
     settings = replay.settings
-    length = int(replay.length[row])
     shifts = list(replay.reported(row))
     scale = float(np.sqrt(replay.scatter.variance[row]))
-    edges = [0, *(shift.index for shift in shifts), length]
-    stretches = [_stretch(replay, row, *edge, scale) for edge in itertools.pairwise(edges)]
+    stretches = _stretches(replay, row, [shift.index for shift in shifts], scale)
     changes = tuple(
         _change(replay, row, shift, left, right, better)
         for shift, left, right in zip(shifts, stretches[:-1], stretches[1:], strict=True)
@@ -55,6 +55,7 @@ def summarise(replay: Replay, row: int, better: Better) -> Analysis:
         changes=changes,
         revisions=tuple(replay.revisions[row]),
         levels=tuple(_level(stretch) for stretch in stretches if math.isfinite(stretch.mean)),
+        in_hindsight=_seen(replay, row, sights, scale, better),
         noise=noise,
         outliers=tuple(index for stretch in stretches for index in stretch.odd),
         mde=math.expm1(smallest_step(scale, stretches[-1].count, settings.prompt + 1, settings)) if known else math.inf,
@@ -98,6 +99,11 @@ def _wandering(count: float, settings: Settings) -> float:
     """What slow wandering adds to the variance of a mean of ``count`` points, in units of the noise variance."""
     memory = settings.memory
     return settings.wander**2 * min(1.0, (1 + memory) / (1 - memory) / max(count, 1.0))
+
+
+def _stretches(replay: Replay, row: int, edges: Sequence[int], scale: float) -> list[_Stretch]:
+    whole = [0, *edges, int(replay.length[row])]
+    return [_stretch(replay, row, start, stop, scale) for start, stop in itertools.pairwise(whole)]
 
 
 def _stretch(replay: Replay, row: int, start: int, stop: int, scale: float) -> _Stretch:
@@ -145,7 +151,41 @@ def _change(replay: Replay, row: int, shift: Shift, left: _Stretch, right: _Stre
         high=size + _WIDE * error,
         confidence=1 / (1 + math.exp(-max(min(odds, 700.0), -700.0))),
         reported_at=shift.reported_at,
-        sense="worse" if (size > 0) == (better == "lower") else "better",
+        sense=_sense(size, better),
+    )
+
+
+def _sense(size: float, better: Better) -> Sense:
+    return "worse" if (size > 0) == (better == "lower") else "better"
+
+
+def _seen(replay: Replay, row: int, sights: Sequence[Sight], scale: float, better: Better) -> tuple[Seen, ...]:
+    if not sights:
+        return ()
+    stretches = _stretches(replay, row, [sight.index for sight in sights], scale)
+    told: dict[int, int] = {}
+    for shift in replay.reported(row):
+        near = [
+            sight.index
+            for sight in sights
+            if sight.index not in told
+            and sight.earliest - NEARBY <= shift.latest
+            and shift.earliest <= sight.latest + NEARBY
+        ]
+        if near:
+            told[min(near, key=lambda index: abs(index - shift.index))] = shift.reported_at
+    sizes = [right.mean - left.mean for left, right in itertools.pairwise(stretches)]
+    return tuple(
+        Seen(
+            sight.index,
+            sight.earliest,
+            sight.latest,
+            size=size,
+            confidence=sight.share,
+            reported_at=told.get(sight.index),
+            sense=_sense(size, better),
+        )
+        for sight, size in zip(sights, sizes, strict=True)
     )
 
 

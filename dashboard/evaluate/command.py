@@ -1,4 +1,4 @@
-"""``lockstep evaluate``: how well changes are found, beside other methods and an oracle."""
+"""``lockstep evaluate``: how well changes are found, beside other methods, the ideal and an oracle."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "evaluate",
             help="Score the change detection",
-            description="Run our change detection, other methods and an oracle over series with planted steps.",
+            description="Run our change detection, others, the ideal and an oracle over series with planted steps.",
         )
         parser.add_argument(
             "--seeds", type=int, nargs="+", default=list(SEEDS), help="of the series (default: %(default)s)"
         )
         parser.add_argument("--series", type=int, default=200, help="a kind and seed (default: %(default)s)")
         parser.add_argument("--quick", action="store_true", help="one seed, few series, only the rivals that are fast")
-        parser.add_argument("--alone", action="store_true", help="our detector and the oracle, no rivals")
+        parser.add_argument("--alone", action="store_true", help="our detector, the ideal and the oracle, no rivals")
         parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
         parser.add_argument(
             "--recorded",

@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
-from dashboard.evaluate.samples import Floats, Sample, label, planted
+from dashboard.evaluate.samples import FIRST, LAST, Floats, Law, Sample, label, planted
 from lockstep.intervals import NOMINAL
 from lockstep.record import SUFFIX, RecordError, read_records
 
@@ -78,7 +78,7 @@ def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) 
             noise = noises[rng.integers(len(noises))]
             y = noise.spread * rng.choice(shape, _LENGTH)
             errors = rng.choice(noise.errors, _LENGTH)
-            steps = (int(rng.integers(20, 101)),) if size else ()
+            steps = (int(rng.integers(FIRST, LAST + 1)),) if size else ()
             spread = noise.spread
 
             def density(rest: Floats, spread: float = spread) -> Floats:
@@ -87,5 +87,5 @@ def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) 
 
             quiet = "≤" if spread <= QUIET else ">"
             name = f"recorded {quiet} {100 * QUIET:g} %, {label(size)}"
-            found.append(planted(rng, name, y, steps, (size,) if size else (), density, errors))
+            found.append(planted(rng, name, y, steps, (size,) if size else (), density, errors, Law(spread)))
     return found

@@ -15,6 +15,31 @@ Density = Callable[[Floats], Floats]
 
 #: Sizes of the steps in the standard series, relative; 0 is a series without one.
 SIZES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
+#: Commits that the one step of a series of 120 lies in.
+FIRST, LAST = 20, 100
+#: An odd point lies this far off, relative, in the usual series.
+STRAY = (0.05, 0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How the points of a series scatter about its level, for the ideal detector.
+
+    Attributes:
+        noise: standard deviation of a point, log units.
+        drift: standard deviation of an autoregression about the level, log units; memory: its correlation from one
+            commit to the next.
+        odd: share of points that lie ``STRAY`` too high.
+    """
+
+    noise: float
+    drift: float = 0.0
+    memory: float = 0.0
+    odd: float = 0.0
+
+
+#: Of the standard series.
+USUAL = Law(noise=0.01, drift=0.003, memory=0.9, odd=0.02)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +52,7 @@ class Sample:
         steps: the index of each planted step, ascending.
         sizes: log size of each.
         density: log density of the noise about a level of 0, for the oracle; [points] to [points].
+        law: of the noise; ``None`` where the ideal is not asked.
     """
 
     kind: str
@@ -34,6 +60,7 @@ class Sample:
     steps: tuple[int, ...]
     sizes: tuple[float, ...]
     density: Density
+    law: Law | None = None
 
 
 def label(size: float) -> str:
@@ -49,9 +76,7 @@ def standard(rng: np.random.Generator, count: int) -> list[Sample]:
     set from.
     """
     return [
-        planted(rng, label(size), _usual(rng, 120), (int(rng.integers(20, 101)),), (size,))
-        if size
-        else planted(rng, label(size), _usual(rng, 120))
+        planted(rng, label(size), _usual(rng, 120), (_place(rng),) if size else (), (size,) if size else (), law=USUAL)
         for size in SIZES
         for _ in range(count)
     ]
@@ -70,6 +95,7 @@ def planted(
     sizes: tuple[float, ...] = (),
     density: Density | None = None,
     errors: Floats | None = None,
+    law: Law | None = None,
 ) -> Sample:
     """A series of ``noise`` (log units) with steps of relative ``sizes``, each up or down at random."""
     order = np.argsort(steps)
@@ -78,7 +104,7 @@ def planted(
     y = noise.copy()
     for place, size in zip(places, logs, strict=True):
         y[place:] += size
-    return Sample(kind, Trend(np.exp(y), errors), places, logs, density or _usual_density)
+    return Sample(kind, Trend(np.exp(y), errors), places, logs, density or _usual_density, law)
 
 
 def wandering(rng: np.random.Generator, length: int, spread: float, memory: float) -> Floats:
@@ -90,9 +116,13 @@ def wandering(rng: np.random.Generator, length: int, spread: float, memory: floa
     return pushes
 
 
-def _usual(rng: np.random.Generator, length: int, drift: float = 0.003, memory: float = 0.9) -> Floats:
-    odd = (rng.random(length) < 0.02) * np.log1p(rng.uniform(0.05, 0.2, length))
-    noise: Floats = rng.normal(0, 0.01, length) + odd + wandering(rng, length, drift, memory)
+def _place(rng: np.random.Generator) -> int:
+    return int(rng.integers(FIRST, LAST + 1))
+
+
+def _usual(rng: np.random.Generator, length: int, drift: float = USUAL.drift, memory: float = USUAL.memory) -> Floats:
+    odd = (rng.random(length) < USUAL.odd) * np.log1p(rng.uniform(*STRAY, length))
+    noise: Floats = rng.normal(0, USUAL.noise, length) + odd + wandering(rng, length, drift, memory)
     return noise
 
 
@@ -118,12 +148,12 @@ def _several(rng: np.random.Generator) -> Sample:
 def _gaps(rng: np.random.Generator) -> Sample:
     noise = _usual(rng, 120)
     noise[rng.random(120) < 0.3] = np.nan
-    return planted(rng, "3 %, 30 % of commits missing", noise, (int(rng.integers(20, 101)),), (0.03,))
+    return planted(rng, "3 %, 30 % of commits missing", noise, (_place(rng),), (0.03,))
 
 
 def _heavy(rng: np.random.Generator) -> Sample:
     noise = 0.01 * rng.standard_t(3, 120)
-    return planted(rng, "3 %, heavy tails (t, 3)", noise, (int(rng.integers(20, 101)),), (0.03,), _heavy_density)
+    return planted(rng, "3 %, heavy tails (t, 3)", noise, (_place(rng),), (0.03,), _heavy_density)
 
 
 def _heavy_quiet(rng: np.random.Generator) -> Sample:
@@ -135,7 +165,7 @@ def _strong_drift(rng: np.random.Generator) -> Sample:
 
 
 def _strong_drift_step(rng: np.random.Generator) -> Sample:
-    return planted(rng, "5 %, drift of 1 %", _usual(rng, 120, 0.01, 0.95), (int(rng.integers(20, 101)),), (0.05,))
+    return planted(rng, "5 %, drift of 1 %", _usual(rng, 120, 0.01, 0.95), (_place(rng),), (0.05,))
 
 
 def _ramp(rng: np.random.Generator) -> Sample:
