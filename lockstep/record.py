@@ -157,7 +157,8 @@ class Provenance:
         recorded_at: ISO 8601, UTC, when the first record was taken.
         harness: commit of the ruler and harness ("…+dirty" with uncommitted changes, "" unknown).
         clock_state: "locked@1500", "base", "unlocked", "unlocked(no permission)", "cpu".
-        host: gpu, gpu_uuid, driver, cuda, torch, triton, python, os, cpu and torch's math flags.
+        host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's
+            math flags.
         controls: name ("copy", "matmul", "empty") to {"seconds", "spread", "rate", "unit"}.
         protocol: lockstep.suite.PROTOCOL_VERSION when measured.
         schema: layout of this file.

@@ -23,6 +23,7 @@ from lockstep.machine_code.session import Session, Tree
 from lockstep.machine_code.sources import closure, digest, same_code
 from lockstep.machine_code.targets import Target
 from lockstep.suite import Suite
+from lockstep.toolchain import ASSEMBLER, own_assembler
 
 #: Environment variables that a compiler or a kernel may read; where caches lie decides nothing.
 DECIDING = ("TRITON_", "MLIR_", "LLVM_", "DISABLE_", "PTXAS_", "LOCKSTEP_KERNEL_")
@@ -251,7 +252,10 @@ def _surroundings() -> str:
     variables = sorted(
         f"{name}={value}"
         for name, value in os.environ.items()
-        if name.startswith(DECIDING) and name not in NOT_DECIDING
+        if name.startswith(DECIDING)
+        and name not in NOT_DECIDING
+        # Naming the assembler that Triton takes anyway, as measuring processes do, decides nothing.
+        and (name, value) != (ASSEMBLER, str(own_assembler()))
     )
     return digest(harness, platform.python_version(), "\n".join(installed), "\n".join(variables))
 

@@ -45,8 +45,10 @@ def main() -> int:
     from lockstep.checkout import import_from
     from lockstep.machine_code.assembler import fix_addresses
     from lockstep.suites import load_suites
+    from lockstep.toolchain import keep_toolchain
 
     fix_addresses()
+    keep_toolchain()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)
     tracer = Tracer(suites, options.tree, options.trusted, options.processes, emit)
