@@ -21,7 +21,7 @@ from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import occupancy
 
-#: Kernels a task: nvdisasm takes 0.35 s to start and serves them all.
+#: Kernels a task, at most.
 BATCH = 12
 
 #: What was chosen for a kernel and is worth showing beside it.
@@ -58,8 +58,13 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
         processes: how many may be started.
     """
     built = _spread(_build, requests, processes, BATCH)
+    # All at once: nvdisasm takes 0.35 s to start and next to nothing a kernel.
+    cubins = [one[1] for one in built if not isinstance(one, Exception)]
+    counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
     return [
-        replace(kernel, machine=one) if isinstance(one, MachineCode) else replace(kernel, failure=_first_line(one))
+        replace(kernel, failure=_first_line(one))
+        if isinstance(one, Exception)
+        else replace(kernel, machine=replace(one[0], mix=next(counts)))
         for kernel, one in zip(kernels, built, strict=True)
     ]
 
@@ -90,23 +95,15 @@ def _identity(request: Request) -> str:
 
 
 def _build(requests: Sequence[Request]) -> list[Any]:
-    compiled = [_attempt(_compile, request) for request in requests]
-    good = [kernel for kernel in compiled if not isinstance(kernel, Exception)]
-    counts = iter(mixes([kernel.asm["cubin"] for kernel in good], requests[0].target.arch))
-    return [
-        kernel if isinstance(kernel, Exception) else _describe(kernel, request, next(counts))
-        for kernel, request in zip(compiled, requests, strict=True)
-    ]
+    return [_attempt(_machine_code, request) for request in requests]
 
 
-def _compile(request: Request) -> Any:
+def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
+    """All but the instructions' mix, and the file that Triton loads, which has them."""
     from triton.compiler import compile as compile_kernel
 
     target, _ = _backend(request)
-    return compile_kernel(request.source, target=target, options=request.options.__dict__)
-
-
-def _describe(kernel: Any, request: Request, mix: dict[str, int]) -> MachineCode:
+    kernel = compile_kernel(request.source, target=target, options=request.options.__dict__)
     cubin, metadata = kernel.asm["cubin"], kernel.metadata
     loaded = fingerprint(cubin, metadata)
     if request.target.arch >= VARIES_FROM:
@@ -117,7 +114,10 @@ def _describe(kernel: Any, request: Request, mix: dict[str, int]) -> MachineCode
     registers, stack = registers_and_stack(cubin)
     columns = getattr(metadata, "tmem_size", None) or 0
     blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
-    return MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, mix, blocks, limit, loaded)
+    found = MachineCode(
+        fingerprint(cubin, metadata), registers, stack, metadata.shared, blocks=blocks, limit=limit, loaded=loaded
+    )
+    return found, kernel.asm["cubin"]
 
 
 def _backend(request: Request) -> tuple[Any, Any]:
