@@ -108,12 +108,18 @@ def compare(
         _Reader(head, rest, each, kept, say) as its,
         ThreadPoolExecutor(2) as both,
     ):
-        before, after = both.map(lambda reader: reader.traced(target), (mine, its))
-        wanted = differing(before, after)
-        before, after = both.map(
-            lambda reader, codes, identities: reader.built(target, codes, identities),
-            (mine, its), (before, after), wanted,
-        )  # fmt: skip
+        try:
+            before, after = both.map(lambda reader: reader.traced(target), (mine, its))
+            wanted = differing(before, after)
+            before, after = both.map(
+                lambda reader, codes, identities: reader.built(target, codes, identities),
+                (mine, its), (before, after), wanted,
+            )  # fmt: skip
+        except BaseException:
+            # Leaving the pool waits for its threads, and they for processes that may compile for a minute more.
+            mine.stop()
+            its.stop()
+            raise
     return Comparison(target, before, after, frozenset(same))
 
 
@@ -169,6 +175,10 @@ class _Reader:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    def stop(self) -> None:
+        """End what another thread waits for."""
+        self._session.stop()
 
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
         """Code of the cases that the cache knows, with the machine code that it knows."""
