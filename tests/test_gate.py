@@ -180,7 +180,9 @@ def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_proc
     shown, _ = process.communicate(timeout=30)
     assert process.returncode == 130, shown
     assert "Traceback" not in shown
-    assert json.loads((project.root / "gate.json").read_text())["state"] == "interrupted"
+    report = json.loads((project.root / "gate.json").read_text())
+    assert report["state"] == "interrupted"
+    assert {one["reason"] for one in report["cases"] if not one["proved"]} == {"interrupted before it"}
     assert workers
     assert not _workers(project)
     assert locked

@@ -115,6 +115,11 @@ KINDS = """
         return torch.mul(x, counters(x.device).sum(), out=out)
 
 
+    def roomy(x, y, *, out):
+        torch.empty(5 << 30, dtype=torch.int8, device=x.device)
+        return torch.mm(x, y, out=out)
+
+
     def refuses(x):
         raise NotImplementedError("for another shape")
 
@@ -187,6 +192,7 @@ KINDS = """
         "shifted": shifted,
         "tuned": tuned,
         "cached": cached,
+        "roomy": roomy,
         "refuses": refuses,
         "reads": reads,
         "asks_is_cuda": asks_is_cuda,
@@ -287,6 +293,10 @@ def test_the_host_side_is_traced(codes):
         "launch [8×4] (t1 f16[512,256], t2 f16[256,256], t0 f16[512,256], 256, 256)"
     )
     assert of(codes, "scaled").host[1].startswith("launch [64] ")
+
+
+def test_memory_that_may_not_be_there_is_no_detail(codes):
+    assert of(codes, "roomy").host == (*of(codes, "plain").host, "allocates 5 GiB")
 
 
 def test_an_offset_that_breaks_alignment_makes_another_kernel(codes):

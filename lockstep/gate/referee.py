@@ -24,7 +24,7 @@ from lockstep.gate.client import Alone
 from lockstep.gate.duel import BASE, HEAD, Buffers, Contender, Epoch, Pace, SideFailed, run_epoch, time_alone
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
-from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import UNREACHED, Asked, SeriesKey, SideFacts, Verdict
 from lockstep.inputs import tensors_of
 from lockstep.measure import DeviceLost
 from lockstep.suite import Case, Suite, bind
@@ -318,7 +318,7 @@ def _verdict(key: SeriesKey, first: _Trial, second: _Trial | None) -> Verdict:
             return replace(verdict, outcome="unsure", reason=f"base cannot be timed: {failure}")
         return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
     if not told.epochs:
-        return replace(verdict, reason="controls moved in every epoch" if told.moved else "the budget did not reach it")
+        return replace(verdict, reason="controls moved in every epoch" if told.moved else UNREACHED)
     log = interval(told.ratios, first.test.alpha)
     verdict = replace(
         verdict,
