@@ -26,7 +26,7 @@ VERDICTS: tuple[Verdict, ...] = ("slower", "faster", "failed", "unsure", "same")
 #: Suite, variant, case and cache state.
 _Key = tuple[str, str, str, str]
 
-_TOOLS = ("torch", "triton", "cuda", "driver", "python")
+_TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
 
 
 @dataclass(frozen=True)

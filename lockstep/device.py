@@ -18,6 +18,7 @@ import torch
 
 from lockstep.nvml import find_gpu
 from lockstep.record import Clocks
+from lockstep.toolchain import keep_toolchain
 
 Call = Callable[[], Any]
 
@@ -84,7 +85,10 @@ class Device(Protocol):
 
 def open_device() -> Device:
     """The current CUDA device, or the CPU where there is none."""
-    return CudaDevice() if torch.cuda.is_available() else CpuDevice()
+    if not torch.cuda.is_available():
+        return CpuDevice()
+    keep_toolchain()
+    return CudaDevice()
 
 
 class CpuDevice:

@@ -9,7 +9,11 @@ import torch
 
 
 class Draw:
-    """Draws tensors on one device from one seed. Suites name dtypes as strings and import no torch."""
+    """Draws tensors on one device from one seed. Suites name dtypes as strings and import no torch.
+
+    On "meta" there is nothing to draw: tensors come empty. Drawn, they would lead torch to load its reference
+    implementations and with them torch._dynamo, which takes 2 s.
+    """
 
     def __init__(self, device: torch.device | str, seed: int) -> None:
         self.device = torch.device(device)
@@ -19,16 +23,22 @@ class Draw:
 
     def normal(self, *shape: int, dtype: str = "bfloat16", scale: float = 1.0) -> torch.Tensor:
         """Normal values with standard deviation ``scale``; shape ``[*shape]``."""
+        if self._generator is None:
+            return self.empty(*shape, dtype=dtype)
         values = torch.randn(*shape, generator=self._generator, device=self.device, dtype=torch.float32)
         return (values * scale).to(_dtype(dtype))
 
     def uniform(self, *shape: int, low: float, high: float, dtype: str = "float32") -> torch.Tensor:
         """Values uniform in ``[low, high)``; shape ``[*shape]``."""
+        if self._generator is None:
+            return self.empty(*shape, dtype=dtype)
         values = torch.rand(*shape, generator=self._generator, device=self.device, dtype=torch.float32)
         return (values * (high - low) + low).to(_dtype(dtype))
 
     def integers(self, *shape: int, low: int, high: int, dtype: str = "int32") -> torch.Tensor:
         """Integers uniform in ``[low, high)``; shape ``[*shape]``."""
+        if self._generator is None:
+            return self.empty(*shape, dtype=dtype)
         return torch.randint(low, high, shape, generator=self._generator, device=self.device, dtype=_dtype(dtype))
 
     def empty(self, *shape: int, dtype: str = "bfloat16") -> torch.Tensor:

@@ -34,12 +34,15 @@ def precompile(
     done = _stamp(checkout, packages, target.arch)
     if done.exists():
         return False
+    # Kernels that choose by the name of the GPU are compiled for this one, which that process does not see.
+    environment = {**os.environ, "LOCKSTEP_KERNEL_GPU": host["gpu"]}
     arguments = ["--benchmarks", str(benchmark_dir), "--checkout", str(checkout), "--packages", *packages]
     process = subprocess.Popen(
         [sys.executable, "-m", "lockstep.precompile", "--target", f"{target.name}:{target.processors}", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env=environment,
         start_new_session=True,
     )
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from lockstep.clock_state import ClockState
 from lockstep.clocks import clock_state
 from lockstep.nvml import find_gpu
+from lockstep.toolchain import assembler_version
 
 
 def host_facts() -> dict[str, str]:
@@ -43,6 +44,7 @@ def host_facts() -> dict[str, str]:
             "capability": f"{properties.major}.{properties.minor}",
             "sm_count": str(properties.multi_processor_count),
             "l2_bytes": str(properties.L2_cache_size),
+            "ptxas": assembler_version(10 * properties.major + properties.minor),
         }
         gpu = find_gpu(facts["gpu_uuid"])
         if gpu is not None:

@@ -2,24 +2,25 @@
 
 asv's file of a commit and environment, ``results/MACHINE/COMMIT-ENV.json``, has no place for clocks,
 intervals of a ratio or the toolchain. They go into ``COMMIT-ENV.provenance.jsonl`` beside it: the
-first line is a ``Provenance``, every further line a ``Record``. The file is replaced whole and
-atomically, so a reader never sees half of one. ``docs/schema.md`` describes every field.
+first line is a ``Provenance``, the further ones tell each ``Record`` (``lockstep.record_lines``). The
+file is replaced whole and atomically, so a reader never sees half of one. ``docs/schema.md`` describes
+every field.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from lockstep.record_lines import json_line, lines_of, rows_of
+
 #: Version of the file's layout. A reader refuses a newer one by name instead of guessing.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SUFFIX = ".provenance.jsonl"
 
@@ -157,7 +158,8 @@ class Provenance:
         recorded_at: ISO 8601, UTC, when the first record was taken.
         harness: commit of the ruler and harness ("…+dirty" with uncommitted changes, "" unknown).
         clock_state: "locked@1500", "base", "unlocked", "unlocked(no permission)", "cpu".
-        host: gpu, gpu_uuid, driver, cuda, torch, triton, python, os, cpu and torch's math flags.
+        host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's
+            math flags.
         controls: name ("copy", "matmul", "empty") to {"seconds", "spread", "rate", "unit"}.
         protocol: lockstep.suite.PROTOCOL_VERSION when measured.
         schema: layout of this file.
@@ -178,8 +180,12 @@ class Provenance:
 
 
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
-    """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one."""
-    text = "".join([_line(asdict(provenance)), *(_record_line(record) for record in records)])
+    """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one.
+
+    Records of one case, cache state and state are put together, where the first of them stands.
+    """
+    first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
+    text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -230,22 +236,9 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         provenance = Provenance(**_known(Provenance, rows[0]))
         _demand(str, rows[0], "commit", "machine", "recorded_at")
         _demand(dict, rows[0], "host")
-        return provenance, [record_from(row) for row in rows[1:]]
+        return provenance, [record_from(row) for row in rows_of(rows[1:])]
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
-
-
-# The file is replaced after every case: without the cache, writing 1,900 records 260 times took a minute.
-@functools.lru_cache(maxsize=16384)
-def _record_line(record: Record) -> str:
-    """A record's fields but for those that have their default: most of an n/a record."""
-    row = asdict(record)
-    blank = asdict(Record("", "", "", "", "", ""))
-    return _line({name: value for name, value in row.items() if value != blank[name]})
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(_finite(row), separators=(",", ":")) + "\n"
 
 
 def record_from(row: dict[str, Any]) -> Record:
@@ -276,14 +269,3 @@ def _demand(kind: type, row: dict[str, Any], *names: str) -> None:
 def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
     names = {one.name for one in fields(kind)}
     return {name: value for name, value in row.items() if name in names}
-
-
-def _finite(value: Any) -> Any:
-    """NaN and infinity become null (JSON has neither); floats keep seven digits."""
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return value

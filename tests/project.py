@@ -147,12 +147,12 @@ class Project:
         done = subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    def popen(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start ``lockstep`` in the project."""
+    def popen(self, *arguments: str, before: str = "", **settings: str) -> subprocess.Popen[str]:
+        """Start ``lockstep`` in the project, these statements before it and these variables in its environment."""
         return subprocess.Popen(
-            [sys.executable, "-c", START, *arguments],
+            [sys.executable, "-c", before + START, *arguments],
             cwd=self.root,
-            env=self._environment(),
+            env={**self._environment(), **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from nvml import PREAMBLE, build
 
 from lockstep.clock_state import ClockState
 from lockstep.commands.clocks import Clocks
@@ -22,20 +22,6 @@ from lockstep.nvml import ClockSample
 ROOT = Path(__file__).parent.parent
 NO_PERMISSION, NOT_SUPPORTED = "4", "3"
 UUID = "GPU-00000000-0000-0000-0000-00000000000{}"
-
-#: Every script starts so; ``load`` keeps a GPU busy until the script ends, as far as the stand-in can see.
-PREAMBLE = """
-import contextlib, json, os, signal, sys, time
-from pathlib import Path
-from lockstep import clock_state, clocks, nvml
-clock_state.SETTLE_S, clock_state.HOLD_S = 0.0, 0.05
-stand_in = Path(os.environ["STAND_IN"])
-def load(index=0):
-    (stand_in / f"busy-{index}").touch()
-    time.sleep(0.005)
-def rest():
-    (stand_in / "busy-0").unlink()
-"""
 
 CLI = """
 import argparse
@@ -50,14 +36,7 @@ sys.exit(args.func(args))
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler to build the stand-in libnvidia-ml")
-    folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).parent / "nvml" / "stand_in.c"
-    flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([compiler, *flags, "-o", folder / "libnvidia-ml.so.1", source], check=True)
-    return folder
+    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @dataclass

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from nvml import PREAMBLE, build
 from project import BROKEN, KERNELS, make_project
 
 M2 = "M=2,K=1024,N=512"
@@ -150,21 +151,43 @@ def test_where_a_gpu_is_asked_for_a_cpu_cannot_judge(project):
     assert "Nothing can be said: no GPU here, and one was asked for (--require-gpu)." in shown
 
 
-def test_interrupted_it_reports_what_it_has_and_leaves_no_process(project):
-    # The worker is in a check that never ends when the runner cancels the job.
+def test_a_head_that_kills_its_process_at_import_fails_and_names_how(project):
+    project.write("toy/product.py", "import os\nos.kill(os.getpid(), 9)\n" + textwrap.dedent(KERNELS))
+    code, shown, report = gate(project, "--case", "M=2")
+    assert code == 2, shown
+    assert {one["reason"] for one in report["cases"]} == {"import of product: killed by SIGKILL in its import"}
+    assert "Traceback" not in shown
+    assert not _workers(project)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_process(project, number, tmp_path):
+    # The worker is in a check that never ends when somebody presses Ctrl-C, or the runner cancels the job.
     project.write("toy/product.py", KERNELS + BROKEN)
-    process = project.popen("gate", "--json", "gate.json", "--variant", "hangs", "--variant", "plain")
+    # There is a GPU whose clocks can be locked, and nothing that could run on it.
+    load = "\nclocks.torch_load = lambda gpu: lambda: load(gpu.index)\n"
+    process = project.popen(
+        *("gate", "--json", "gate.json", "--lock", "1500", "--variant", "hangs", "--variant", "plain"),
+        before=PREAMBLE + load, STAND_IN=str(tmp_path), XDG_STATE_HOME=str(tmp_path / "state"),
+        LD_LIBRARY_PATH=str(build(tmp_path)),
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (workers := _workers(project)) and time.monotonic() < deadline:
         time.sleep(0.2)
     time.sleep(5)
-    process.send_signal(signal.SIGTERM)
+    locked = (tmp_path / "sm-0").exists()
+    process.send_signal(number)
     shown, _ = process.communicate(timeout=30)
     assert process.returncode == 130, shown
     assert "Traceback" not in shown
-    assert json.loads((project.root / "gate.json").read_text())["state"] == "interrupted"
+    report = json.loads((project.root / "gate.json").read_text())
+    assert report["state"] == "interrupted"
+    assert {one["reason"] for one in report["cases"] if not one["proved"]} == {"interrupted before it"}
     assert workers
     assert not _workers(project)
+    assert locked
+    assert not (tmp_path / "sm-0").exists()
+    assert not [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
 
 
 def _workers(project):

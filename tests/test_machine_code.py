@@ -1,9 +1,13 @@
 """Trees are traced and compiled without a GPU, in processes that tests share: starting torch takes seconds."""
 
+import contextlib
 import json
 import re
 import shutil
+import signal
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
 from project import make_project
@@ -111,6 +115,11 @@ KINDS = """
         return torch.mul(x, counters(x.device).sum(), out=out)
 
 
+    def roomy(x, y, *, out):
+        torch.empty(5 << 30, dtype=torch.int8, device=x.device)
+        return torch.mm(x, y, out=out)
+
+
     def refuses(x):
         raise NotImplementedError("for another shape")
 
@@ -183,6 +192,7 @@ KINDS = """
         "shifted": shifted,
         "tuned": tuned,
         "cached": cached,
+        "roomy": roomy,
         "refuses": refuses,
         "reads": reads,
         "asks_is_cuda": asks_is_cuda,
@@ -283,6 +293,10 @@ def test_the_host_side_is_traced(codes):
         "launch [8×4] (t1 f16[512,256], t2 f16[256,256], t0 f16[512,256], 256, 256)"
     )
     assert of(codes, "scaled").host[1].startswith("launch [64] ")
+
+
+def test_memory_that_may_not_be_there_is_no_detail(codes):
+    assert of(codes, "roomy").host == (*of(codes, "plain").host, "allocates 5 GiB")
 
 
 def test_an_offset_that_breaks_alignment_makes_another_kernel(codes):
@@ -404,3 +418,43 @@ def test_wrong_usage_is_named(project, arguments, complaint):
     assert done.returncode == 4
     assert complaint in done.stdout
     assert "Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project, number, status):
+    # Both trees are in a call that never returns; a runner that cancels a job waits for ten seconds.
+    kernels = project.root / "toy/product.py"
+    kernels.write_text(kernels.read_text() + "\n\nplain.__globals__['torch'].mm = lambda *_, **__: time.sleep(1000)\n")
+    project.commit("Never return")
+    kernels.write_text(kernels.read_text() + "\n\nNEW = 1\n")
+    process = project.popen("code", "diff", "HEAD", "--target", "sm_90")
+    try:
+        wait_until(lambda: len(workers(project)) == 2)
+        time.sleep(4)  # for torch, and the call
+        asked = time.monotonic()
+        process.send_signal(number)
+        shown, _ = process.communicate(timeout=60)
+        assert time.monotonic() - asked < 5
+        assert process.returncode == status, shown
+        assert "Traceback" not in shown
+        wait_until(lambda: not workers(project))
+    finally:
+        process.kill()
+        project.git("reset", "-q", "--hard", "HEAD~1")
+
+
+def wait_until(true, seconds=30):
+    """Wait for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def workers(project):
+    """Command lines of processes that trace this project's trees."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in lines if "machine_code.worker" in line and str(project.root) in line]

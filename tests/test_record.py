@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -96,7 +96,49 @@ def test_every_field_is_tried():
 @given(provenance=provenances, rows=st.lists(records, max_size=4))
 def test_what_is_written_is_read_back(path, provenance, rows):
     write_records(path, provenance, rows)
-    assert read_records(path) == (provenance, rows)
+    # Those of one case stand together, where the first of them stood.
+    places = list(dict.fromkeys((one.suite, one.case, one.l2, one.state) for one in rows))
+    gathered = sorted(rows, key=lambda one: places.index((one.suite, one.case, one.l2, one.state)))
+    assert read_records(path) == (provenance, gathered)
+
+
+KERNEL = Kernel("matmul", "ab12", 168, 0, 1024, {"HGMMA": 64})
+
+
+def test_what_records_share_is_written_once_and_read_back(path):
+    alone = replace(RECORD, case="M=2", clocks=Clocks(1500.0, 1490.0, 50.0), code=Code((KERNEL,)))
+    arms = [
+        replace(alone, case="M=1", variant=variant, clocks=Clocks(mhz, mhz, 50.0, 300.0), started_at="now", mde=mde)
+        for variant, mhz, mde in [("torch", 1400.0, None), ("triton", 1410.0, 0.01), ("best", 1410.0, 0.02)]
+    ]
+    absent = replace(RECORD, case="M=1", variant="tgv", state="na", latency=None, reason="needs Blackwell")
+    rows = [*arms, absent, alone]
+    write_records(path, PROVENANCE, [arms[0], absent, *arms[1:], alone])
+    assert read_records(path) == (replace(PROVENANCE, schema=SCHEMA_VERSION), rows)
+    text = path.read_text()
+    assert (text.count('"HGMMA"'), text.count('"now"'), text.count("300.0")) == (1, 1, 1)
+    # What the arms share ends with them.
+    assert text.count('{"common":{}}') == 1
+
+
+def test_a_file_of_schema_1_reads_alike(path):
+    """There every line was a record with all that differs from the default, kernels in place."""
+    write_records(path, PROVENANCE, [replace(RECORD, code=Code((KERNEL,), "cd34"))])
+    first, _, record = (json.loads(text) for text in path.read_text().splitlines())
+    assert record["code"]["kernels"] != [asdict(KERNEL)]
+    record["code"]["kernels"] = [asdict(KERNEL)]
+    path.write_text(json.dumps(first | {"schema": 1}) + "\n" + json.dumps(record) + "\n")
+    provenance, [read] = read_records(path)
+    assert provenance.schema == 1
+    assert read.code == Code((KERNEL,), "cd34")
+
+
+def test_a_kernel_that_no_line_tells_is_refused(path):
+    write_records(path, PROVENANCE, [replace(RECORD, code=Code((KERNEL,)))])
+    first, _, record = path.read_text().splitlines()
+    path.write_text(f"{first}\n{record}\n")
+    with pytest.raises(RecordError, match="a field is missing or of the wrong type"):
+        read_records(path)
 
 
 def test_a_record_of_defaults_takes_little_room(path):

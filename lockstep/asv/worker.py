@@ -96,6 +96,8 @@ def _known_code(
     """What compiling ahead found out of this tree's code; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
+    # As it was when compiling ahead: it decides what kernels are, and so under what they are kept.
+    os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     from lockstep.machine_code.compare import kept_codes
     from lockstep.machine_code.session import Tree
     from lockstep.machine_code.targets import Target

@@ -15,7 +15,7 @@ from lockstep.gate.proof import Proof
 from lockstep.gate.rows import line
 from lockstep.gate.sequential import Test
 from lockstep.gate.turns import APART, Turns
-from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import UNREACHED, Asked, Group, SeriesKey, SideFacts, Verdict
 from lockstep.thresholds import Thresholds
 from lockstep.watched import WorkerDied
 
@@ -118,7 +118,7 @@ class Judge:
                 self.verdicts[key] = verdict
             else:
                 todo.append(key)
-                self.verdicts[key] = Verdict(key, "unsure", "the budget did not reach it", code=proof.reasons(key))
+                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
         self._cases = len(todo)
         apart = [key for key in todo if key.suite in self.apart]
         todo = [key for key in todo if key.suite not in self.apart]

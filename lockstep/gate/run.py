@@ -14,6 +14,7 @@ from lockstep.gate.plan import Selection, select
 from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report import Report
 from lockstep.gate.trees import Version, commits_between, version
+from lockstep.gate.verdict import UNREACHED
 from lockstep.machine_code import Target, TracingFailed, codes_of
 from lockstep.nvml import NoGpu, Refused, all_gpus
 from lockstep.nvml import Target as ClockTarget
@@ -120,6 +121,8 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             trouble = str(refused)
         except KeyboardInterrupt:
             blank, trouble = replace(blank, interrupted=True), ""
+            unreached = [key for key, one in judge.verdicts.items() if one.reason == UNREACHED]
+            judge.verdicts |= {key: replace(judge.verdicts[key], reason="interrupted before it") for key in unreached}
         finally:
             judge.close()
         return replace(

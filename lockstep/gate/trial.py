@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
 from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
-from lockstep.gate.verdict import SeriesKey, Verdict
+from lockstep.gate.verdict import UNREACHED, SeriesKey, Verdict
 
 
 @dataclass
@@ -56,7 +56,7 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
             return replace(verdict, outcome="unsure", reason=f"base cannot be timed: {failure}")
         return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
     if not told.epochs:
-        return replace(verdict, reason="controls moved in every epoch" if told.moved else "the budget did not reach it")
+        return replace(verdict, reason="controls moved in every epoch" if told.moved else UNREACHED)
     log = interval(told.ratios, first.test.alpha)
     verdict = replace(
         verdict,

@@ -16,7 +16,7 @@ from statistics import fmean, median
 
 from lockstep.gate.client import Alone, GateWorker, Ring
 from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
-from lockstep.gate.verdict import Group, SeriesKey, Verdict
+from lockstep.gate.verdict import UNREACHED, Group, SeriesKey, Verdict
 from lockstep.watched import WorkerDied
 
 #: What two processes of the same code were seen to differ by on an H200 with free clocks, the worst.
@@ -171,7 +171,7 @@ class Turns:
         told = second if second is not None and second.ratios else first
         settled = (second.verdict if second else None) or first.verdict
         if settled is not None or not told.ratios:
-            return settled or Verdict(key, "unsure", "the budget did not reach it")
+            return settled or Verdict(key, "unsure", UNREACHED)
         log = interval(told.ratios, test.alpha)
         verdict = Verdict(
             key,

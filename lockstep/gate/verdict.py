@@ -12,6 +12,9 @@ from lockstep.record import Estimate
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
+#: Why a case is unsure that was never begun.
+UNREACHED = "the budget did not reach it"
+
 
 @dataclass(frozen=True, order=True)
 class SeriesKey:

@@ -20,8 +20,9 @@ from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import occupancy
+from lockstep.watched import die_with_parent
 
-#: Kernels a task: nvdisasm takes 0.35 s to start and serves them all.
+#: Kernels a task, at most.
 BATCH = 12
 
 #: What was chosen for a kernel and is worth showing beside it.
@@ -58,8 +59,13 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
         processes: how many may be started.
     """
     built = _spread(_build, requests, processes, BATCH)
+    # All at once: nvdisasm takes 0.35 s to start and next to nothing a kernel.
+    cubins = [one[1] for one in built if not isinstance(one, Exception)]
+    counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
     return [
-        replace(kernel, machine=one) if isinstance(one, MachineCode) else replace(kernel, failure=_first_line(one))
+        replace(kernel, failure=_first_line(one))
+        if isinstance(one, Exception)
+        else replace(kernel, machine=replace(one[0], mix=next(counts)))
         for kernel, one in zip(kernels, built, strict=True)
     ]
 
@@ -90,23 +96,15 @@ def _identity(request: Request) -> str:
 
 
 def _build(requests: Sequence[Request]) -> list[Any]:
-    compiled = [_attempt(_compile, request) for request in requests]
-    good = [kernel for kernel in compiled if not isinstance(kernel, Exception)]
-    counts = iter(mixes([kernel.asm["cubin"] for kernel in good], requests[0].target.arch))
-    return [
-        kernel if isinstance(kernel, Exception) else _describe(kernel, request, next(counts))
-        for kernel, request in zip(compiled, requests, strict=True)
-    ]
+    return [_attempt(_machine_code, request) for request in requests]
 
 
-def _compile(request: Request) -> Any:
+def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
+    """All but the instructions' mix, and the file that Triton loads, which has them."""
     from triton.compiler import compile as compile_kernel
 
     target, _ = _backend(request)
-    return compile_kernel(request.source, target=target, options=request.options.__dict__)
-
-
-def _describe(kernel: Any, request: Request, mix: dict[str, int]) -> MachineCode:
+    kernel = compile_kernel(request.source, target=target, options=request.options.__dict__)
     cubin, metadata = kernel.asm["cubin"], kernel.metadata
     loaded = fingerprint(cubin, metadata)
     if request.target.arch >= VARIES_FROM:
@@ -117,7 +115,10 @@ def _describe(kernel: Any, request: Request, mix: dict[str, int]) -> MachineCode
     registers, stack = registers_and_stack(cubin)
     columns = getattr(metadata, "tmem_size", None) or 0
     blocks, limit = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
-    return MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, mix, blocks, limit, loaded)
+    found = MachineCode(
+        fingerprint(cubin, metadata), registers, stack, metadata.shared, blocks=blocks, limit=limit, loaded=loaded
+    )
+    return found, kernel.asm["cubin"]
 
 
 def _backend(request: Request) -> tuple[Any, Any]:
@@ -167,7 +168,7 @@ def _spread(function: Task, requests: Sequence[Request], processes: int, batch: 
     batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
     found: list[Any] = []
     spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
+    with _forked(processes) as pool:
         tasks = [pool.submit(_task, function, first, last) for first, last in spans]
         for (first, last), task in zip(spans, tasks, strict=True):
             try:
@@ -178,10 +179,15 @@ def _spread(function: Task, requests: Sequence[Request], processes: int, batch: 
     return found
 
 
+def _forked(processes: int) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("fork")
+    return ProcessPoolExecutor(processes, mp_context=context, initializer=die_with_parent)
+
+
 def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
     found: list[Any] = []
     for index in range(first, last):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        with _forked(1) as pool:
             try:
                 found += pool.submit(_task, function, index, index + 1).result()
             except BrokenProcessPool:

@@ -23,6 +23,7 @@ from lockstep.machine_code.session import Session, Tree
 from lockstep.machine_code.sources import closure, digest, same_code
 from lockstep.machine_code.targets import Target
 from lockstep.suite import Suite
+from lockstep.toolchain import ASSEMBLER, own_assembler
 
 #: Environment variables that a compiler or a kernel may read; where caches lie decides nothing.
 DECIDING = ("TRITON_", "MLIR_", "LLVM_", "DISABLE_", "PTXAS_", "LOCKSTEP_KERNEL_")
@@ -107,12 +108,18 @@ def compare(
         _Reader(head, rest, each, kept, say) as its,
         ThreadPoolExecutor(2) as both,
     ):
-        before, after = both.map(lambda reader: reader.traced(target), (mine, its))
-        wanted = differing(before, after)
-        before, after = both.map(
-            lambda reader, codes, identities: reader.built(target, codes, identities),
-            (mine, its), (before, after), wanted,
-        )  # fmt: skip
+        try:
+            before, after = both.map(lambda reader: reader.traced(target), (mine, its))
+            wanted = differing(before, after)
+            before, after = both.map(
+                lambda reader, codes, identities: reader.built(target, codes, identities),
+                (mine, its), (before, after), wanted,
+            )  # fmt: skip
+        except BaseException:
+            # Leaving the pool waits for its threads, and they for processes that may compile for a minute more.
+            mine.stop()
+            its.stop()
+            raise
     return Comparison(target, before, after, frozenset(same))
 
 
@@ -168,6 +175,10 @@ class _Reader:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+    def stop(self) -> None:
+        """End what another thread waits for."""
+        self._session.stop()
 
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
         """Code of the cases that the cache knows, with the machine code that it knows."""
@@ -251,7 +262,10 @@ def _surroundings() -> str:
     variables = sorted(
         f"{name}={value}"
         for name, value in os.environ.items()
-        if name.startswith(DECIDING) and name not in NOT_DECIDING
+        if name.startswith(DECIDING)
+        and name not in NOT_DECIDING
+        # Naming the assembler that Triton takes anyway, as measuring processes do, decides nothing.
+        and (name, value) != (ASSEMBLER, str(own_assembler()))
     )
     return digest(harness, platform.python_version(), "\n".join(installed), "\n".join(variables))
 

@@ -55,6 +55,7 @@ class Session:
         self._process: subprocess.Popen[bytes] | None = None
         self._skip: dict[str, str] = {}
         self._traced: list[dict[str, Any]] = []
+        self._stopped = False
 
     def __enter__(self) -> Session:
         return self
@@ -106,6 +107,13 @@ class Session:
             raise TracingFailed(f"{self.tree.name}: {died}") from died
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
 
+    def stop(self) -> None:
+        """Have another thread's request fail at once, and every further one; ``close`` still has to be called."""
+        self._stopped = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """End the process, if there is one, and whatever its compilers started."""
         process, self._process = self._process, None
@@ -156,7 +164,10 @@ class Session:
         at = ""
         if self._process is None:
             self._process = self._start()
-            self._next(at)  # ready
+            if not self._stopped:
+                self._next(at)  # ready
+        if self._stopped:
+            raise _Died("stopped", "")
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")

@@ -2,6 +2,7 @@
 
 A variant is called on meta tensors. Launches are noted (``stand_in``), calls of torch pass through a dispatch mode.
 Views and allocations are no steps: they cost nothing on the device, and what they lead to shows in the arguments.
+But memory is finite: gigabytes that are allocated are told at the end.
 
 On a meta tensor code may take another turn than on a GPU, or leave for where it cannot be followed. What is known to
 do so makes the trace untrusted, with a reason; ``docs/machine-code.md`` has the list.
@@ -42,6 +43,10 @@ ALLOCATIONS = frozenset(
 )
 
 
+#: Allocations of a case are told in whole units of this many bytes.
+GIGABYTE = 1 << 30
+
+
 class Trace:
     """The steps of one case. Tensors are numbered by the storage that they lie in, in order of appearance.
 
@@ -50,6 +55,7 @@ class Trace:
         requests: what the launches among them need compiled, in order.
         unknown: why it cannot be trusted, or "".
         muted: launches are not noted.
+        allocated: bytes, by the code under test itself.
     """
 
     def __init__(self) -> None:
@@ -57,6 +63,7 @@ class Trace:
         self.requests: list[Request] = []
         self.unknown = ""
         self.muted = False
+        self.allocated = 0
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
         # A storage that is gone could leave its identity to another.
@@ -147,6 +154,8 @@ def trace_case(
             trace.muted = False
             with _Calls(trace):
                 call(**arguments)
+            if trace.allocated >= GIGABYTE:
+                trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and _raised_in(error) == suite.package:
             # It says itself that it is not for this shape or GPU, and on a GPU it would say the same.
@@ -200,7 +209,9 @@ class _Calls(TorchDispatchMode):
             raise
         if func.namespace not in ("aten", "prims"):
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
-        if not func.is_view and str(func) not in ALLOCATIONS:
+        if str(func) in ALLOCATIONS:
+            self._trace.allocated += result.numel() * result.element_size()
+        elif not func.is_view:
             self._trace.call(str(func), args, kwargs or {}, result)
         return result
 

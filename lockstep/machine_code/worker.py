@@ -22,6 +22,7 @@ from lockstep.machine_code.model import KernelCode
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import Target
 from lockstep.suite import Suite, bind
+from lockstep.watched import die_with_parent
 
 #: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
 Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
     options = parser.parse_args()
+    die_with_parent()
     reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
 
     def emit(event: str, **content: Any) -> None:
@@ -45,8 +47,10 @@ def main() -> int:
     from lockstep.checkout import import_from
     from lockstep.machine_code.assembler import fix_addresses
     from lockstep.suites import load_suites
+    from lockstep.toolchain import keep_toolchain
 
     fix_addresses()
+    keep_toolchain()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)
     tracer = Tracer(suites, options.tree, options.trusted, options.processes, emit)
