@@ -55,7 +55,7 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
         if not stepped[0].steps:
             continue
         size = round(float(np.expm1(abs(stepped[0].sizes[0]))), 9)
-        quiet = rows[kind.removesuffix(label(size)) + label(0)]
+        quiet = rows.get(kind.removesuffix(label(size)) + label(0), [])  # few series may have drawn none
         without = _replay(quiet, size)
         peaks = np.sort([evidence.max() for evidence, _, _ in without])[::-1]
         allowed = int(FALSE / 1000 * sum(len(sample.trend) for sample in quiet))
