@@ -16,6 +16,7 @@ from dashboard.alerts.attribution import Kind
 from dashboard.alerts.watch import Found
 from dashboard.alerts.words import change
 from dashboard.changes import Analysis
+from dashboard.comparing import sign
 from dashboard.figures import commit_axis, commit_line, value_axis, wrapped
 from dashboard.results.model import Commit, Point
 from dashboard.rows import Measured, Quantity
@@ -301,9 +302,9 @@ def _changes(found: Sequence[Found], commits: Sequence[Commit], scheme: Scheme) 
     for one in found:
         at = place.get(one.step.after.commit)
         if at is not None:
-            sign = "▼" if one.step.size > 0 else "▲"
             subject = escape(commits[at].subject[:48])
-            text = f"{sign} {change(one.step.size)} · {one.cause.kind}" + (f" · {subject}" if subject else "")
+            size = f"{sign(one.step.size)} {change(one.step.size)}"
+            text = " · ".join(part for part in (size, one.cause.kind, subject) if part)
             marks.append(_upright(at - 0.5, text, cause_colour(one.cause.kind, scheme), "solid", 1.0))
     return marks
 

@@ -153,7 +153,7 @@ def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
         tab = visit.page
         tab.set_default_timeout(20_000)
         tab.goto(address + link("/compare", **ends))
-        expect(tab.locator("#compare-body .said")).to_contain_text("▲ 3 slower", timeout=20_000)
+        expect(tab.locator("#compare-body .said")).to_contain_text("▼ 3 slower", timeout=20_000)
         tab.get_by_text("Latency", exact=True).click()
         expect(tab.locator("#compare-body tbody tr")).to_have_count(6)
         assert "quantity=latency" in tab.url

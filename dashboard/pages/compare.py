@@ -11,13 +11,13 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, asked
+from dashboard.comparing import SIGNS
 from dashboard.comparison import (
     VERDICTS,
     Comparison,
     Pair,
     Quantity,
     Side,
-    Verdict,
     compare,
     differing,
     run_of,
@@ -40,12 +40,11 @@ MOST = 200
 KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
 
 _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
-_GLYPHS: dict[Verdict, str] = {"slower": "▲", "faster": "▼", "failed": "✖", "unsure": "?", "same": "●"}
 _COLOURS: dict[Scheme, dict[str, str]] = {
     "light": {"slower": "#D55E00", "faster": "#0072B2"},
     "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
 }
-_SYMBOLS = {"slower": "triangle-up", "faster": "triangle-down", "same": "circle", "unsure": "circle-open"}
+_SYMBOLS = {"slower": "triangle-down", "faster": "triangle-up", "same": "circle", "unsure": "circle-open"}
 _HEAD = ("Suite", "Variant", "Case", "L2", "Change", "95 % interval", "Base", "Head", "Verdict", "Machine code")
 
 
@@ -235,7 +234,7 @@ def variants(results: Results, machine: str) -> list[str]:
 
 def _said(found: Comparison) -> str:
     counts = found.counts
-    said = [f"{_GLYPHS[one]} {counts[one]} {one}" for one in VERDICTS if counts[one]]
+    said = [f"{SIGNS[one]} {counts[one]} {one}" for one in VERDICTS if counts[one]]
     if math.isfinite(found.geomean):
         said.append(f"geometric mean of the time {100 * math.expm1(found.geomean):+.2f} %".replace("-", "−"))
     if found.other_ruler:
@@ -253,7 +252,7 @@ def _row(pair: Pair, head: Side) -> Any:
     interval = "–"
     if math.isfinite(pair.error):
         interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
-    verdict = f"{_GLYPHS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
+    verdict = f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
     numbers = [
         html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
     ]

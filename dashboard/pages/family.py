@@ -13,6 +13,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from dashboard.address import FamilyAddress
 from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
+from dashboard.comparing import sign
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
 from dashboard.memo import remembered
@@ -26,6 +27,7 @@ from dashboard.roofline import roofline
 from dashboard.rows import RELATIVE, STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
 from dashboard.standings import found_by_key, rows_at, rows_now
+from dashboard.telling import telling
 from dashboard.theme import Scheme, Style, styles
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
@@ -50,6 +52,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})
+    l2 = address.l2 if address.l2 in caches else _first_cache(results, address, caches)
     drawn = suite_styles(results, address.suite)
     quantities = quantities_of(results, address.suite)
     controls = [
@@ -65,7 +68,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases) or _first(results, address, cases),
+            value=_existing(address.cases, cases) or _first_cases(results, address, l2, cases),
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
@@ -74,11 +77,9 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         html.Div(
             [
                 html.Span("L2", className="label"),
-                dmc.SegmentedControl(
-                    id="family-l2", data=caches, value=address.l2 if address.l2 in caches else caches[0]
-                ),
+                dmc.SegmentedControl(id="family-l2", data=caches, value=l2),
             ],
-            hidden=caches == [""],
+            hidden=len(caches) < 2,
         ),
         html.Div(
             [
@@ -203,12 +204,14 @@ def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: 
     gathered: dict[tuple[int, str], list[tuple[str, Found]]] = defaultdict(list)
     for variant, one in told:
         if one.step.after.commit in place:
-            gathered[place[one.step.after.commit], "▼" if one.step.size > 0 else "▲"].append((variant, one))
+            gathered[place[one.step.after.commit], sign(one.step.size)].append((variant, one))
     found = []
-    for (at, sign), some in sorted(gathered.items()):
-        lines = [f"{sign} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some]
+    for (at, glyph), some in sorted(gathered.items()):
+        lines = [
+            f"{glyph} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some
+        ]
         lines += [commit_line(commits[at]), wrapped(some[0][1].cause.sentence)]
-        found.append(Mark(at, sign, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
+        found.append(Mark(at, glyph, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
     return found
 
 
@@ -323,13 +326,17 @@ def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[st
     return {variant for variant, always_one in ratios.items() if always_one}
 
 
-def _first(results: Results, address: FamilyAddress, cases: Sequence[str]) -> list[str]:
-    """The first cases that this machine has numbers of; a suite has shapes for other machines as well."""
-    known = {
-        row.case for row, _ in rows_now(results, address.machine) if row.suite == address.suite and row.state != "na"
-    }
-    named = [case for case in cases if case]
-    return ([case for case in named if case in known] or named)[:FIRST_CASES]
+def _first_cache(results: Results, address: FamilyAddress, caches: Sequence[str]) -> str:
+    """The cache state with most to tell about the asked cases, or about any."""
+    told = telling(results, address.machine, address.suite)
+    asked = [l2 for case, l2 in told if case in address.cases] or [l2 for _, l2 in told]
+    return asked[0] if asked else caches[0]
+
+
+def _first_cases(results: Results, address: FamilyAddress, l2: str, cases: Sequence[str]) -> list[str]:
+    """The cases with most to tell on this machine, small before large; a suite has shapes for others as well."""
+    told = [case for case, state in telling(results, address.machine, address.suite) if case and state == l2]
+    return sorted(told[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
 
 
 def _usual(results: Results, suite: str) -> list[str]:

@@ -136,7 +136,7 @@ def _row(one: Upkeep, now: int) -> Any:
     silent = one.reported_at < now - SILENT * 86_400_000
     reported = "unknown"
     if one.reported_at:
-        reported = f"{day(one.reported_at)}, {age(one.reported_at, now)}" + (" ▲ silent" if silent else "")
+        reported = f"{day(one.reported_at)}, {age(one.reported_at, now)}" + (" ◌ silent" if silent else "")
     throttled = "–"
     if one.points:
         share = f"{100 * one.throttled / one.points:.0f} %"

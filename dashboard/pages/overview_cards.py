@@ -11,7 +11,7 @@ from dash import html
 from dashboard.alerts.grouping import Alert
 from dashboard.alerts.watch import Picture
 from dashboard.alerts.words import change, headline
-from dashboard.comparing import geomean
+from dashboard.comparing import SIGNS, geomean
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
 from dashboard.standings import Standing
@@ -31,9 +31,9 @@ def cards(stood: Sequence[Standing], picture: Picture | None) -> list[Any]:
     looking = "looking for changes …" if picture is None else ""
     return [
         _card("Open alerts", "…" if picture is None else str(len(told)), looking or _topics(told), "alerts"),
-        _card("Slower", str(len(slower)), looking or _worst(slower), "slower", "▼" if slower else ""),
-        _card("Faster", str(len(faster)), looking or _worst(faster), "faster", "▲" if faster else ""),
-        _card("Failed", str(failed), "at their newest commit", "failed", "✕" if failed else ""),
+        _card("Slower", str(len(slower)), looking or _worst(slower), "slower", SIGNS["slower"] if slower else ""),
+        _card("Faster", str(len(faster)), looking or _worst(faster), "faster", SIGNS["faster"] if faster else ""),
+        _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
         _card("Stale", str(stale), "not measured with the rest of their family", "stale"),
         _card("Geomean", f"{mean:.3f}×" if both else "–", f"over {count(both, 'series')} in both", "mean"),
     ]

@@ -11,6 +11,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.address import CommitAddress
+from dashboard.comparing import sign
 from dashboard.results.model import Commit, Problem
 from dashboard.theme import GRAPH_CONFIG
 
@@ -69,9 +70,10 @@ def back_link() -> Any:
 def change_cell(log: float) -> Any:
     """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
     percent = 100 * math.expm1(log)
-    glyph, kind = ("▲ ", "slower") if percent > 0 else ("▼ ", "faster")
+    kind = "slower" if percent > 0 else "faster"
     return html.Td(
-        [html.Span(glyph, className="glyph"), f"{percent:+.1f} %".replace("-", "−")], className=f"number {kind}"
+        [html.Span(f"{sign(log)} ", className="glyph"), f"{percent:+.1f} %".replace("-", "−")],
+        className=f"number {kind}",
     )
 
 

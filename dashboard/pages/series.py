@@ -14,6 +14,7 @@ from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change, span
 from dashboard.changes import Analysis
+from dashboard.comparing import sign
 from dashboard.findings import Findings
 from dashboard.memo import remembered
 from dashboard.pages.parts import back_link, commit_link, count, day, graph, mono, notice
@@ -257,11 +258,11 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView, scheme:
     for one in reversed(shown.found):
         step = one.step
         commit = named.get(step.after.commit)
-        sign = "▼" if step.size > 0 else "▲"
+        size = f"{sign(step.size)} {change(step.size)}"
         lines.append(
             html.Li(
                 [
-                    html.Span(f"{sign} {change(step.size)}", style={"color": cause_colour(one.cause.kind, scheme)}),
+                    html.Span(size, style={"color": cause_colour(one.cause.kind, scheme)}),
                     html.Span(f" ({span(step.low, step.high)}) ", className="dim"),
                     commit_link(commit, address.machine) if commit else mono(step.after.commit[:8]),
                     f" {commit.subject if commit else ''} · ",
