@@ -40,6 +40,7 @@ def trend(
     drawn: Mapping[str, Style],
     scheme: Scheme,
     marks: Sequence[Mark] = (),
+    zoom: tuple[float, ...] = (),
 ) -> Figure:
     """One quantity of one case over the commits of a machine, one line a variant with its interval as a band.
 
@@ -50,10 +51,11 @@ def trend(
         drawn: the variants to draw, in order, and how.
         scheme: "light" or "dark".
         marks: changes to mark.
+        zoom: range of the x axis, () all; the other axis fits what is in it.
     """
     what = described(rows, quantity)
     place = {commit.hash: index for index, commit in enumerate(commits)}
-    lows, highs = _extremes(rows, quantity, drawn)
+    lows, highs = _extremes([row for row in rows if within(place[row.commit], zoom)], quantity, drawn)
     bands, lines, absent = [], [], []
     for variant, style in drawn.items():
         own = sorted((row for row in rows if row.variant == variant), key=lambda row: place[row.commit])
@@ -63,7 +65,8 @@ def trend(
             lines.append(_line(points, commits, what, variant, style, scheme))
         absent += [row for row in own if row.state == "failed"]
     layout = chart_layout(scheme)
-    layout["xaxis"] |= commit_axis(commits)
+    layout["xaxis"] |= commit_axis(commits, zoom)
+    layout["yaxis"]["fixedrange"] = True
     if lows and min(lows) > 0:
         layout["yaxis"] |= value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
     if quantity == "speedup":
@@ -265,17 +268,23 @@ def commit_line(commit: Commit) -> str:
     return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
 
 
-def commit_axis(commits: Sequence[Commit]) -> Figure:
-    """Ordinals, labelled with at most six hashes; the last one always."""
+def within(place: int, zoom: tuple[float, ...]) -> bool:
+    """Whether a commit's place is in what a trend shows; () is all."""
+    return not zoom or zoom[0] <= place <= zoom[1]
+
+
+def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> Figure:
+    """Ordinals, labelled with at most five hashes; the last one that is shown always."""
     last = len(commits) - 1
-    step = max(1, math.ceil(len(commits) / 6))
-    at = list(range(last, -1, -step))[::-1]
+    shown = [place for place in range(len(commits)) if within(place, zoom)]
+    step = max(1, math.ceil(len(shown) / 5))
+    at = shown[::-1][::step][::-1]
     return {
         "tickvals": at,
         "ticktext": [commits[index].short[:7] for index in at],
         "tickangle": 0,
         # Room for the half of the last label that lies beyond its point.
-        "range": [-0.4, last + max(0.4, 0.035 * last)],
+        "range": list(zoom) or [-0.4, last + max(0.4, 0.035 * last)],
         "showgrid": False,
     }
 

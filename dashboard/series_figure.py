@@ -17,7 +17,7 @@ from dashboard.alerts.watch import Found
 from dashboard.alerts.words import change
 from dashboard.changes import Analysis
 from dashboard.comparing import sign
-from dashboard.figures import commit_axis, commit_line, value_axis, wrapped
+from dashboard.figures import commit_axis, commit_line, value_axis, within, wrapped
 from dashboard.results.model import Commit, Point
 from dashboard.rows import Measured, Quantity
 from dashboard.theme import Scheme, Style, chart_layout, neutral
@@ -65,15 +65,15 @@ def series_figure(
         found: changes to mark.
         analysis: of these numbers, for the levels; ``None`` where the detector follows another quantity.
         style, scheme: of the line.
-        zoom: range of the x axis; () all.
+        zoom: range of the x axis, () all; the other axis fits what is in it.
     """
     shown = [(point, number) for point, number in points if number is not None]
     layout = chart_layout(scheme)
-    layout["xaxis"] |= commit_axis(commits)
-    if zoom:
-        layout["xaxis"]["range"] = list(zoom)
+    layout["xaxis"] |= commit_axis(commits, zoom)
+    layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, what, style, scheme)
-    values = [end for _, one in shown for end in (one.low or one.value, one.high or one.value)]
+    seen = [one for point, one in shown if within(point.commit, zoom)]
+    values = [end for one in seen for end in (one.low or one.value, one.high or one.value)]
     positive = [value for value in values if value > 0]
     if positive and len(positive) == len(values):
         layout["yaxis"] |= value_axis(min(positive), max(positive), what.unit if what.unit in "×%" else "")
@@ -86,7 +86,7 @@ def series_figure(
     tops = _domains(len(below))
     layout["yaxis"]["domain"] = tops[0]
     for place, (title, traces) in enumerate(below, 2):
-        axis = dict(chart_layout(scheme)["yaxis"]) | {"domain": tops[place - 1], "nticks": 3}
+        axis = dict(chart_layout(scheme)["yaxis"]) | {"domain": tops[place - 1], "nticks": 3, "fixedrange": True}
         axis["title"] = {"text": title, "font": small}
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]

@@ -138,15 +138,14 @@ def test_series_missing_at_the_newest_commit_are_stale(store, client):
 
 
 def test_the_family_page_draws_what_its_address_asks_for(client):
-    answer = call(
-        client,
-        "family-trend.children",
-        MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"], "light", None,
-        state=("linear",),
-    )  # fmt: skip
-    charts = answer["family-trend"]["children"]
+    chosen, seen, state = (
+        (MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"]),
+        ("light", None),
+        ("linear",),
+    )
+    charts = call(client, "family-trend.children", *chosen, "", *seen, state=state)["family-trend"]["children"]
     assert len(charts) == 2
-    text = json.dumps(answer["family-latest"])
+    text = json.dumps(call(client, "family-latest.children", *chosen, *seen, state=state)["family-latest"])
     assert "6.19" in text
     assert "6.13" in text
     assert "6.25" in text
@@ -155,7 +154,7 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
 def test_before_the_colours_are_known_nothing_is_drawn(client):
     state = ("linear",)
     answer = call(
-        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], None, None, state=state
+        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], "", None, None, state=state
     )
     assert answer == {}
 
@@ -163,7 +162,7 @@ def test_before_the_colours_are_known_nothing_is_drawn(client):
 @pytest.mark.parametrize("chosen", [None, []])
 def test_choosing_nothing_says_so(client, chosen):
     answer = call(
-        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, "dark", None, state=("linear",)
+        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, None, "dark", None, state=("linear",)
     )
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 
@@ -247,7 +246,7 @@ def test_every_line_stands_out_from_the_card(scheme):
 
 
 def test_an_address_restores_what_it_was_made_of():
-    address = FamilyAddress("a/b c?&=%é", "x.y", ("M=8,N=2", "a&b"), "warm", ("speedup",), ("+", "#"))
+    address = FamilyAddress("a/b c?&=%é", "x.y", ("M=8,N=2", "a&b"), "warm", ("speedup",), ("+", "#"), (-0.5, 12.25))
     path, _, search = address.link().partition("?")
     assert parse_family(path, f"?{search}") == address
 

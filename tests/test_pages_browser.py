@@ -8,7 +8,7 @@ from test_dashboard_browser import SIZES, becomes, fits, visit
 from trees import open_store
 from werkzeug.serving import make_server
 
-from dashboard.address import CommitAddress, OverviewAddress, SeriesAddress
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.app import create_app
 from dashboard.findings import Findings
 from dashboard.server import warm
@@ -23,7 +23,7 @@ def site(tmp_path_factory):
     """One server of the showcase for all tests; it outlives their pages."""
     results, repo = write_showcase(tmp_path_factory.mktemp("site"))
     store = open_store(results, repo=repo)
-    app = create_app(store, Findings(repo, patience=30))
+    app = create_app(store, findings=Findings(repo, patience=30))
     warm(app)
     server = make_server("127.0.0.1", 0, app.server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -59,6 +59,39 @@ def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     assert page.locator("#series-table tbody tr").count() == 60
     assert fits(page)
     assert "zoom=30" in page.url
+
+
+def drag(page, plot, start, end):
+    """Choose a part of a chart's width, as shares of it."""
+    box = page.locator(plot).locator(".nsewdrag").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], y, steps=4)
+    page.mouse.up()
+
+
+def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
+    address = FamilyAddress(FAST, "linear", ("M=1,K=64", "M=8,K=64"), "cold", ("speedup",), ("triton",))
+    page = visit(site[0] + address.link())
+    plots = "#family-trend .js-plotly-plot"
+    becomes(page, f"{plots} .scatterlayer .points path.point", 120)
+    drag(page, f"{plots} >> nth=0", 0.75, 0.95)
+    page.wait_for_url("**zoom=**")
+    becomes(page, f"{plots} .xtick", 8)
+    zoomed = page.locator(plots).evaluate_all("all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])")
+    assert zoomed[0][0] == zoomed[1][0]
+    assert 40 < zoomed[0][0][0] < zoomed[0][0][1] < 60
+    # Only the level after the step is in view, and the chart is as high as that.
+    assert zoomed[0][1][1] < 1.5
+    again = visit(page.url)
+    again.locator(f"{plots} .points path").first.wait_for()
+    restored = again.locator(plots).evaluate_all(
+        "all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])"
+    )
+    assert restored == zoomed
+    again.locator(f"{plots} .nsewdrag").first.dblclick()
+    again.wait_for_url(lambda url: "zoom" not in url)
 
 
 def test_keys_walk_the_table_and_tell_of_themselves(visit, site):

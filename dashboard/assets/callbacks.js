@@ -44,9 +44,21 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return lockstepAddress("/", query);
     },
 
-    seriesLink: (quantity, moved, kept) => {
-      const low = moved && moved["xaxis.range[0]"];
-      const zoom = low === undefined ? (moved && moved["xaxis.autorange"] ? "" : (kept.zoom || []).join(",")) : `${low.toFixed(2)},${moved["xaxis.range[1]"].toFixed(2)}`;
+    // Where a trend was moved to, as the address has it; another machine has other commits. The last argument is
+    // what was known.
+    zoomed: (...given) => {
+      const known = given.pop() || "";
+      const [last] = dash_clientside.callback_context.triggered;
+      if (!last || !last.value) return dash_clientside.no_update;
+      const moved = last.value;
+      const range = moved["xaxis.range"] || [moved["xaxis.range[0]"], moved["xaxis.range[1]"]];
+      const whole = moved["xaxis.autorange"] || last.prop_id.endsWith("machine.value");
+      if (!whole && range[0] === undefined) return dash_clientside.no_update;
+      const zoom = whole ? "" : range.map((end) => end.toFixed(2)).join(",");
+      return zoom === known ? dash_clientside.no_update : zoom;
+    },
+
+    seriesLink: (quantity, zoom, kept) => {
       const { variant, case: label, l2 } = kept;
       return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom });
     },
@@ -54,12 +66,13 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     search: (text, options) => ({ ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location: that one would build the page anew at every choice.
-    permalink: (machine, cases, l2, quantities, variants, suite) => {
+    permalink: (machine, cases, l2, quantities, variants, zoom, suite) => {
       const query = [
         ...(cases || []).map((one) => ["case", one]),
         ...(quantities || []).map((one) => ["quantity", one]),
         ...(variants || []).map((one) => ["variants", one]),
         ...(l2 ? [["l2", l2]] : []),
+        ...(zoom ? [["zoom", zoom]] : []),
       ].map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
       const path = `/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`;
       history.replaceState(history.state, "", `${path}?${query.join("&")}`);

@@ -15,7 +15,7 @@ from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.alerts.watch import Picture
 from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
 from dashboard.findings import Findings
-from dashboard.pages.parts import back_link, commit_link, count, day, mono, notice
+from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.results.model import Commit, Run
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
@@ -67,7 +67,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
             _run_facts(results.runs_of(machine)[place]),
-            dcc.Loading(html.Div(id="commit-families", className="cards"), delay_show=400, type="dot"),
+            loading(html.Div(id="commit-families", className="cards")),
             dag.AgGrid(
                 id="commit-grid",
                 columnDefs=_COLUMNS,

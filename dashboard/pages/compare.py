@@ -25,7 +25,7 @@ from dashboard.comparison import (
 )
 from dashboard.desk import Desk, rules
 from dashboard.figures import Figure
-from dashboard.pages.parts import change_cell, count, day, notice, table
+from dashboard.pages.parts import change_cell, count, day, loading, notice, table
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -81,9 +81,7 @@ def layout(results: Results, search: str) -> Any:
             dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
             html.Div(controls, className="controls sides"),
             html.Div(what, className="controls"),
-            dcc.Loading(
-                html.Div(id="compare-body"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
-            ),
+            loading(html.Div(id="compare-body")),
         ]
     )
 

@@ -8,16 +8,16 @@ from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress
+from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
 from dashboard.comparing import sign
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
 from dashboard.memo import remembered
-from dashboard.pages.parts import back_link, count, graph, mono, notice
+from dashboard.pages.parts import back_link, count, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
@@ -113,11 +113,12 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         [
             html.Div([back_link(), html.Span(" / "), html.H1(address.suite, className="mono")], className="crumbs"),
             dcc.Store(id="family-suite", data=address.suite),
+            dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
             html.Div(controls, className="controls"),
             html.H2("Over the commits"),
-            html.Div(id="family-trend", className="charts"),
+            loading(html.Div(id="family-trend", className="charts")),
             html.H2("At the newest commit"),
-            html.Div(id="family-latest"),
+            loading(html.Div(id="family-latest")),
         ]
     )
 
@@ -125,40 +126,59 @@ def layout(results: Results, address: FamilyAddress) -> Any:
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
+    drawn = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
 
+    @app.callback(Output("family-trend", "children"), *drawn, State("family-suite", "data"))
+    def draw(*given: Any) -> Any:
+        *chosen, scheme, _, suite = given
+        if scheme is None:
+            return no_update
+        results, address = store.current(), _address(suite, *chosen)
+        return trends(results, address, scheme, findings.picture(results, address.machine))
+
+    # On its own, so that a zoom asks for nothing that it does not move.
     @app.callback(
-        Output("family-trend", "children"),
         Output("family-latest", "children"),
         *chosen,
         Input("colours", "data"),
         Input("version", "data"),
         State("family-suite", "data"),
     )
-    def draw(
-        machine: str,
-        cases: list[str] | None,
-        l2: str,
-        quantities: list[str] | None,
-        variants: list[str] | None,
-        scheme: Scheme | None,
-        _: str | None,
-        suite: str,
-    ) -> Any:
-        if scheme is None:
-            return no_update, no_update
-        address = FamilyAddress(machine, suite, tuple(cases or ()), l2, tuple(quantities or ()), tuple(variants or ()))
-        results = store.current()
-        picture = findings.picture(results, machine)
-        return trends(results, address, scheme, picture), latest(results, address, scheme)
+    def list_newest(*given: Any) -> Any:
+        *chosen, scheme, _, suite = given
+        return no_update if scheme is None else latest(store.current(), _address(suite, *chosen), scheme)
 
     clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "zoomed"),
+        Output("family-zoom", "data"),
+        Input({"type": "family-chart", "at": ALL}, "relayoutData"),
+        Input("family-machine", "value"),
+        State("family-zoom", "data"),
+        prevent_initial_call=True,
+    )
     clientside(
         ClientsideFunction("lockstep", "permalink"),
         Output("family-suite", "modified_timestamp"),
         *chosen,
+        Input("family-zoom", "data"),
         State("family-suite", "data"),
         prevent_initial_call=True,
     )
+
+
+def _address(
+    suite: str,
+    machine: str,
+    cases: Sequence[str] | None,
+    l2: str,
+    quantities: Sequence[str] | None,
+    variants: Sequence[str] | None,
+    zoom: str | None = "",
+) -> FamilyAddress:
+    """What the controls say; an empty one says ``None``."""
+    shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
+    return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
 
 @remembered
@@ -180,7 +200,7 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
     if RELATIVE in address.quantities:
         rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
     found = found_by_key(results, address.machine, picture)
-    charts = []
+    charts: list[Any] = []
     for case in cases:
         own = [row for row in rows if row.case == case]
         told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
@@ -189,9 +209,9 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
             what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
             if any(row.measured(name) for row in own):
-                chart = graph(
-                    trend(own, commits, name, drawn, scheme, marked), f"{what.label} of {case} over the commits"
-                )
+                figure = trend(own, commits, name, drawn, scheme, marked, address.zoom)
+                identity = {"type": "family-chart", "at": len(charts)}
+                chart = graph(figure, f"{what.label} of {case} over the commits", id=identity)
             else:
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))

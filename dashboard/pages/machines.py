@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dashboard.alerts.tracked import now_ms
 from dashboard.comparison import toolchain_text
 from dashboard.figures import Figure
-from dashboard.pages.parts import age, commit_line, count, day, mono, notice, problem_list, table
+from dashboard.pages.parts import age, commit_line, count, day, loading, mono, notice, problem_list, table
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -54,9 +54,7 @@ def layout(results: Results) -> Any:
             html.Div([html.H1("Machines")], className="crumbs"),
             dcc.Interval(id="machines-tick", interval=1000 * POLL),
             dcc.Store(id="machines-version"),
-            dcc.Loading(
-                html.Div(id="machines-body"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
-            ),
+            loading(html.Div(id="machines-body")),
         ]
     )
 

@@ -16,7 +16,7 @@ from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
 from dashboard.pages.overview_cards import cards, news
 from dashboard.pages.overview_table import columns, file_rows, table
-from dashboard.pages.parts import commit_line, commit_link, count, day, graph, mono, notice, problem_list
+from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import Key, keys_of
@@ -99,7 +99,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _loaded(results, keys),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
-            dcc.Loading(html.Div(id="overview-cards"), delay_show=400, type="dot"),
+            loading(html.Div(id="overview-cards")),
             html.Figure(
                 [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
             ),

@@ -94,6 +94,13 @@ def commit_link(commit: Commit, machine: str = "") -> Any:
     )
 
 
+def loading(content: Any) -> Any:
+    """Content that steps back while it is drawn anew, if that takes long enough to be noticed."""
+    spinner = html.Span("Loading", className="loading", role="status")
+    faded = {"visibility": "visible", "opacity": 0.5}
+    return dcc.Loading(content, delay_show=400, custom_spinner=spinner, overlay_style=faded)
+
+
 def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
     """A chart that fills its box, with a name for those who do not see it. ``more``: of ``dcc.Graph``."""
     config: Any = GRAPH_CONFIG

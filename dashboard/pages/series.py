@@ -10,14 +10,14 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, SeriesAddress
+from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change, span
 from dashboard.changes import Analysis
 from dashboard.comparing import sign
 from dashboard.findings import Findings
 from dashboard.memo import remembered
-from dashboard.pages.parts import back_link, commit_link, count, day, graph, mono, notice
+from dashboard.pages.parts import back_link, commit_link, count, day, graph, loading, mono, notice
 from dashboard.results.model import Commit, Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -84,6 +84,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             ),
             html.P(["on ", mono(address.machine), *(["; also on"] if also else []), *also], className="said"),
             dcc.Store(id="series-address", data=vars(address)),
+            dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
                 html.Div(
                     [
@@ -100,7 +101,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 className="controls",
                 hidden=len(offered) < 2,
             ),
-            dcc.Loading(html.Div(id="series-facts", className="facts"), delay_show=400, type="dot"),
+            loading(html.Div(id="series-facts", className="facts")),
             html.Figure(
                 graph({"data": [], "layout": {}}, "The series over the commits", id="series-chart"),
                 className="card series",
@@ -122,15 +123,18 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("series-found", "children"),
         Output("series-table", "children"),
         Input("series-quantity", "value"),
+        Input("series-zoom", "data"),
         Input("colours", "data"),
         Input("version", "data"),
         State("series-address", "data"),
     )
-    def draw(quantity: str, scheme: Scheme | None, _: str | None, kept: dict[str, Any]) -> tuple[Any, ...]:
+    def draw(
+        quantity: str, zoom: str | None, scheme: Scheme | None, _: str | None, kept: dict[str, Any]
+    ) -> tuple[Any, ...]:
         if scheme is None:
             return (no_update,) * 5
         results = store.current()
-        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": tuple(kept.get("zoom") or ())})
+        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
         picture = findings.picture(results, address.machine)
         shown = view(results, address, picture)
         figure = chart(results, address, shown, scheme)
@@ -144,10 +148,17 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
     clientside: Any = app.clientside_callback
     clientside(
+        ClientsideFunction("lockstep", "zoomed"),
+        Output("series-zoom", "data"),
+        Input("series-chart", "relayoutData"),
+        State("series-zoom", "data"),
+        prevent_initial_call=True,
+    )
+    clientside(
         ClientsideFunction("lockstep", "seriesLink"),
         Output("series-address", "modified_timestamp"),
         Input("series-quantity", "value"),
-        Input("series-chart", "relayoutData"),
+        Input("series-zoom", "data"),
         State("series-address", "data"),
         prevent_initial_call=True,
     )
