@@ -84,7 +84,7 @@ def create_app(
         State("colours", "data"),
     )
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
-    overview.register(app, store, findings)
+    overview.register(app, store, findings, desk)
     family.register(app, store, findings)
     series.register(app, store, findings)
     commit.register(app, store, findings)

@@ -274,10 +274,10 @@ def within(place: int, zoom: tuple[float, ...]) -> bool:
 
 
 def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> Figure:
-    """Ordinals, labelled with at most five hashes; the last one that is shown always."""
+    """Ordinals, labelled with at most six hashes; the last one that is shown always."""
     last = len(commits) - 1
     shown = [place for place in range(len(commits)) if within(place, zoom)]
-    step = max(1, math.ceil(len(shown) / 5))
+    step = max(1, math.ceil(len(shown) / 6))
     at = shown[::-1][::step][::-1]
     return {
         "tickvals": at,

@@ -3,6 +3,12 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   lockstep: {
     title: (title) => {
       document.title = title || "Lockstep";
+      // An alert's page belongs to the alerts; what hangs below the overview has a way back of its own.
+      const path = location.pathname.replace(/^\/alert\/.*/, "/alerts");
+      document.querySelectorAll(".pages a").forEach((link) => {
+        if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+      });
       return dash_clientside.no_update;
     },
 

@@ -12,9 +12,12 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import OverviewAddress
+from dashboard.alerts.life import OPEN
+from dashboard.comparing import SIGNS
+from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
-from dashboard.pages.overview_cards import cards, news
+from dashboard.pages.overview_cards import cards, news, told_of
 from dashboard.pages.overview_table import columns, file_rows, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
 from dashboard.results.picture import Results
@@ -39,7 +42,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         return _nothing(results)
     machine = address.machine if address.machine in results.machines else _freshest(results)
     caches = sorted({l2 for *_, l2 in keys if l2})
-    l2s = [*caches, "all"]
+    l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
     ours = any(one.ours for one in results.benchmarks.values())
     shown = [{"value": name, "label": label} for name, label in SHOWN.items() if ours or name == "change"]
     controls = [
@@ -65,7 +68,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
                 html.Span("L2", className="label"),
                 dmc.SegmentedControl(id="overview-l2", data=l2s, value=address.l2 if address.l2 in l2s else l2s[0]),
             ],
-            hidden=not caches,
+            hidden=len(caches) < 2,
         ),
         html.Div(
             [
@@ -85,8 +88,8 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         ),
         html.Div(
             [
-                dmc.Button("CSV", id="overview-csv", variant="default", size="xs"),
-                dmc.Button("Parquet", id="overview-parquet", variant="default", size="xs"),
+                dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
+                dmc.Button("Parquet", id="overview-parquet", variant="default", size="sm"),
             ],
             className="buttons",
             title="Download the table as it is filtered",
@@ -127,7 +130,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     )
 
 
-def register(app: Dash, store: Store, findings: Findings) -> None:
+def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = None) -> None:
     """Connect the page's controls."""
 
     @app.callback(
@@ -148,11 +151,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         results = store.current()
         picture = findings.picture(results, machine)
         stood = stand(results, machine, l2, since, visit or 0, findings)
+        tracked = desk.alerts.alerts(OPEN) if desk else []
+        told = told_of(machine, picture, tracked)
         heat = heatmap(stood, show, scheme or "light")
         return (
             table(results, machine, stood),
             said(results, machine, since, visit or 0),
-            [html.Div(cards(stood, picture), className="cards"), *news(results, picture)],
+            [html.Div(cards(stood, picture, told), className="cards"), *news(results, told, tracked, machine)],
             heat,
             {"height": heat_height(heat)},
             _heat_words(show),
@@ -260,8 +265,8 @@ def said(results: Results, machine: str, since: str = "all", visit: int = 0) -> 
 
 def _heat_words(show: str) -> list[Any]:
     words = {
-        "change": "Change of each shape since then, of its variants the one that changed most: ▼ orange slower, ▲ blue "
-        "faster, full colour at ±23 %",
+        "change": "Change of each shape, of its variants the one that changed most. Orange slower, blue faster, full "
+        f"colour at ±23 %; {SIGNS['slower']} {SIGNS['faster']} confirmed, · measured for the first time",
         "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×",
         "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
     }
