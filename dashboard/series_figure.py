@@ -46,6 +46,12 @@ def cause_colour(kind: Kind, scheme: Scheme) -> str:
     return CAUSES[kind][scheme == "dark"]
 
 
+def cause_text(kind: Kind) -> str:
+    """The same for words, which follow the scheme by themselves."""
+    light, dark = CAUSES[kind]
+    return f"light-dark({light}, {dark})"
+
+
 def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],

@@ -40,6 +40,7 @@ MANTINE: dict[str, Any] = {
     "primaryColor": "blue",
     "primaryShade": {"light": 8, "dark": 4},
     "defaultRadius": "sm",
+    "respectReducedMotion": True,
     "fontSizes": {"xs": "12px", "sm": "13px", "md": "14px"},
     "headings": {"fontWeight": "600"},
 }

@@ -109,11 +109,17 @@ document.addEventListener("click", (event) => {
   table.setFilterModel(pressed ? null : { [column]: { filterType: "text", type: "equals", filter: kind } });
 });
 
+// What the keys do, for those who ask by "?" or by the button.
+function lockstepKeys() {
+  const help = document.getElementById("help");
+  if (help) help.open ? help.close() : help.showModal();
+}
+document.addEventListener("click", (event) => event.target.closest("#keys") && lockstepKeys());
+
 // "/" goes to the search, as everywhere; j and k go through the rows, Enter opens, "a" acknowledges, "?" tells all that.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
-  const help = document.getElementById("help");
-  if (event.key === "?" && help) return help.open ? help.close() : help.showModal();
+  if (event.key === "?") return lockstepKeys();
   if (event.target.closest("dialog[open]")) return;
   const name = ["overview-grid", "commit-grid"].find((one) => document.getElementById(one));
   const row = (step) => {
@@ -126,7 +132,7 @@ document.addEventListener("keydown", (event) => {
       api.setFocusedCell(next, "family");
       return;
     }
-    const rows = [...document.querySelectorAll("a.row")];
+    const rows = [...document.querySelectorAll(".table tbody tr")].map((one) => one.querySelector("a")).filter(Boolean);
     const at = rows.indexOf(document.activeElement);
     rows[at < 0 ? 0 : Math.min(Math.max(at + step, 0), rows.length - 1)]?.focus();
   };
@@ -136,7 +142,7 @@ document.addEventListener("keydown", (event) => {
     if (shown && event.target.closest(".ag-cell")) location.assign(shown.data.href);
   };
   const keys = {
-    "/": () => document.querySelector("#overview-search, .search input, input.search")?.focus(),
+    "/": () => document.querySelector(".filter input")?.focus(),
     j: () => row(1),
     k: () => row(-1),
     a: () => document.getElementById("alert-ack")?.click(),

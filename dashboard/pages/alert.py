@@ -30,7 +30,7 @@ MOST_SERIES, MOST_COMMITS = 100, 30
 #: Days that a mute lasts if nothing else is said.
 MUTE_DAYS = 14
 
-_HEAD = ("Series", "Change", "95 % interval", "Still", "Sure", "Cause", "")
+_HEAD = ("Series", "Change", "95 % interval", "Still", "Sure", "Cause", "Of")
 _DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
 _HINTS = {
     "ack": "Somebody looks after it (a)",

@@ -40,7 +40,14 @@ def layout(desk: Desk | None, search: str) -> Any:
         shown = sorted({*values, chosen[name]} - {""})
         given = chosen[name] or None
         return dmc.Select(
-            id=f"alerts-{name}", label=name.capitalize(), data=shown, value=given, clearable=True, placeholder="all"
+            id=f"alerts-{name}",
+            label=name.capitalize(),
+            data=shown,
+            value=given,
+            clearable=True,
+            searchable=True,
+            placeholder="all",
+            className="filter" if name == "family" else "",
         )
 
     controls = [

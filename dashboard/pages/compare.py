@@ -72,6 +72,7 @@ def layout(results: Results, search: str) -> Any:
             clearable=True,
             searchable=True,
             placeholder="all",
+            className="filter",
         ),
         _segmented("l2", "L2", {"": "all", **{one: one for one in caches}}, chosen["l2"], hidden=not caches),
     ]

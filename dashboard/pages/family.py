@@ -10,7 +10,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, zoom_of, zoom_text
+from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
 from dashboard.comparing import sign
@@ -72,7 +72,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
-            className="cases",
+            className="cases filter",
         ),
         html.Div(
             [
@@ -297,11 +297,21 @@ def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -
 
 def _value_table(rows: Sequence[Row]) -> Any:
     body = [
-        html.Tr([html.Td(row.case, className="mono"), html.Td(row.unit), html.Td(f"{row.value.value:,.6g}")])
+        html.Tr(
+            [
+                html.Td(dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono")),
+                html.Td(row.unit),
+                html.Td(f"{row.value.value:,.6g}"),
+            ]
+        )
         for row in rows
         if row.value
     ]
     return _html_table(["Case", "Unit", "Value"], body)
+
+
+def _series_link(row: Row) -> str:
+    return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
 
 
 def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
@@ -323,7 +333,7 @@ def _table_cells(row: Row) -> list[Any]:
     state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
     return [
         html.Td(row.case, className="mono"),
-        html.Td(row.variant, className="mono"),
+        html.Td(dcc.Link(row.variant, href=_series_link(row), className="link mono")),
         number("latency", 2, interval=True),
         number("speedup", 2, interval=True),
         number("floor", 1),

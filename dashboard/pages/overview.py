@@ -7,7 +7,6 @@ import csv
 import io
 from typing import Any
 
-import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 
@@ -17,6 +16,7 @@ from dashboard.comparing import SIGNS
 from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
+from dashboard.pages.grid import grid
 from dashboard.pages.overview_cards import cards, news, told_of
 from dashboard.pages.overview_table import columns, file_rows, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
@@ -28,9 +28,6 @@ from dashboard.theme import Scheme
 
 #: Commits offered as the one to compare with.
 MOST_COMMITS = 300
-
-#: Rows up to which the table is as high as they are.
-FEW_ROWS = 40
 
 _CONTROLS = ("machine", "l2", "since", "show")
 
@@ -85,6 +82,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             placeholder="family, variant, shape …",
             value=address.search,
             debounce=150,
+            className="filter",
         ),
         html.Div(
             [
@@ -106,25 +104,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Figure(
                 [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
             ),
-            dag.AgGrid(
-                id="overview-grid",
-                columnDefs=columns(results, keys, machine),
-                rowData=[],
-                defaultColDef={"sortable": True, "filter": True, "resizable": True},
-                getRowId="params.data.id",
-                dashGridOptions={
-                    "theme": {"function": "lockstepTheme(themeQuartz)"},
-                    "rowHeight": 30,
-                    "headerHeight": 34,
-                    "tooltipShowDelay": 300,
-                    "localeText": {"noRowsToShow": "No series here.", "noMatchingRows": "No series match."},
-                    "enableCellTextSelection": True,
-                    "quickFilterText": address.search,
-                    "domLayout": "normal" if len(keys) > FEW_ROWS else "autoHeight",
-                },
-                className="grid" if len(keys) > FEW_ROWS else "grid short",
-                style={"height": None},
-            ),
+            grid("overview-grid", columns(results, keys, machine), len(keys), "No series here.", address.search),
             dcc.Download(id="overview-file"),
         ]
     )

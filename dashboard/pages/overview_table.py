@@ -10,6 +10,7 @@ from typing import Any
 from dashboard.address import SeriesAddress
 from dashboard.comparing import SIGNS, Verdict
 from dashboard.memo import remembered
+from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, suite_of
@@ -116,7 +117,7 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def columns(results: Results, keys: frozenset[Key], machine: str) -> list[dict[str, Any]]:
+def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column]:
     """Columns of the grid; those that no result of the machine has are hidden."""
     own = {one.benchmark for one in results.series(machine=machine)}
     keys = frozenset(key for key in keys if key[0] == machine) or keys
@@ -130,41 +131,33 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[dict[s
     has_values = any(one.unit != "seconds" and not one.ours for one in benchmarks)
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
-    def number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        # A plain asv project has latencies alone, and without provenance there are no costs.
-        has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
-        known = has.get(field, has_costs)
-        column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "hide": not known}
-        return column | {"filter": "agNumberColumnFilter", "cellClass": "number"} | more
+    # A plain asv project has latencies alone, and without provenance there are no costs.
+    has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
 
-    def shown(name: str) -> dict[str, str]:
-        return {"function": f"{name}(params)"}
-
-    def text(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
+    def known(field: str, header: str, width: int, **more: Any) -> Column:
+        return number(field, header, width, hide=not has.get(field, has_costs), **more)
 
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
         text("variant", "Variant", 112, cellClass="mono", hide=not any(variant for _, _, variant, *_ in keys)),
-        text("case", "Case", case_width, cellClass="mono", comparator={"function": "byShape"}, tooltipField="case")
-        | {"flex": 1, "minWidth": case_width},
+        text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
         text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
-        number("latency", "Latency µs", 102, cellRenderer="Interval"),
-        number("value", "Value", 110, valueFormatter=shown("general")),
+        known("latency", "Latency µs", 102, cellRenderer="Interval"),
+        known("value", "Value", 110, valueFormatter=drawn("general")),
         text("unit", "Unit", 80, hide=not has_values, cellClass="dim"),
-        number("change", "Change %", 98, cellRenderer="Change"),
+        known("change", "Change %", 98, cellRenderer="Change"),
         {"field": "trend", "headerName": "Trend", "width": 118, "cellRenderer": "Spark"}
         | {"sortable": False, "filter": False, "cellDataType": False},
-        number("speedup", "Speedup ×", 150, cellRenderer="Interval"),
-        number("floor", "% of floor", 112, cellRenderer="Floor"),
-        number("bandwidth", "GB/s", 74, valueFormatter=shown("whole"), cellClassRules=_dim_unless("bandwidth")),
-        number("compute", "TFLOP/s", 84, valueFormatter=shown("tenth"), cellClassRules=_dim_unless("compute")),
-        number("mde", "MDE %", 72, valueFormatter=shown("hundredth")),
+        known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
+        known("floor", "% of floor", 112, cellRenderer="Floor"),
+        known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
+        known("compute", "TFLOP/s", 84, valueFormatter=drawn("tenth"), cellClassRules=_dim_unless("compute")),
+        known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why"),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
         {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}
-        | {"cellDataType": False, "valueGetter": shown("staleText")},
+        | {"cellDataType": False, "valueGetter": drawn("staleText")},
     ]
 
 

@@ -22,7 +22,7 @@ from dashboard.results.model import Commit, Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import STATE_LABELS, Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
-from dashboard.series_figure import cause_colour, figure_height, series_figure, toolchain_change
+from dashboard.series_figure import cause_text, figure_height, series_figure, toolchain_change
 from dashboard.standings import found_by_key, keys_by_name
 from dashboard.theme import Scheme, styles
 from lockstep.intervals import epochs_to_detect
@@ -142,7 +142,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             figure,
             {"height": figure_height(figure)},
             facts(shown, picture),
-            changes(results, address, shown, scheme),
+            changes(results, address, shown),
             commit_table(results, address, shown),
         )
 
@@ -260,7 +260,7 @@ def _epochs_for_1_percent(point: Point) -> int | None:
     return epochs_to_detect((0.0, spread * math.sqrt(2)), 0.01)
 
 
-def changes(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> list[Any]:
+def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list[Any]:
     """What was found, newest first, with its cause in a sentence."""
     if not shown.found:
         return []
@@ -273,7 +273,7 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView, scheme:
         lines.append(
             html.Li(
                 [
-                    html.Span(size, style={"color": cause_colour(one.cause.kind, scheme)}),
+                    html.Span(size, style={"color": cause_text(one.cause.kind)}),
                     html.Span(f" ({span(step.low, step.high)}) ", className="dim"),
                     commit_link(commit, address.machine) if commit else mono(step.after.commit[:8]),
                     f" {commit.subject if commit else ''} · ",
