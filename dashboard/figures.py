@@ -112,7 +112,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
     }
     values = [y for trace in data for y in trace["y"]]
     if values:
-        layout["yaxis"] |= _log_axis(min(values) / 1.15, max(values) * 1.15)
+        layout["yaxis"] |= log_axis(min(values) / 1.15, max(values) * 1.15)
     if floors:
         end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
         note = {"text": "floor", "showarrow": False, "xanchor": "left", "yanchor": "top", **end}
@@ -292,13 +292,13 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> Figu
 def value_axis(low: float, high: float, unit: str) -> Figure:
     """A vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
     if high / low > LOG_FROM:
-        return _log_axis(low / 1.08, high * 1.08, unit)
+        return log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
     return {"range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
 
 
-def _log_axis(low: float, high: float, unit: str = "") -> Figure:
-    """A logarithmic axis labelled at 1, 2, 5 (and between, where it spans less than a decade)."""
+def log_axis(low: float, high: float, unit: str = "") -> Figure:
+    """A logarithmic axis between two positive ends, labelled at 1, 2, 5 (and between, within less than a decade)."""
     steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]

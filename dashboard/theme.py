@@ -51,8 +51,7 @@ GRAPH_CONFIG: dict[str, Any] = {
     "plotlyServerURL": "",
     "displaylogo": False,
     "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
-    "toImageButtonOptions": {"format": "svg"},
+    "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
 
 

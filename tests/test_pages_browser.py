@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from showcase import FAST, write_showcase
-from test_dashboard_browser import SIZES, becomes, fits, visit
+from test_dashboard_browser import SIZES, background, becomes, fits, visit
 from trees import open_store
 from werkzeug.serving import make_server
 
@@ -115,3 +115,35 @@ def test_a_commit_page_leads_to_its_series(visit, site):
     page.wait_for_url("**/series/**")
     page.locator("#series-table tbody tr").first.wait_for()
     assert page.title() == "linear triton · Lockstep"
+
+
+def test_a_chart_is_saved_with_what_it_shows(visit, site):
+    page = visit(site[0] + FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",)).link())
+    box = page.locator("#family-trend .graph")
+    box.locator(".points path").first.wait_for()
+    box.hover()
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as download:
+            box.get_by_role("button", name=kind).click()
+        assert download.value.suggested_filename == (
+            f"lockstep-linear-speedup-of-m-8-k-64-over-the-commits.{kind.lower()}"
+        )
+        content = download.value.path().read_bytes()
+        assert content.startswith(b"\x89PNG" if kind == "PNG" else b"<svg")
+        if kind == "SVG":
+            for part in ("Speedup of M=8,K=64 over the commits", "triton"):
+                assert part in content.decode()
+
+
+def test_a_page_prints_light_and_whole(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link(), "desktop", "dark")
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("header").is_hidden()
+    assert page.locator(".controls").is_hidden()
+    assert background(page, "body") == 255
+    assert background(page, ".count-card") > 240
+    assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") == 990
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") is None

@@ -142,7 +142,7 @@ def test_nothing_measured_says_what_to_run(tmp_path):
 
 
 def test_a_machine_brings_its_commits(here):
-    answer = call(here.client, "compare-bc.data", ["b200", None], (here.commits[1],)).json["response"]
+    answer = call(here.client, "compare-bc.data", ["b200", None, None], (here.commits[1],)).json["response"]
     assert [one["value"] for one in answer["compare-bc"]["data"]] == here.commits[14::-2]
     assert answer["compare-bc"]["value"] == here.commits[14]
 

@@ -22,7 +22,7 @@ def charts(shown, address, scheme="light"):
     store, findings = shown
     results = store.current()
     cards = family.trends(results, address, scheme, findings.picture(results, address.machine))
-    return [card.children[1].children.figure for card in cards]
+    return [card.children[1].children[0].figure for card in cards]
 
 
 def test_a_change_is_marked_with_its_commit_and_cause(shown):

@@ -24,13 +24,13 @@ from dashboard.comparison import (
     toolchain_text,
 )
 from dashboard.desk import Desk, rules
-from dashboard.figures import Figure
-from dashboard.pages.parts import change_cell, count, day, loading, notice, table
+from dashboard.figures import Figure, log_axis
+from dashboard.pages.parts import change_cell, count, day, graph, loading, notice, table
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import suite_of
-from dashboard.theme import GRAPH_CONFIG, Scheme, chart_layout, neutral
+from dashboard.theme import Scheme, chart_layout, neutral
 from lockstep.thresholds import Thresholds
 
 #: Rows of the table.
@@ -100,22 +100,24 @@ def register(app: Dash, store: Store, desk: Desk | None) -> None:
             Output(f"compare-{side}v", "data"),
             Input(f"compare-{side}m", "value"),
             Input(f"compare-{side}t", "value"),
+            Input("version", "data"),
             State(f"compare-{side}c", "value"),
             prevent_initial_call=True,
         )
-        def options(machine: str, toolchain: str | None, commit: str | None) -> Any:
+        def options(machine: str, toolchain: str | None, _: str | None, commit: str | None) -> Any:
             results = store.current()
             commits = commit_options(results, machine, toolchain or "")
             there = any(one["value"] == commit for one in commits)
             value = commit if there else commits[0]["value"] if commits else None
             return commits, value, toolchains(results, machine), variants(results, machine)
 
-    @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"))
+    @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
     def fill(*given: Any) -> Any:
-        scheme = given[-1]
+        *values, scheme, _ = given
         if scheme is None:
             return no_update
-        return body(store.current(), dict(zip(KEYS, (one or "" for one in given), strict=False)), scheme, rules(desk))
+        asks = dict(zip(KEYS, (one or "" for one in values), strict=True))
+        return body(store.current(), asks, scheme, rules(desk))
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -160,13 +162,12 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if not found.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
-    config: Any = GRAPH_CONFIG
-    caption = html.Figcaption(
-        [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
-    )
-    named: Any = {"role": "group", "aria-label": "Change of every case against its latency"}
-    graph = dcc.Graph(figure=scatter(found.pairs, scheme), config=config, responsive=True, style={"height": "100%"})
-    parts.append(html.Figure([caption, html.Div(graph, className="graph", **named)], className="card tall"))
+    caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
+    figure = scatter(found.pairs, scheme)
+    # New results leave the reader where they were.
+    figure["layout"]["uirevision"] = str(chosen)
+    chart = graph(figure, "Change of every case against its latency")
+    parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Biggest movers"))
     parts.append(table(_HEAD, [_row(pair, head) for pair in found.pairs[:MOST]], "Cases, the biggest change first"))
     if len(found.pairs) > MOST:
@@ -176,7 +177,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
 
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     """Every case's change in per cent against its time on the base's side, told apart by verdict."""
-    data = []
+    data: list[Figure] = []
     for verdict in VERDICTS:
         own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
         if not own:
@@ -197,8 +198,9 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
             }
         )
     figure = chart_layout(scheme)
-    ticks = [step * 10.0**decade for decade in range(-4, 9) for step in (1, 2, 5)]
-    figure["xaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    times = [time for trace in data for time in trace["x"]]
+    if times:
+        figure["xaxis"] |= log_axis(min(times) / 1.15, max(times) * 1.15)
     shown = [100 * abs(math.expm1(pair.log)) for pair in pairs if math.isfinite(pair.log)]
     figure["yaxis"] |= {"ticksuffix": " %"}
     if max(shown, default=0.0) < 1:
@@ -252,6 +254,7 @@ def _row(pair: Pair, head: Side) -> Any:
     if math.isfinite(pair.error):
         interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
     verdict = f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
+    loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
     numbers = [
         html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
     ]
@@ -263,8 +266,8 @@ def _row(pair: Pair, head: Side) -> Any:
         _change(pair),
         html.Td(interval, className="number dim"),
         *numbers,
-        html.Td(verdict, className=pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"),
-        html.Td(pair.code or "–", className="dim"),
+        html.Td(verdict, className=loud if pair.why else f"{loud} nowrap"),
+        html.Td(html.Div(pair.code or "–", className="clamped", title=pair.code), className="dim code"),
     ]
     return html.Tr(cells)
 
