@@ -303,7 +303,7 @@ def test_hostile_names_reach_the_charts_escaped(tmp_path):
     assert every_row(results)[0].variant == HOSTILE
     address = FamilyAddress(MACHINE, "linear", (HOSTILE,), "cold", ("latency",), (HOSTILE,))
     [card] = family.trends(results, address, "light")
-    figure = card.children[1].children.figure
+    figure = card.children[1].children[0].figure
     shown = [text for trace in figure["data"] for text in [trace.get("name", ""), *trace.get("text", [])]]
     assert sum("&lt;img" in text for text in shown) == 2
     assert not any("<img" in text for text in shown)
