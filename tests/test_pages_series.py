@@ -38,7 +38,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     numbers = [row.speedup.value for row in seen.rows.values()]
     assert sorted(line["y"]) == pytest.approx(sorted(numbers))
     assert (line["x0"], line["dx"], len(line["y"])) == (0, 1, COMMITS)
-    text = words(series.changes(results, ONE, seen, "dark"))
+    text = words(series.changes(results, ONE, seen))
     assert "Commit 40" in text
     assert "cd34" in text
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, asked
+from dashboard.address import asked
+from dashboard.axes import log_axis
 from dashboard.comparing import SIGNS
 from dashboard.comparison import (
     VERDICTS,
@@ -24,8 +25,9 @@ from dashboard.comparison import (
     toolchain_text,
 )
 from dashboard.desk import Desk, rules
-from dashboard.figures import Figure, log_axis
-from dashboard.pages.parts import change_cell, count, day, graph, loading, notice, table
+from dashboard.figures import Figure
+from dashboard.pages.compare_table import compare_table
+from dashboard.pages.parts import count, day, graph, loading, notice, table
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -45,7 +47,6 @@ _COLOURS: dict[Scheme, dict[str, str]] = {
     "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
 }
 _SYMBOLS = {"slower": "triangle-down", "faster": "triangle-up", "same": "circle", "unsure": "circle-open"}
-_HEAD = ("Suite", "Variant", "Case", "L2", "Change", "95 % interval", "Base", "Head", "Verdict", "Machine code")
 
 
 def layout(results: Results, search: str) -> Any:
@@ -169,7 +170,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     chart = graph(figure, "Change of every case against its latency")
     parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Biggest movers"))
-    parts.append(table(_HEAD, [_row(pair, head) for pair in found.pairs[:MOST]], "Cases, the biggest change first"))
+    parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
         parts.append(html.P(f"and {len(found.pairs) - MOST} more: choose a suite.", className="dim"))
     return parts
@@ -243,40 +244,6 @@ def _said(found: Comparison) -> str:
     if found.one_sided:
         said.append(f"{found.one_sided} on one side only")
     return " · ".join(said) or "No case in common."
-
-
-def _row(pair: Pair, head: Side) -> Any:
-    variant = pair.head_variant
-    if pair.base_variant != pair.head_variant:
-        variant = f"{pair.base_variant} → {pair.head_variant}"
-    address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
-    interval = "–"
-    if math.isfinite(pair.error):
-        interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
-    verdict = f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
-    loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
-    numbers = [
-        html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
-    ]
-    cells = [
-        html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
-        html.Td(variant, className="mono"),
-        html.Td(pair.case, className="mono"),
-        html.Td(pair.l2),
-        _change(pair),
-        html.Td(interval, className="number dim"),
-        *numbers,
-        html.Td(verdict, className=loud if pair.why else f"{loud} nowrap"),
-        html.Td(html.Div(pair.code or "–", className="clamped", title=pair.code), className="dim code"),
-    ]
-    return html.Tr(cells)
-
-
-def _change(pair: Pair) -> Any:
-    if pair.verdict in ("slower", "faster"):
-        return change_cell(pair.log)
-    known = math.isfinite(pair.log)
-    return html.Td(f"{100 * math.expm1(pair.log):+.1f} %".replace("-", "−") if known else "–", className="number dim")
 
 
 def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:

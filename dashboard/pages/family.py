@@ -10,31 +10,30 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
+from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
 from dashboard.comparing import sign
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
-from dashboard.memo import remembered
-from dashboard.pages.parts import back_link, count, graph, loading, mono, notice
+from dashboard.legend import suite_styles, swatch
+from dashboard.pages.family_table import family_table
+from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.roofline import roofline
-from dashboard.rows import RELATIVE, STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
+from dashboard.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
 from dashboard.standings import found_by_key, rows_at, rows_now
-from dashboard.telling import telling
-from dashboard.theme import Scheme, Style, styles
+from dashboard.telling import first_cache, first_cases
+from dashboard.theme import Scheme, Style
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
 MOST_CASES = 12
 
-#: Cases chosen on a page that no case was asked of.
-FIRST_CASES = 2
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
@@ -52,7 +51,11 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})
-    l2 = address.l2 if address.l2 in caches else _first_cache(results, address, caches)
+    l2 = (
+        address.l2
+        if address.l2 in caches
+        else first_cache(results, address.machine, address.suite, address.cases, caches)
+    )
     drawn = suite_styles(results, address.suite)
     quantities = quantities_of(results, address.suite)
     controls = [
@@ -68,7 +71,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases) or _first_cases(results, address, l2, cases),
+            value=_existing(address.cases, cases) or first_cases(results, address.machine, address.suite, l2, cases),
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
@@ -98,7 +101,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
                 html.Span("Variants", className="label"),
                 dmc.ChipGroup(
                     [
-                        dmc.Chip([_swatch(style), variant or address.suite], value=variant, className="mono")
+                        dmc.Chip([swatch(style), variant or address.suite], value=variant, className="mono")
                         for variant, style in drawn.items()
                     ],
                     id="family-variants",
@@ -181,13 +184,6 @@ def _address(
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
 
-@remembered
-def suite_styles(results: Results, suite: str) -> dict[str, Style]:
-    """Styles of a suite's variants by all its series, so that no choice on the page changes a colour."""
-    keys = series_of(results, suite)
-    return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
-
-
 def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Picture | None = None) -> list[Any]:
     """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
@@ -262,7 +258,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         words = "TFLOP/s of every shape against its FLOP per byte; the roof is what this machine's controls reached"
         box = graph(roof, "Roofline at the newest commit")
         parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
-    parts.append(_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
+    parts.append(family_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
     return parts
 
 
@@ -287,102 +283,10 @@ def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
     return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
 
 
-def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
-    rows = sorted(rows, key=lambda row: (cases.index(row.case), variants.index(row.variant)))
-    if any(row.value for row in rows):
-        return _value_table(rows)
-    head = ["Case", "Variant", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State"]
-    return _html_table(head, [html.Tr(_table_cells(row)) for row in rows])
-
-
-def _value_table(rows: Sequence[Row]) -> Any:
-    body = [
-        html.Tr(
-            [
-                html.Td(dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono")),
-                html.Td(row.unit),
-                html.Td(f"{row.value.value:,.6g}"),
-            ]
-        )
-        for row in rows
-        if row.value
-    ]
-    return _html_table(["Case", "Unit", "Value"], body)
-
-
-def _series_link(row: Row) -> str:
-    return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
-
-
-def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
-    caption = html.Caption(count(len(body), "series"), className="visually-hidden")
-    titles = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
-    return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
-
-
-def _table_cells(row: Row) -> list[Any]:
-    def number(quantity: str, digits: int, interval: bool = False) -> Any:
-        measured = row.measured(quantity)
-        if measured is None:
-            return html.Td("–", className="number dim")
-        text: list[Any] = [f"{measured.value:.{digits}f}"]
-        if interval and measured.low is not None and measured.high is not None and measured.low < measured.high:
-            text.append(html.Span(f" {measured.low:.{digits}f}–{measured.high:.{digits}f}", className="dim"))
-        return html.Td(text, className="number")
-
-    state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
-    return [
-        html.Td(row.case, className="mono"),
-        html.Td(dcc.Link(row.variant, href=_series_link(row), className="link mono")),
-        number("latency", 2, interval=True),
-        number("speedup", 2, interval=True),
-        number("floor", 1),
-        number("bandwidth", 0),
-        number("compute", 1),
-        html.Td("–" if row.mde is None else f"{100 * row.mde:.2f}", className="number" if row.mde else "number dim"),
-        html.Td(state, className="failed" if row.state == "failed" else "dim"),
-    ]
-
-
-def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[str]:
-    """Variants that are measured against themselves: a ratio of exactly one, always."""
-    ratios: dict[str, bool] = {}
-    variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}
-    for ratio in results.trends(one for one in variants if _is_speedup(results, one)):
-        values = ratio.value[ratio.value > 0]
-        if len(values):
-            variant = variants[ratio.series]
-            ratios[variant] = ratios.get(variant, True) and bool((values == 1.0).all())
-    return {variant for variant, always_one in ratios.items() if always_one}
-
-
-def _first_cache(results: Results, address: FamilyAddress, caches: Sequence[str]) -> str:
-    """The cache state with most to tell about the asked cases, or about any."""
-    told = telling(results, address.machine, address.suite)
-    asked = [l2 for case, l2 in told if case in address.cases] or [l2 for _, l2 in told]
-    return asked[0] if asked else caches[0]
-
-
-def _first_cases(results: Results, address: FamilyAddress, l2: str, cases: Sequence[str]) -> list[str]:
-    """The cases with most to tell on this machine, small before large; a suite has shapes for others as well."""
-    told = [case for case, state in telling(results, address.machine, address.suite) if case and state == l2]
-    return sorted(told[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
-
-
 def _usual(results: Results, suite: str) -> list[str]:
     quantities = quantities_of(results, suite)
     return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
 
 
-def _is_speedup(results: Results, series: Series) -> bool:
-    return results.benchmarks[series.benchmark].quantity == "speedup"
-
-
 def _existing(asked: Sequence[str], there: Sequence[str]) -> list[str]:
     return [one for one in asked if one in there]
-
-
-def _swatch(style: Style) -> Any:
-    # The chips are the legend, and belong to no scheme; the browser picks the colour.
-    colour = f"light-dark({style.light}, {style.dark})"
-    return html.Span(style.glyph, className="swatch", style={"color": colour})

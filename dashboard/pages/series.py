@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,18 +17,16 @@ from dashboard.changes import Analysis
 from dashboard.comparing import sign
 from dashboard.findings import Findings
 from dashboard.memo import remembered
-from dashboard.pages.parts import back_link, commit_link, count, day, graph, loading, mono, notice
-from dashboard.results.model import Commit, Point
+from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
+from dashboard.pages.series_table import commit_table
+from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import STATE_LABELS, Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
-from dashboard.series_figure import cause_text, figure_height, series_figure, toolchain_change
+from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
+from dashboard.series_figure import cause_text, figure_height, series_figure
 from dashboard.standings import found_by_key, keys_by_name
 from dashboard.theme import Scheme, styles
 from lockstep.intervals import epochs_to_detect
-
-#: Commits listed; the chart has all of them.
-MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             {"height": figure_height(figure)},
             facts(shown, picture),
             changes(results, address, shown),
-            commit_table(results, address, shown),
+            commit_table(results.commits(address.machine), address.machine, shown.points, shown.what),
         )
 
     clientside: Any = app.clientside_callback
@@ -283,39 +281,6 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
             )
         )
     return [html.H2("Changes"), html.Ul(lines, className="news")]
-
-
-def commit_table(results: Results, address: SeriesAddress, shown: SeriesView) -> Any:
-    """The newest commits of the series: number, step from the one before, clocks, toolchain."""
-    commits = results.commits(address.machine)
-    head = ["Commit", "Date", f"{shown.what.label} {shown.what.unit}", "Δ %", "SM MHz", "°C", "State", "Subject"]
-    listed = list(enumerate(shown.points))[-MOST_ROWS:][::-1]
-    body = [html.Tr(_table_cells(commits, address, shown, place)) for place, _ in listed]
-    more = len(shown.points) - len(listed)
-    table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
-    parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
-    return [*parts, html.P(f"and {more} older", className="dim")] if more else parts
-
-
-def _table_cells(commits: Sequence[Commit], address: SeriesAddress, shown: SeriesView, place: int) -> list[Any]:
-    point, number = shown.points[place]
-    before, last = shown.points[place - 1] if place else (None, None)
-    commit = commits[point.commit]
-    moved = ""
-    if number and last and before and before.version == point.version and last.value > 0:
-        moved = f"{100 * (number.value / last.value - 1):+.2f}"
-    tools = toolchain_change(before, point) if before else []
-    state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
-    return [
-        html.Td(commit_link(commit, address.machine)),
-        html.Td(day(commit.date), className="dim"),
-        html.Td("–" if number is None else f"{number.value:.5g}", className="number"),
-        html.Td(moved, className="number dim"),
-        html.Td("" if point.sm_mhz is None else f"{point.sm_mhz:.0f}", className="number dim"),
-        html.Td("" if point.temperature_c is None else f"{point.temperature_c:.0f}", className="number dim"),
-        html.Td(state, className="failed" if point.state == "failed" else "dim"),
-        html.Td([commit.subject, html.Span(f" {', '.join(tools)}" if tools else "", className="slower")]),
-    ]
 
 
 def _offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:
