@@ -147,6 +147,13 @@ def test_a_machine_brings_its_commits(here):
     assert answer["compare-bc"]["value"] == here.commits[14]
 
 
+def test_new_results_renew_the_comparison_and_its_menus(here):
+    known = here.client.get("/_dash-dependencies").json
+    for output in ("compare-body.children", "compare-bc.data", "compare-hc.data"):
+        [inputs] = [one["inputs"] for one in known if output in one["output"]]
+        assert {"id": "version", "property": "data"} in inputs
+
+
 def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
     ends = {"bm": "h200", "bc": here.commits[11], "hm": "h200", "hc": here.commits[12]}
     with serving(here.app) as address:

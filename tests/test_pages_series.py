@@ -66,7 +66,7 @@ def test_a_failure_is_marked_and_listed(shown):
     results, seen = view(shown, address)
     crosses = [trace for trace in series.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"]
     assert crosses[0]["x"] == [COMMITS - 1]
-    assert "wrong result: 0.3 off" in words(series.commit_table(results, address, seen))
+    assert "wrong result: 0.3 off" in words(series.commit_table(results.commits(FAST), FAST, seen.points, seen.what))
 
 
 def test_the_facts_say_how_far_a_number_can_be_trusted(shown):
