@@ -24,7 +24,8 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> dict
     """Ordinals, labelled with at most six hashes; the last one that is shown always."""
     last = len(commits) - 1
     shown = [place for place in range(len(commits)) if within(place, zoom)]
-    step = max(1, math.ceil(len(shown) / 6))
+    # Six labels fit a phone only where nothing stands left of the chart.
+    step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
     at = shown[::-1][::step][::-1]
     return {
         "tickvals": at,

@@ -100,7 +100,8 @@ def series_figure(
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
     marks = [*_toolchain(points, scheme), *_changes(found, commits, scheme)]
     layout["shapes"] = [shape for shape, _ in marks]
-    layout["annotations"] = [note for _, note in marks]
+    low, high = layout["xaxis"]["range"]
+    layout["annotations"] = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
     data += _failures(points, commits, scheme, layout)
     layout["margin"] = {"l": 62, "r": 14, "t": 26, "b": 30}
     return {"data": data, "layout": layout}
@@ -240,8 +241,13 @@ def _changes(found: Sequence[Found], commits: Sequence[Commit], scheme: Scheme) 
 def _upright(x: float, text: str, colour: str, dash: str, top: float) -> tuple[Figure, Figure]:
     line = {"color": colour, "width": 1.25, "dash": dash}
     shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": top, "line": line, "layer": "below"}
-    place = {"x": x, "y": top, "yref": "paper", "xanchor": "left", "yanchor": "bottom", "xshift": -2}
+    place = {"x": x, "y": top, "yref": "paper", "yanchor": "bottom"}
     return shape, {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
+
+
+def _inward(share: float) -> Figure:
+    """The side on which there is room for the words of a mark, this share of the width from the left."""
+    return {"xanchor": "right", "xshift": 2} if share > 0.6 else {"xanchor": "left", "xshift": -2}
 
 
 def _failures(

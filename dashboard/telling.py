@@ -15,7 +15,7 @@ from dashboard.results.picture import Results
 from dashboard.rows import key_of, series_of
 
 #: Newest commits that count as history; more of them would tell no more of what happens now.
-RECENT = 24
+RECENT = 100
 
 #: Cases chosen on a page that no case was asked of.
 FIRST_CASES = 2

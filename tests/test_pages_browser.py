@@ -78,7 +78,7 @@ def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
     becomes(page, f"{plots} .scatterlayer .points path.point", 120)
     drag(page, f"{plots} >> nth=0", 0.75, 0.95)
     page.wait_for_url("**zoom=**")
-    becomes(page, f"{plots} .xtick", 12)
+    becomes(page, f"{plots} .xtick", 8)
     zoomed = page.locator(plots).evaluate_all("all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])")
     assert zoomed[0][0] == zoomed[1][0]
     assert 40 < zoomed[0][0][0] < zoomed[0][0][1] < 60

@@ -67,14 +67,17 @@ def back_link() -> Any:
     return dcc.Link("Overview", href="/", className="link")
 
 
+def minus(number: str) -> str:
+    """A number's text with the minus sign that is as wide as the plus."""
+    return number.replace("-", "−")
+
+
 def change_cell(log: float) -> Any:
     """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
     percent = 100 * math.expm1(log)
     kind = "slower" if percent > 0 else "faster"
-    return html.Td(
-        [html.Span(f"{sign(log)} ", className="glyph"), f"{percent:+.1f} %".replace("-", "−")],
-        className=f"number {kind}",
-    )
+    glyph = html.Span(f"{sign(log)} ", className="glyph")
+    return html.Td([glyph, minus(f"{percent:+.1f} %")], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:

@@ -63,9 +63,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
         )
     offered = _offered(results, address, key)
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
-    also = [
-        part for machine in machines if machine != address.machine for part in (" · ", _elsewhere(address, machine))
-    ]
+    also = [part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))]
     return html.Main(
         [
             html.Div(
@@ -80,7 +78,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 ],
                 className="crumbs",
             ),
-            html.P(["on ", mono(address.machine), *(["; also on"] if also else []), *also], className="said"),
+            html.P(["on ", mono(address.machine), *(["; also on ", *also[1:]] if also else [])], className="said"),
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
