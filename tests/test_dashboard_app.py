@@ -16,6 +16,8 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
+from served import call as ask
+from served import words
 from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
@@ -48,11 +50,6 @@ def golden(root):
     return open_store(root)
 
 
-def words(component):
-    """All that a component shows, as one text."""
-    return json.dumps(component.to_plotly_json() if hasattr(component, "to_plotly_json") else component, default=vars)
-
-
 @pytest.fixture
 def store(tmp_path):
     return golden(tmp_path / "results")
@@ -64,20 +61,8 @@ def client(store):
 
 
 def call(client, output, *values, state=()):
-    """Make the callback of ``output`` answer, as the browser would."""
-    [entry] = [one for one in client.get("/_dash-dependencies").json if output in one["output"]]
-    given = [dict(part, value=value) for part, value in zip(entry["inputs"], values, strict=True)]
-    kept = [dict(part, value=value) for part, value in zip(entry["state"], state, strict=True)]
-    names = entry["output"].strip(".").split("...")
-    outputs = [dict(zip(("id", "property"), name.split(".", 1), strict=True)) for name in names]
-    body = {
-        "output": entry["output"],
-        "outputs": outputs if len(outputs) > 1 else outputs[0],
-        "inputs": given,
-        "state": kept,
-        "changedPropIds": [f"{given[0]['id']}.{given[0]['property']}"],
-    }
-    answer = client.post("/_dash-update-component", json=body)
+    """What the callback of ``output`` answers."""
+    answer = ask(client, output, values, state)
     assert answer.status_code == 200, answer.text
     return answer.json["response"]
 

@@ -2,8 +2,9 @@
 
 import plotly.graph_objects as go
 import pytest
+from served import words
 from showcase import COMMITS, FAST
-from test_dashboard_app import CASE, golden, words
+from test_dashboard_app import CASE, golden
 from test_pages_overview import shown
 from trees import MACHINE, open_store, record, write_measurement
 

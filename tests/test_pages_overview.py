@@ -7,8 +7,9 @@ import math
 
 import pyarrow.parquet as pq
 import pytest
+from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
-from test_dashboard_app import call, words
+from test_dashboard_app import call
 from trees import open_store
 
 from dashboard.address import OverviewAddress, parse_overview
