@@ -55,7 +55,8 @@ def create_app(
     )
     # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
-    app.layout = _shell()
+    # Pages are drawn again when this is no longer what they were made of.
+    app.layout = lambda: _shell(findings.version(store.current()))
     guard = Guard(app, access or Access())
     app.server.register_blueprint(create_api(store, desk, guard.limiter))
 
@@ -84,7 +85,7 @@ def create_app(
         State("colours", "data"),
     )
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
-    overview.register(app, store, findings)
+    overview.register(app, store, findings, desk)
     family.register(app, store, findings)
     series.register(app, store, findings)
     commit.register(app, store, findings)
@@ -121,7 +122,7 @@ def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: 
     return family.layout(store.current(), address), f"{address.suite} · Lockstep"
 
 
-def _shell() -> Any:
+def _shell(version: str) -> Any:
     toggle = dmc.ColorSchemeToggle(
         id="scheme",
         lightIcon=html.Span("☀", className="icon"),
@@ -132,13 +133,14 @@ def _shell() -> Any:
     )
     pages = html.Nav([dcc.Link(name, href=path) for name, path in _NAVIGATION.items()], className="pages")
     brand = dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand")
-    header = html.Header([html.Div([brand, pages]), toggle])
+    keys = html.Button("?", id="keys", type="button", title="Keys", **{"aria-label": "Keys"})  # type: ignore[arg-type]
+    header = html.Header([html.Div([brand, pages]), html.Div([keys, toggle])])
     content = [
         dcc.Location(id="url", refresh="callback-nav"),
         dcc.Store(id="title"),
         dcc.Store(id="colours"),
         dcc.Store(id="visit"),
-        dcc.Store(id="version"),
+        dcc.Store(id="version", data=version),
         dcc.Interval(id="tick", interval=_SOON_MS),
         header,
         html.Div(id="page"),

@@ -1,8 +1,9 @@
 """One commit: every series against the commit measured before it."""
 
 import pytest
+from served import words
 from showcase import COMMITS, FAST, FREE
-from test_dashboard_app import call, words
+from test_dashboard_app import call
 from test_pages_overview import shown
 
 from dashboard.address import CommitAddress, parse_commit

@@ -3,7 +3,8 @@
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   const components = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
   const make = (...parts) => window.React.createElement(...parts);
-  const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
+  const fixed = (value, digits) =>
+    value == null ? "–" : value < 1e4 ? value.toFixed(digits) : Math.round(value).toLocaleString("en");
 
   // Mantine's variables follow the colour scheme, and so does the table.
   functions.lockstepTheme = (base) =>
