@@ -41,9 +41,9 @@ def create_app(
         store: of the results.
         desk: the alerts; without it their pages say that there are none.
         access: how people are known who may act on alerts; nobody is by default.
-        findings: what the detector says of the trends; by default with the thresholds of nobody.
+        findings: what was found in the results; by default with the thresholds of nobody, and nobody who looks.
     """
-    findings = findings or Findings(store.root)
+    findings = findings or Findings(store.cache, store.root)
     app = Dash(
         __name__,
         title="Lockstep",
@@ -72,6 +72,7 @@ def create_app(
     )
     def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
         results = store.current()
+        findings.look(results)
         version = findings.version(results)
         return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
 

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from dashboard.alerts.attribution import Kind
-from dashboard.alerts.watch import Found
 from dashboard.alerts.words import change
-from dashboard.changes import Analysis
 from dashboard.figures import commit_axis, commit_line, value_axis, wrapped
 from dashboard.results.model import Commit, Point
 from dashboard.rows import Measured, Quantity
+from dashboard.shown import Behaviour, Finding
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
@@ -49,8 +48,8 @@ def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],
     what: Quantity,
-    found: Sequence[Found],
-    analysis: Analysis | None,
+    found: Sequence[Finding],
+    analysis: Behaviour | None,
     style: Style,
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
@@ -174,7 +173,7 @@ def _samples(point: Point, number: Measured) -> list[float]:
     return [sample * number.value / point.value for sample in point.samples]
 
 
-def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
+def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
     own = [point.commit for point, _ in _last_ruler(shown)]
     if not own or not analysis.levels or analysis.levels[-1].stop != len(own):
         return []
@@ -295,16 +294,16 @@ def toolchain_change(before: Point, after: Point) -> list[str]:
     return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
 
 
-def _changes(found: Sequence[Found], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
     place = {commit.hash: at for at, commit in enumerate(commits)}
     marks = []
     for one in found:
-        at = place.get(one.step.after.commit)
+        at = place.get(one.commit)
         if at is not None:
-            sign = "▼" if one.step.size > 0 else "▲"
+            sign = "▼" if one.size > 0 else "▲"
             subject = escape(commits[at].subject[:48])
-            text = f"{sign} {change(one.step.size)} · {one.cause.kind}" + (f" · {subject}" if subject else "")
-            marks.append(_upright(at - 0.5, text, cause_colour(one.cause.kind, scheme), "solid", 1.0))
+            text = f"{sign} {change(one.size)} · {one.kind}" + (f" · {subject}" if subject else "")
+            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
     return marks
 
 

@@ -73,14 +73,15 @@ def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
-    """The state of some of the series, in the order of ``rows`` (each once)."""
+    """The state of some of the series, in the order of ``rows`` (each once); what has no rows is left out."""
     place = np.full(len(arrays["higher"]), -1)
     place[rows] = np.arange(len(rows))
     found = {}
     for name, array in arrays.items():
         table = name.partition(".")[0]
         if table not in _TABLES:
-            found[name] = array[rows]
+            if array.ndim:
+                found[name] = array[rows]
             continue
         own = place[arrays[f"{table}.row"]]
         kept = np.flatnonzero(own >= 0)
@@ -92,7 +93,7 @@ def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
     """The state of the series of several states, one after the other."""
     starts = np.cumsum([0, *(len(one["higher"]) for one in states)])
     found = {}
-    for name in states[0]:
+    for name in set.intersection(*map(set, states)):
         parts = [one[name] for one in states]
         if name in (f"{table}.row" for table in _TABLES):
             parts = [part + start for part, start in zip(parts, starts[:-1], strict=True)]

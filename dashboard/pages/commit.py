@@ -12,7 +12,6 @@ import dash_ag_grid as dag
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.alerts.watch import Picture
 from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
 from dashboard.findings import Findings
 from dashboard.pages.parts import back_link, commit_link, count, day, mono, notice
@@ -21,6 +20,7 @@ from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import STATE_LABELS, Row, described
+from dashboard.shown import Shown
 from dashboard.standings import noise_by_key, rows_at
 from lockstep.thresholds import Thresholds
 
@@ -121,7 +121,7 @@ def find(results: Results, text: str) -> Commit | None:
 
 
 def compare(
-    results: Results, machine: str, commit: str, picture: Picture | None, thresholds: Thresholds
+    results: Results, machine: str, commit: str, picture: Shown | None, thresholds: Thresholds
 ) -> list[Compared]:
     """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
     commits = results.commits(machine)

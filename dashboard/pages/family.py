@@ -11,7 +11,6 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress
-from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
@@ -25,6 +24,7 @@ from dashboard.results.store import Store
 from dashboard.roofline import roofline
 from dashboard.rows import RELATIVE, STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
+from dashboard.shown import Finding, Shown
 from dashboard.standings import found_by_key, rows_at, rows_now
 from dashboard.theme import Scheme, Style, styles
 
@@ -167,7 +167,7 @@ def suite_styles(results: Results, suite: str) -> dict[str, Style]:
     return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
 
 
-def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Picture | None = None) -> list[Any]:
+def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Shown | None = None) -> list[Any]:
     """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)
@@ -197,18 +197,18 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
     return charts
 
 
-def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+def marks(told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
     """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    gathered: dict[tuple[int, str], list[tuple[str, Found]]] = defaultdict(list)
+    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in told:
-        if one.step.after.commit in place:
-            gathered[place[one.step.after.commit], "▼" if one.step.size > 0 else "▲"].append((variant, one))
+        if one.commit in place:
+            gathered[place[one.commit], "▼" if one.size > 0 else "▲"].append((variant, one))
     found = []
     for (at, sign), some in sorted(gathered.items()):
-        lines = [f"{sign} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some]
-        lines += [commit_line(commits[at]), wrapped(some[0][1].cause.sentence)]
-        found.append(Mark(at, sign, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
+        lines = [f"{sign} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
+        lines += [commit_line(commits[at]), wrapped(some[0][1].sentence)]
+        found.append(Mark(at, sign, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
     return found
 
 

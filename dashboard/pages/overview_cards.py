@@ -9,18 +9,18 @@ from typing import Any
 from dash import html
 
 from dashboard.alerts.grouping import Alert
-from dashboard.alerts.watch import Picture
 from dashboard.alerts.words import change, headline
 from dashboard.comparing import geomean
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
+from dashboard.shown import Shown
 from dashboard.standings import Standing
 
 #: Alerts told in full below the cards.
 MOST_NEWS = 5
 
 
-def cards(stood: Sequence[Standing], picture: Picture | None) -> list[Any]:
+def cards(stood: Sequence[Standing], picture: Shown | None) -> list[Any]:
     """Open alerts, slower, faster, stale, and the geometric mean of all."""
     slower = sorted((one for one in stood if one.verdict == "slower"), key=lambda one: -(one.worse or 0.0))
     faster = sorted((one for one in stood if one.verdict == "faster"), key=lambda one: one.worse or 0.0)
@@ -39,7 +39,7 @@ def cards(stood: Sequence[Standing], picture: Picture | None) -> list[Any]:
     ]
 
 
-def news(results: Results, picture: Picture | None) -> list[Any]:
+def news(results: Results, picture: Shown | None) -> list[Any]:
     """The newest open alerts, one line each."""
     told = sorted(open_alerts(picture), key=lambda one: -one.since)
     lines = [_line(results, one) for one in told[:MOST_NEWS]]
@@ -48,10 +48,9 @@ def news(results: Results, picture: Picture | None) -> list[Any]:
     return [html.Ul(lines, className="news")] if lines else []
 
 
-def open_alerts(picture: Picture | None) -> list[Alert]:
+def open_alerts(picture: Shown | None) -> list[Alert]:
     """Alerts of what became slower or is not measured any more, and is neither undone, old nor excused."""
-    alerts = picture.alerts if picture else ()
-    return [one for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.excuse)]
+    return list(picture.alerts) if picture else []
 
 
 def _line(results: Results, alert: Alert) -> Any:

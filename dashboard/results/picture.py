@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -51,6 +52,22 @@ class Results:
     def runs_of(self, machine: str) -> tuple[Run, ...]:
         """Runs of a machine in the order of its commits, one each; () for an unknown machine."""
         return tuple(self.runs[index] for index in self._shelves[machine].runs) if machine in self._shelves else ()
+
+    def state(self, machine: str, first: int | None = None) -> str:
+        """What the points of a machine, or those of its first commits, are made from: the same text, the same points.
+
+        It tells results in one cache apart; a cache that was made anew tells the same results otherwise. "" for an
+        unknown machine.
+        """
+        shelf = self._shelves.get(machine)
+        if shelf is None:
+            return ""
+        of = [
+            f"{run} {commit.hash} {commit.subject}" for run, commit in zip(shelf.index_of, shelf.commits, strict=True)
+        ]
+        names = {one.benchmark for one in shelf.series.values()}
+        of = [*of[:first], *(repr(self.benchmarks[name]) for name in sorted(names))]
+        return blake2b("\n".join(of).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def series(
         self,
