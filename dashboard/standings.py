@@ -106,7 +106,8 @@ def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, Key]:
     }
 
 
-def found_by_key(results: Results, machine: str, picture: Shown | None) -> dict[Key, list[Finding]]:
+@remembered
+def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, Sequence[Finding]]:
     """Changes worth telling, by series, oldest first."""
     found: dict[Key, list[Finding]] = defaultdict(list)
     keys = keys_by_name(results, machine)
@@ -116,7 +117,8 @@ def found_by_key(results: Results, machine: str, picture: Shown | None) -> dict[
     return {key: sorted(some, key=lambda one: one.last) for key, some in found.items()}
 
 
-def noise_by_key(results: Results, machine: str, picture: Shown | None) -> dict[Key, float]:
+@remembered
+def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, float]:
     """Run-to-run noise of each series that is followed (standard deviation of the logarithm)."""
     keys = keys_by_name(results, machine)
     noise = picture.noise.items() if picture else ()

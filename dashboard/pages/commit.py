@@ -137,12 +137,13 @@ def compare(
         for suite in {row.suite for row in rows_at(results, machine, one.hash).values() if row.state != "na"}:
             earlier.setdefault(suite, one)
     noise = noise_by_key(results, machine, picture)
+    rows_before = {one.hash: rows_at(results, machine, one.hash) for one in earlier.values()}
     found = []
     for row in rows.values():
         if row.state == "na":
             continue
         at = earlier.get(row.suite)
-        before = rows_at(results, machine, at.hash).get(row.key) if at else None
+        before = rows_before[at.hash].get(row.key) if at else None
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)

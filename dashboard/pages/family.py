@@ -8,12 +8,14 @@ from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
+import numpy as np
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress
 from dashboard.alerts.words import change
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
+from dashboard.long_trend import DRAWN, LONG, long_trend, long_trends
 from dashboard.memo import remembered
 from dashboard.pages.parts import back_link, count, graph, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
@@ -174,7 +176,11 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
     if not drawn or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
-    rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
+    shown = [key for key in keys if key[3] in cases and key[2] in drawn]
+    long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
+    lines = long_trends(results, address.suite, shown) if long else {}
+    wanted = [] if long else [one for key in keys if key[3] in cases for one in keys[key]]
+    rows = rows_of(results, results.points(*wanted))
     place = {commit.hash: at for at, commit in enumerate(commits)}
     if RELATIVE in address.quantities:
         rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
@@ -187,10 +193,12 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
         for name in address.quantities:
             what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
-            if any(row.measured(name) for row in own):
-                chart = graph(
-                    trend(own, commits, name, drawn, scheme, marked), f"{what.label} of {case} over the commits"
-                )
+            known = {key[2]: line for key, line in lines.get(name, {}).items() if key[3] == case}
+            label = f"{what.label} of {case} over the commits"
+            if any(np.any(line.value > 0) for line in known.values()):
+                chart = graph(long_trend(known, commits, what, drawn, scheme, marked), label)
+            elif any(row.measured(name) for row in own):
+                chart = graph(trend(own, commits, name, drawn, scheme, marked), label)
             else:
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))

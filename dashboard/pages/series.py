@@ -26,7 +26,7 @@ from dashboard.theme import Scheme, styles
 from lockstep.intervals import epochs_to_detect
 
 #: Commits listed; the chart has all of them.
-MOST_ROWS = 200
+MOST_ROWS = 100
 
 
 @dataclass(frozen=True)

@@ -215,11 +215,14 @@ def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
     if kind not in ("text", "samples"):
         return np.ma.filled(values.astype(DTYPES[kind]), BLANKS[kind])
     found = np.empty(len(values), dtype=object)
-    # An element at a time: a tuple among the samples is one value, and no row of several.
+    found.fill(BLANKS[kind])
+    there = np.ma.getdata(values)
+    if kind == "text":
+        found[~missing] = there[~missing]
+        return found
+    # An element at a time: the samples of a point are one value, and no row of several.
     for place in np.flatnonzero(~missing).tolist():
-        found[place] = values.data[place] if isinstance(values, np.ma.MaskedArray) else values[place]
-    for place in np.flatnonzero(missing).tolist():
-        found[place] = BLANKS[kind]
+        found[place] = there[place]
     return found
 
 
