@@ -7,12 +7,9 @@ there.
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from dashboard.analyst import Analyst
 from dashboard.kept import Kept, key_of
@@ -46,9 +43,6 @@ class Findings:
         self._repo = repo
         self._packages = tuple(packages)
         self._analyst = analyst
-        self._lock = threading.Lock()
-        self._numbers: WeakKeyDictionary[Results, int] = WeakKeyDictionary()
-        self._next = itertools.count(1)
 
     @property
     def thresholds(self) -> Thresholds:
@@ -79,10 +73,7 @@ class Findings:
 
     def version(self, results: Results) -> str:
         """Changes when the results or what is known of them changed; the same text means that nothing did."""
-        with self._lock:
-            if results not in self._numbers:
-                self._numbers[results] = next(self._next)
-            return f"{self._numbers[results]}.{self._stamp(results)}"
+        return f"{self._key(results)}.{self._stamp(results)}"
 
     def busy(self, results: Results) -> bool:
         """Whether something is being looked for."""

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
@@ -21,7 +22,7 @@ from lockstep.thresholds import Thresholds
 _WEEK_MS = 7 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Standing:
     """One series.
 
@@ -39,12 +40,12 @@ class Standing:
     stale: bool
     commit: int
 
-    @property
+    @cached_property
     def worse(self) -> float | None:
         """Log of the factor by which it became worse: what the detector found, else the bare difference."""
         return math.fsum(one.size for one in self.found) if self.found else self.difference.worse
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
         if self.row.state == "failed":
@@ -125,6 +126,7 @@ def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mappi
     return {keys[name]: scale for name, scale in noise if name in keys}
 
 
+@remembered
 def standings(
     results: Results, machine: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
 ) -> list[Standing]:

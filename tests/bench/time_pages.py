@@ -3,7 +3,7 @@
     python tests/bench/time_pages.py FOLDER
 
 Times are of the server's answers without network: the first, with nothing remembered, then the median and the 95th
-percentile of forty, and the CPU seconds of one. The analysis runs in another process before, as it does beside a server; the
+percentile of forty, and the CPU of one. The analysis runs in another process before, as it does beside a server; the
 memory is of the process that answers.
 """
 
