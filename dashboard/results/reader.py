@@ -28,7 +28,7 @@ _AT_ONCE = 300_000
 _FEW = 64
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": "256MB",
+    "memory_limit": "160MB",
     "threads": "2",
     "preserve_insertion_order": "false",
     "autoinstall_known_extensions": "false",

@@ -3,9 +3,8 @@
     python tests/bench/compare_asv.py FOLDER [--most 600]
 
 ``FOLDER`` is a results tree as ``make_tree.py`` writes it. asv needs a repository with its commits: one with as many
-is made, and the tree is copied under their hashes. asv's figures are of ``asv publish`` and of what a browser must load; the
-dashboard's of reading the tree, of its analysis, and of the answers for the same questions. ``--most`` seconds are
-given to ``asv publish``.
+is made, and the tree is copied under their hashes. asv's figures are of ``asv publish``, which is given ``--most``
+seconds, and of what a browser must load; the dashboard's are of its start, its analysis, and the same questions.
 """
 
 from __future__ import annotations
