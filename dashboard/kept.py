@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file in one step: whoever reads it has the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     with beside.open("wb") as file:
         write(file)
     beside.replace(path)

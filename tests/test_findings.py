@@ -3,6 +3,7 @@
 import datetime
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -151,6 +152,17 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     growing.add(growing.commits[20:21])
     file.unlink()
     assert findings.picture(growing.store.current(), "slowdown") is None
+
+
+def test_several_at_once_leave_what_one_leaves(growing):
+    growing.add(growing.commits[:20])
+    stores = [Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda store: survey(store, Thresholds(), growing.repo)[1], stores))
+    assert done[0].found == done[1].found == done[2].found
+    growing.says_the_same()
+    findings = Findings(growing.store.cache, growing.repo)
+    assert findings.picture(growing.store.current(), "slowdown").found
 
 
 def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
