@@ -59,9 +59,18 @@ def create_app(
     guard = Guard(app, access or Access())
     app.server.register_blueprint(create_api(store, desk, guard.limiter))
 
-    @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
-    def route(path: str | None, search: str | None) -> tuple[Any, str]:
-        return page(store, path or "/", search or "", desk, guard)
+    @app.callback(
+        Output("page", "children"),
+        Output("title", "data"),
+        # With the page, or the first look for new results would have it all worked out and sent once more.
+        Output("version", "data", allow_duplicate=True),
+        Input("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call="initial_duplicate",
+    )
+    def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
+        shown, title = page(store, path or "/", search or "", desk, guard)
+        return shown, title, findings.version(store.current())
 
     @app.callback(
         Output("version", "data"),

@@ -22,7 +22,7 @@ def site(tmp_path_factory):
     """One server of the showcase for all tests; it outlives their pages."""
     results, repo = write_showcase(tmp_path_factory.mktemp("site"))
     store = open_store(results, repo=repo)
-    app = create_app(store, analysed(store, repo))
+    app = create_app(store, findings=analysed(store, repo))
     warm(app)
     server = make_server("127.0.0.1", 0, app.server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -95,7 +95,7 @@ def test_the_page_answers_and_its_address_restores_it(shown):
     path, _, search = address.link().partition("?")
     assert parse_series(path, f"?{search}") == address
     store, findings = shown
-    client = create_app(store, findings).server.test_client()
+    client = create_app(store, findings=findings).server.test_client()
     kept = {**vars(address), "zoom": list(address.zoom)}
     answer = call(client, "series-chart.figure", "latency", "light", None, state=(kept,))
     assert answer["series-chart"]["figure"]["layout"]["xaxis"]["range"] == [10.5, 42.0]
