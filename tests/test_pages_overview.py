@@ -75,7 +75,7 @@ def test_the_heatmap_shows_the_loudest_variant_of_each_shape(shown):
 
 def test_the_table_downloads_as_it_is_filtered(shown):
     store, _ = shown
-    client = create_app(store, shown[1]).server.test_client()
+    client = create_app(store, findings=shown[1]).server.test_client()
     rows = overview.table(store.current(), FAST, stand(shown))[:2]
     [answer] = call(client, "overview-file.data", 1, None, state=(rows,)).values()
     read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
