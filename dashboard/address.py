@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 #: Values of one key; more in an address is no link of ours.
@@ -81,6 +82,13 @@ class OverviewAddress:
         return link("/", **_given(self))
 
 
+@lru_cache(maxsize=20_000)
+def _series_link(address: SeriesAddress) -> str:
+    """Kept: a table has thousands, and has them again with every look."""
+    query = {name: text for name, text in _given(address).items() if name not in ("machine", "suite")}
+    return link(f"/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}", **query)
+
+
 @dataclass(frozen=True)
 class SeriesAddress:
     """One series: a row of the overview's table.
@@ -101,8 +109,7 @@ class SeriesAddress:
 
     def link(self) -> str:
         """The address, from the root of the site."""
-        query = {name: text for name, text in _given(self).items() if name not in ("machine", "suite")}
-        return link(f"/series/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}", **query)
+        return _series_link(self)
 
 
 @dataclass(frozen=True)

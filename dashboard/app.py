@@ -41,9 +41,9 @@ def create_app(
         store: of the results.
         desk: the alerts; without it their pages say that there are none.
         access: how people are known who may act on alerts; nobody is by default.
-        findings: what the detector says of the trends; by default with the thresholds of nobody.
+        findings: what was found in the results; by default with the thresholds of nobody, and nobody who looks.
     """
-    findings = findings or Findings(store.root)
+    findings = findings or Findings(store.cache, store.root)
     app = Dash(
         __name__,
         title="Lockstep",
@@ -55,14 +55,22 @@ def create_app(
     )
     # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
-    # Pages are drawn again when this is no longer what they were made of.
-    app.layout = lambda: _shell(findings.version(store.current()))
+    app.layout = _shell()
     guard = Guard(app, access or Access())
     app.server.register_blueprint(create_api(store, desk, guard.limiter))
 
-    @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
-    def route(path: str | None, search: str | None) -> tuple[Any, str]:
-        return page(store, path or "/", search or "", desk, guard)
+    @app.callback(
+        Output("page", "children"),
+        Output("title", "data"),
+        # With the page, or the first look for new results would have it all worked out and sent once more.
+        Output("version", "data", allow_duplicate=True),
+        Input("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call="initial_duplicate",
+    )
+    def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
+        shown, title = page(store, path or "/", search or "", desk, guard)
+        return shown, title, findings.version(store.current())
 
     @app.callback(
         Output("version", "data"),
@@ -73,6 +81,7 @@ def create_app(
     )
     def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
         results = store.current()
+        findings.look(results)
         version = findings.version(results)
         return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
 
@@ -122,7 +131,7 @@ def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: 
     return family.layout(store.current(), address), f"{address.suite} · Lockstep"
 
 
-def _shell(version: str) -> Any:
+def _shell() -> Any:
     toggle = dmc.ColorSchemeToggle(
         id="scheme",
         lightIcon=html.Span("☀", className="icon"),
@@ -140,7 +149,7 @@ def _shell(version: str) -> Any:
         dcc.Store(id="title"),
         dcc.Store(id="colours"),
         dcc.Store(id="visit"),
-        dcc.Store(id="version", data=version),
+        dcc.Store(id="version"),
         dcc.Interval(id="tick", interval=_SOON_MS),
         header,
         html.Div(id="page"),

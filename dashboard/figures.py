@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -59,17 +60,45 @@ def trend(
             bands.append(_band([(x, m) for x, _, m in points if m], style, scheme))
             lines.append(_line(points, commits, what, variant, style, scheme))
         absent += [row for row in own if row.state == "failed"]
+    ends = (min(lows), max(highs)) if lows else None
+    figure = finished([*bands, *lines], commits, what, ends, {}, scheme, marks, zoom)
+    if absent:
+        figure["data"].insert(len(bands) + len(lines), _marks(absent, place, commits, scheme))
+    return figure
+
+
+def finished(
+    data: Sequence[Figure],
+    commits: Sequence[Commit],
+    what: Quantity,
+    ends: tuple[float, float] | None,
+    failed: Mapping[int, str],
+    scheme: Scheme,
+    marks: Sequence[Mark],
+    zoom: tuple[float, ...] = (),
+) -> Figure:
+    """Lines over commits as a chart: axes, failures, the marks of changes.
+
+    Args:
+        data: the lines.
+        commits: the x axis, oldest first.
+        what: the quantity.
+        ends: lowest and highest value within ``zoom``; ``None`` there is none.
+        failed: hover (escaped) of each cross at the foot, by place.
+        scheme: "light" or "dark".
+        marks: changes to mark.
+        zoom: range of the x axis, () all.
+    """
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom)
     layout["yaxis"]["fixedrange"] = True
-    if lows and min(lows) > 0:
-        layout["yaxis"] |= value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
-    if quantity == "speedup":
-        layout["shapes"] = [_level(1.0, scheme)]
+    if ends and ends[0] > 0:
+        layout["yaxis"] |= value_axis(*ends, what.unit if what.unit in "×%" else "")
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-    layout["shapes"] = [*layout.get("shapes", ()), *(_upright(mark) for mark in marks)]
-    below = [_marks(absent, place, commits, scheme)] if absent else []
-    return {"data": [*bands, *lines, *below, *([_signs(marks)] if marks else [])], "layout": layout}
+    levels = [_level(1.0, scheme)] if what.name == "speedup" else []
+    layout["shapes"] = [*levels, *(_upright(mark) for mark in marks)]
+    below = [_crosses(list(failed), list(failed.values()), scheme)] if failed else []
+    return {"data": [*data, *below, *([_signs(marks)] if marks else [])], "layout": layout}
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
@@ -89,7 +118,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
         if shown:
             data.append(
                 {
-                    **_stroke(style, scheme),
+                    **stroke(style, scheme),
                     "name": escape(variant),
                     "x": [x for x, _, _ in shown],
                     "y": [value.value for _, _, value in shown],
@@ -206,7 +235,7 @@ def _line(
     scheme: Scheme,
 ) -> Figure:
     return {
-        **_stroke(style, scheme),
+        **stroke(style, scheme),
         "name": escape(variant),
         "x": [x for x, _, _ in points],
         "y": [value.value for _, _, value in points if value],
@@ -214,7 +243,8 @@ def _line(
     }
 
 
-def _stroke(style: Style, scheme: Scheme) -> Figure:
+def stroke(style: Style, scheme: Scheme) -> Figure:
+    """How the line of a variant is drawn."""
     colour = style.colour(scheme)
     return {
         "type": "scatter",
@@ -232,8 +262,12 @@ def _marks(rows: Sequence[Row], place: Mapping[str, int], commits: Sequence[Comm
         f"<br>{commit_line(commits[place[row.commit]])}"
         for row in rows
     ]
+    return _crosses([place[row.commit] for row in rows], hover, scheme)
+
+
+def _crosses(places: Sequence[int], hover: Sequence[str], scheme: Scheme) -> Figure:
     marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
-    points = {"x": [place[row.commit] for row in rows], "y": [0.03] * len(rows), "yaxis": "y2", "text": hover}
+    points = {"x": list(places), "y": [0.03] * len(places), "yaxis": "y2", "text": list(hover)}
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
 
@@ -257,6 +291,7 @@ def wrapped(text: str, width: int = 60) -> str:
     return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
 
 
+@lru_cache(maxsize=10_000)
 def commit_line(commit: Commit) -> str:
     """Hash, date and subject of a commit for a hover."""
     day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from dashboard.alerts.attribution import Kind
-from dashboard.alerts.watch import Found
 from dashboard.alerts.words import change
 from dashboard.axes import commit_axis, value_axis, within
 from dashboard.beside import beside
-from dashboard.changes import Analysis
 from dashboard.comparing import sign
 from dashboard.figures import commit_line, wrapped
 from dashboard.results.model import Commit, Point
 from dashboard.rows import Measured, Quantity
+from dashboard.shown import Behaviour, Finding
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
@@ -60,8 +59,8 @@ def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],
     what: Quantity,
-    found: Sequence[Found],
-    analysis: Analysis | None,
+    found: Sequence[Finding],
+    analysis: Behaviour | None,
     style: Style,
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
@@ -82,8 +81,8 @@ def series_figure(
     layout["xaxis"] |= commit_axis(commits, zoom)
     layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, what, style, scheme)
-    seen = [one for point, one in shown if within(point.commit, zoom)]
-    values = [end for one in seen for end in (one.low or one.value, one.high or one.value)]
+    in_view = [one for point, one in shown if within(point.commit, zoom)]
+    values = [end for one in in_view for end in (one.low or one.value, one.high or one.value)]
     positive = [value for value in values if value > 0]
     if positive and len(positive) == len(values):
         layout["yaxis"] |= value_axis(min(positive), max(positive), what.unit if what.unit in "×%" else "")
@@ -101,8 +100,8 @@ def series_figure(
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    seen = _in_hindsight(analysis, shown, scheme) if analysis is not None else []
-    marks = [*_toolchain(points, scheme), *seen, *_changes(found, commits, scheme)]
+    hindsight = _in_hindsight(analysis, shown, scheme) if analysis is not None else []
+    marks = [*_toolchain(points, scheme), *hindsight, *_changes(found, commits, scheme)]
     layout["shapes"] = [shape for shape, _ in marks]
     low, high = layout["xaxis"]["range"]
     layout["annotations"] = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
@@ -187,7 +186,7 @@ def _samples(point: Point, number: Measured) -> list[float]:
     return [sample * number.value / point.value for sample in point.samples]
 
 
-def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
+def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
     own = _analysed(analysis, shown)
     if not own:
         return []
@@ -208,11 +207,11 @@ def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme:
 
 
 def _in_hindsight(
-    analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme
+    analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme
 ) -> list[tuple[Figure, Figure]]:
     """A thin mark for each step that did not ring, or rang for another commit."""
     own = _analysed(analysis, shown)
-    rang = [one.index for one in analysis.changes]
+    rang = [level.start for level in analysis.levels[1:]]
     apart = [one for one in analysis.in_hindsight if all(abs(one.index - index) > _NEARBY for index in rang)]
     return [
         _upright(own[one.index] - 0.5, f"{change(one.size)} in hindsight", neutral(scheme), "dot", 0.9)
@@ -221,7 +220,7 @@ def _in_hindsight(
     ]
 
 
-def _analysed(analysis: Analysis, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
+def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """The commits that the analysis counts from 0; none where it is of other points."""
     own = [point.commit for point, _ in _last_ruler(shown)]
     return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
@@ -249,16 +248,16 @@ def toolchain_change(before: Point, after: Point) -> list[str]:
     return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
 
 
-def _changes(found: Sequence[Found], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
     place = {commit.hash: at for at, commit in enumerate(commits)}
     marks = []
     for one in found:
-        at = place.get(one.step.after.commit)
+        at = place.get(one.commit)
         if at is not None:
             subject = escape(commits[at].subject[:48])
-            size = f"{sign(one.step.size)} {change(one.step.size)}"
-            text = " · ".join(part for part in (size, one.cause.kind, subject) if part)
-            marks.append(_upright(at - 0.5, text, cause_colour(one.cause.kind, scheme), "solid", 1.0))
+            size = f"{sign(one.size)} {change(one.size)}"
+            text = " · ".join(part for part in (size, one.kind, subject) if part)
+            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
     return marks
 
 

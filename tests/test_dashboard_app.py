@@ -78,7 +78,7 @@ def test_shapes_of_which_nothing_runs_here_come_last(tmp_path):
     rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
     write_measurement(tmp_path / "results", rows)
     results = open_store(tmp_path / "results").current()
-    stood = overview.stand(results, MACHINE, "cold", "all", 0, Findings(tmp_path))
+    stood = overview.stand(results, MACHINE, "cold", "all", 0, Findings(tmp_path, tmp_path))
     cells = overview.table(results, MACHINE, stood)
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8", "B=1"]

@@ -5,12 +5,11 @@ import threading
 import pytest
 from showcase import FAST, write_showcase
 from test_dashboard_browser import SIZES, background, becomes, fits, visit
-from trees import open_store
+from trees import analysed, open_store
 from werkzeug.serving import make_server
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.app import create_app
-from dashboard.findings import Findings
 from dashboard.server import warm
 
 __all__ = ["visit"]
@@ -23,7 +22,7 @@ def site(tmp_path_factory):
     """One server of the showcase for all tests; it outlives their pages."""
     results, repo = write_showcase(tmp_path_factory.mktemp("site"))
     store = open_store(results, repo=repo)
-    app = create_app(store, findings=Findings(repo, patience=30))
+    app = create_app(store, findings=analysed(store, repo))
     warm(app)
     server = make_server("127.0.0.1", 0, app.server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -10,11 +10,10 @@ import pytest
 from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
 from test_dashboard_app import call
-from trees import open_store
+from trees import analysed, open_store
 
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.app import create_app
-from dashboard.findings import Findings
 from dashboard.heatmap import heatmap
 from dashboard.pages import overview
 from dashboard.pages.overview_cards import cards, news, told_of
@@ -23,10 +22,10 @@ from dashboard.standings import reference
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """The showcase, its store and an findings that waits."""
+    """The store of the showcase, and what was found in it."""
     results, repo = write_showcase(tmp_path_factory.mktemp("showcase"))
     store = open_store(results, repo=repo)
-    return store, Findings(repo, patience=60)
+    return store, analysed(store, repo)
 
 
 def stand(shown, machine=FAST, since="all"):

@@ -12,7 +12,6 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.alerts.watch import Picture
 from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
 from dashboard.findings import Findings
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
@@ -22,6 +21,7 @@ from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import STATE_LABELS, Row, described
+from dashboard.shown import Shown
 from dashboard.standings import noise_by_key, rows_at
 from lockstep.thresholds import Thresholds
 
@@ -124,7 +124,7 @@ def find(results: Results, text: str) -> Commit | None:
 
 
 def compare(
-    results: Results, machine: str, commit: str, picture: Picture | None, thresholds: Thresholds
+    results: Results, machine: str, commit: str, picture: Shown | None, thresholds: Thresholds
 ) -> list[Compared]:
     """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
     commits = results.commits(machine)
@@ -140,12 +140,13 @@ def compare(
         for suite in {row.suite for row in rows_at(results, machine, one.hash).values() if row.state != "na"}:
             earlier.setdefault(suite, one)
     noise = noise_by_key(results, machine, picture)
+    rows_before = {one.hash: rows_at(results, machine, one.hash) for one in earlier.values()}
     found = []
     for row in rows.values():
         if row.state == "na":
             continue
         at = earlier.get(row.suite)
-        before = rows_at(results, machine, at.hash).get(row.key) if at else None
+        before = rows_before[at.hash].get(row.key) if at else None
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)

@@ -8,15 +8,16 @@ from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
+import numpy as np
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
-from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change
 from dashboard.comparing import sign
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
 from dashboard.legend import suite_styles, swatch
+from dashboard.long_trend import DRAWN, LONG, long_trend, long_trends
 from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
@@ -27,6 +28,7 @@ from dashboard.results.store import Store
 from dashboard.roofline import roofline
 from dashboard.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
+from dashboard.shown import Finding, Shown
 from dashboard.standings import found_by_key, rows_at, rows_now
 from dashboard.telling import first_cache, first_cases
 from dashboard.theme import Scheme, Style
@@ -184,14 +186,18 @@ def _address(
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
 
-def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Picture | None = None) -> list[Any]:
+def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Shown | None = None) -> list[Any]:
     """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)
     if not drawn or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
-    rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
+    shown = [key for key in keys if key[3] in cases and key[2] in drawn]
+    long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
+    lines = long_trends(results, address.suite, shown) if long else {}
+    wanted = [] if long else [one for key in keys if key[3] in cases for one in keys[key]]
+    rows = rows_of(results, results.points(*wanted))
     place = {commit.hash: at for at, commit in enumerate(commits)}
     if RELATIVE in address.quantities:
         rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
@@ -204,8 +210,14 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
         for name in address.quantities:
             what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
-            if any(row.measured(name) for row in own):
+            known = {key[2]: line for key, line in lines.get(name, {}).items() if key[3] == case}
+            figure = None
+            if any(np.any(line.value > 0) for line in known.values()):
+                figure = long_trend(known, commits, what, drawn, scheme, marked, address.zoom)
+            elif any(row.measured(name) for row in own):
                 figure = trend(own, commits, name, drawn, scheme, marked, address.zoom)
+            chart: Any
+            if figure is not None:
                 identity = {"type": "family-chart", "at": len(charts)}
                 chart = graph(figure, f"{what.label} of {case} over the commits", id=identity)
             else:
@@ -214,20 +226,18 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
     return charts
 
 
-def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+def marks(told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
     """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    gathered: dict[tuple[int, str], list[tuple[str, Found]]] = defaultdict(list)
+    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in told:
-        if one.step.after.commit in place:
-            gathered[place[one.step.after.commit], sign(one.step.size)].append((variant, one))
+        if one.commit in place:
+            gathered[place[one.commit], sign(one.size)].append((variant, one))
     found = []
     for (at, glyph), some in sorted(gathered.items()):
-        lines = [
-            f"{glyph} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some
-        ]
-        lines += [commit_line(commits[at]), wrapped(some[0][1].cause.sentence)]
-        found.append(Mark(at, glyph, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
+        lines = [f"{glyph} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
+        lines += [commit_line(commits[at]), wrapped(some[0][1].sentence)]
+        found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
     return found
 
 

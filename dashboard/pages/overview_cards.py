@@ -13,11 +13,11 @@ from dashboard.address import OverviewAddress, link
 from dashboard.alerts.grouping import Alert
 from dashboard.alerts.life import State
 from dashboard.alerts.tracked import Tracked
-from dashboard.alerts.watch import Picture
 from dashboard.alerts.words import change, headline
 from dashboard.comparing import SIGNS, Verdict, geomean
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
+from dashboard.shown import Shown
 from dashboard.standings import Standing
 
 #: Alerts told in full below the cards.
@@ -33,7 +33,7 @@ class Told:
     number: int = 0
 
 
-def told_of(machine: str, picture: Picture | None, tracked: Sequence[Tracked]) -> list[Told]:
+def told_of(machine: str, picture: Shown | None, tracked: Sequence[Tracked]) -> list[Told]:
     """Open alerts of a machine: what nobody looks after first, of that what became slower, and the newest of it.
 
     Args:
@@ -43,11 +43,11 @@ def told_of(machine: str, picture: Picture | None, tracked: Sequence[Tracked]) -
     """
     found = [Told(one.alert, one.state, one.id) for one in tracked if one.alert.machine == machine]
     if not tracked:
-        found = [Told(one, "new") for one in _found(picture)]
+        found = [Told(one, "new") for one in (picture.alerts if picture else ())]
     return sorted(found, key=lambda one: (one.state == "acknowledged", one.alert.topic != "slower", -one.alert.since))
 
 
-def cards(stood: Sequence[Standing], picture: Picture | None, told: Sequence[Told] = ()) -> list[Any]:
+def cards(stood: Sequence[Standing], picture: Shown | None, told: Sequence[Told] = ()) -> list[Any]:
     """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
     failed = sum(one.verdict == "failed" for one in stood)
     stale = sum(one.stale for one in stood)
@@ -85,12 +85,6 @@ def news(results: Results, told: Sequence[Told], tracked: Sequence[Tracked] = ()
     return [html.Ul(lines, className="news")] if lines else []
 
 
-def _found(picture: Picture | None) -> list[Alert]:
-    """Alerts of what became slower or is not measured any more, and is neither undone, old nor excused."""
-    alerts = picture.alerts if picture else ()
-    return [one for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.excuse)]
-
-
 def _line(results: Results, one: Told) -> Any:
     alert = one.alert
     commit = next((some for some in results.commits(alert.machine) if some.hash == alert.after), None)
@@ -108,7 +102,7 @@ def _line(results: Results, one: Told) -> Any:
     return html.Li(words)
 
 
-def _changed(stood: Sequence[Standing], verdict: Verdict, picture: Picture | None) -> Any:
+def _changed(stood: Sequence[Standing], verdict: Verdict, picture: Shown | None) -> Any:
     """How many the detector calls so, the largest of them; or how many only look so."""
     found = sorted((one for one in stood if one.verdict == verdict), key=lambda one: -abs(one.worse or 0.0))
     maybe = sum(one.verdict == "unsure" and one.difference.verdict == verdict for one in stood)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -19,6 +20,7 @@ from dashboard.theme import GRAPH_CONFIG
 MOST_PROBLEMS = 200
 
 
+@lru_cache(maxsize=10_000)
 def day(milliseconds: int) -> str:
     """Date of a time in ms since 1970, UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")

@@ -11,9 +11,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
-from dashboard.alerts.watch import Found, Picture
 from dashboard.alerts.words import change, span
-from dashboard.changes import Analysis
 from dashboard.comparing import sign
 from dashboard.findings import Findings
 from dashboard.memo import remembered
@@ -24,6 +22,7 @@ from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
 from dashboard.series_figure import cause_text, figure_height, series_figure
+from dashboard.shown import Behaviour, Finding, Shown
 from dashboard.standings import found_by_key, keys_by_name
 from dashboard.theme import Scheme, styles
 from lockstep.intervals import epochs_to_detect
@@ -45,8 +44,8 @@ class SeriesView:
     points: tuple[tuple[Point, Measured | None], ...]
     rows: Mapping[str, Row]
     what: Quantity
-    found: tuple[Found, ...]
-    analysis: Analysis | None
+    found: tuple[Finding, ...]
+    analysis: Behaviour | None
     follows: str
 
 
@@ -165,13 +164,13 @@ def key_at(address: SeriesAddress) -> Key:
     return address.machine, address.suite, address.variant, address.case, address.l2
 
 
-def view(results: Results, address: SeriesAddress, picture: Picture | None) -> SeriesView:
+def view(results: Results, address: SeriesAddress, picture: Shown | None) -> SeriesView:
     """Everything about a series that the page shows; nothing if there is none."""
     key = key_at(address)
     points, rows = _measured_at(results, address.suite, key)
     names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
-    analyses = picture.analyses if picture else {}
-    name = next((name for name in names if name in analyses), None)
+    followed = picture.noise if picture else {}
+    name = next((name for name in names if name in followed), None)
     what = described(rows.values(), address.quantity or _offered(results, address, key)[0].name)
     of = "speedup" if what.name == "speedup" else "latency"
     return SeriesView(
@@ -179,7 +178,7 @@ def view(results: Results, address: SeriesAddress, picture: Picture | None) -> S
         rows,
         what,
         tuple(found_by_key(results, address.machine, picture).get(key, ())),
-        analyses[name] if name else None,
+        picture.behaviour(name) if picture and name else None,
         _page_quantity(name.quantity) if name else "",
     )
 
@@ -205,7 +204,7 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
     return series_figure(shown.points, commits, shown.what, shown.found, levels, style, scheme, address.zoom)
 
 
-def facts(shown: SeriesView, picture: Picture | None) -> list[Any]:
+def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
     """How far the numbers can be trusted, in a line of facts."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     told: list[tuple[str, str, str]] = []
@@ -235,7 +234,7 @@ def facts(shown: SeriesView, picture: Picture | None) -> list[Any]:
     ]
 
 
-def _noise_facts(analysis: Analysis, follows: str) -> list[tuple[str, str, str]]:
+def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:
     noise = analysis.noise
     scale = f"{100 * noise.scale:.2f} %" if math.isfinite(noise.scale) else "–"
     repeats = analysis.repeats_for_1_percent
@@ -263,18 +262,17 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
     for one in reversed(shown.found):
-        step = one.step
-        commit = named.get(step.after.commit)
-        size = f"{sign(step.size)} {change(step.size)}"
+        commit = named.get(one.commit)
+        size = f"{sign(one.size)} {change(one.size)}"
         lines.append(
             html.Li(
                 [
-                    html.Span(size, style={"color": cause_text(one.cause.kind)}),
-                    html.Span(f" ({span(step.low, step.high)}) ", className="dim"),
-                    commit_link(commit, address.machine) if commit else mono(step.after.commit[:8]),
+                    html.Span(size, style={"color": cause_text(one.kind)}),
+                    html.Span(f" ({span(one.low, one.high)}) ", className="dim"),
+                    commit_link(commit, address.machine) if commit else mono(one.commit[:8]),
                     f" {commit.subject if commit else ''} · ",
-                    html.Span(f"{one.cause.kind}: {one.cause.sentence}"),
-                    html.Span(f" · one of {count(len(step.between), 'commit')}" if len(step.between) > 1 else ""),
+                    html.Span(f"{one.kind}: {one.sentence}"),
+                    html.Span(f" · one of {count(one.suspects, 'commit')}" if one.suspects > 1 else ""),
                 ]
             )
         )
