@@ -139,13 +139,14 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
 
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
+        # Beside the family, as on a commit's page: a phone shows no more than the first columns.
+        known("change", "Change %", 98, cellRenderer="Change"),
         text("variant", "Variant", 112, cellClass="mono", hide=not any(variant for _, _, variant, *_ in keys)),
         text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
         text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
         known("latency", "Latency µs", 102, cellRenderer="Interval"),
         known("value", "Value", 110, valueFormatter=drawn("general")),
         text("unit", "Unit", 80, hide=not has_values, cellClass="dim"),
-        known("change", "Change %", 98, cellRenderer="Change"),
         {"field": "trend", "headerName": "Trend", "width": 118, "cellRenderer": "Spark"}
         | {"sortable": False, "filter": False, "cellDataType": False},
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
