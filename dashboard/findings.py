@@ -100,4 +100,5 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 @remembered
 def _shown(results: Results, kept: Kept, key: str, machine: str, _stamp: int) -> Shown:
-    return Shown(kept.series(machine, results.state(machine)), kept.changes(machine, key))
+    state = results.state(machine)
+    return Shown(kept.series(machine, state), kept.changes(machine, key), kept.detector(machine), state)

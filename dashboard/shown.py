@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from dashboard.alerts.attribution import Kind
 from dashboard.alerts.content import from_json, to_json
 from dashboard.alerts.grouping import Alert
+from dashboard.alerts.memory import hindsight
 from dashboard.alerts.steps import SeriesName
 from dashboard.changes import Analysis, Level, Noise, Seen
 from dashboard.kept import write_whole
@@ -63,10 +64,11 @@ class Behaviour:
 
 
 class Shown:
-    """What is found on one machine, as files have it; nothing is read after it is made.
+    """What is found on one machine, as files have it; only what hindsight sees is read when it is asked for.
 
     Args:
-        series, changes: the files, see ``dashboard.kept.Kept``.
+        series, changes, detector: the files, see ``dashboard.kept.Kept``.
+        state: of the machine's results, see ``Results.state``.
 
     Attributes:
         found: every change, told or not, in the order of the series.
@@ -76,9 +78,11 @@ class Shown:
         OSError, ValueError: a file is gone or damaged.
     """
 
-    def __init__(self, series: Path, changes: Path) -> None:
+    def __init__(self, series: Path, changes: Path, detector: Path, state: str) -> None:
         import pyarrow.parquet as pq
 
+        self._detector, self._state = detector, state
+        self._seen: dict[SeriesName, tuple[Seen, ...]] = {}
         # A small file: the general data set that pyarrow makes of a path, and threads, cost more than reading it.
         self._table = pq.ParquetFile(series).read(use_threads=False)
         content = json.loads(changes.read_bytes())
@@ -104,8 +108,9 @@ class Shown:
         ends = (row[key] for key in ("start", "stop", "value", "low", "high"))
         noise = Noise(row["scale"], row["kind"], tuple(row["modes"]), row["slope"])
         levels = tuple(Level(*one) for one in zip(*ends, strict=True))
-        seen = tuple(Seen(**one) for one in row["in_hindsight"])
-        return Behaviour(noise, levels, seen, row["mde"], row["repeats"])
+        if name not in self._seen:
+            self._seen[name] = hindsight(self._detector, self._state, name)
+        return Behaviour(noise, levels, self._seen[name], row["mde"], row["repeats"])
 
     def _texts(self) -> list[list[str]]:
         return [self._table[name].to_pylist() for name in _NAME]
@@ -132,9 +137,6 @@ def write_series(path: Path, analyses: Mapping[SeriesName, Analysis]) -> None:
         columns[name] = pa.array([[getattr(at, name) for at in one.levels] for one in several], pa.list_(kind))
     for name in ("value", "low", "high"):
         columns[name] = pa.array([[getattr(at, name) for at in one.levels] for one in several], pa.list_(pa.float64()))
-    kinds = {"int": pa.int64(), "float": pa.float64(), "int | None": pa.int64(), "Sense": pa.string()}
-    seen = pa.struct([(field.name, kinds[str(field.type)]) for field in fields(Seen)])
-    columns["in_hindsight"] = pa.array([[asdict(at) for at in one.in_hindsight] for one in several], pa.list_(seen))
     file = io.BytesIO()
     pq.write_table(pa.table({name: pa.array(one) for name, one in columns.items()}), file)
     write_whole(path, lambda out: out.write(file.getbuffer()))

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
+from dashboard.alerts.followed import followed
 from dashboard.alerts.publish import survey
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.watch import look
+from dashboard.changes import analyse
 from dashboard.findings import Findings
 from dashboard.kept import Kept
 from dashboard.results.store import Store
@@ -159,14 +161,14 @@ def test_what_hindsight_sees_survives_in_files(growing):
     survey(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:24])
     results, _ = survey(growing.store, Thresholds(), growing.repo)
-    anew = growing.looked(None).analyses
-    shown = {machine: Findings(growing.store.cache, growing.repo).picture(results, machine) for machine in PLANTED}
-    told = 0
-    for name, analysis in anew.items():
-        if name.machine in shown:
-            behaviour = shown[name.machine].behaviour(name)
-            assert [rounded(one) for one in behaviour.in_hindsight] == [rounded(one) for one in analysis.in_hindsight]
-            told += len(analysis.in_hindsight)
+    findings, told = Findings(growing.store.cache, growing.repo), 0
+    for machine in PLANTED:
+        shown = findings.picture(results, machine)
+        series = {one.name: one for one in followed(results, machine, list(results.trends(results.series(machine))))}
+        for name, one in series.items():
+            seen = analyse(one.values).in_hindsight
+            assert [rounded(step) for step in shown.behaviour(name).in_hindsight] == [rounded(step) for step in seen]
+            told += len(seen)
     assert told >= len(PLANTED)
 
 

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.changes import Analysis, Monitor, Trend
+from dashboard.alerts.followed import name_in
+from dashboard.alerts.steps import SeriesName
+from dashboard.changes import Analysis, Monitor, Seen, Trend
 from dashboard.changes.hypotheses import Ints
 from dashboard.changes.keeping import Arrays, from_arrays, select, to_arrays, together
 from dashboard.changes.trend import Better
@@ -30,7 +32,7 @@ _TOGETHER = 500
 
 @dataclass(frozen=True, eq=False)
 class Remembered:
-    """Series after an analysis: their names, which way of each is good, and what each says."""
+    """Series after an analysis: their names, which way of each is good, and what each says (but for hindsight)."""
 
     names: Sequence[str]
     better: Sequence[Better]
@@ -76,7 +78,7 @@ def analyse(
     if path:
         checks = np.array([_check(one, len(one)) for one in trends], dtype=np.int64)
         _write(path, of, monitor, names, checks)
-    return Remembered(names, monitor.better, monitor.analyses())
+    return Remembered(names, monitor.better, monitor.analyses(hindsight=False))
 
 
 def extend(path: Path, before: str, after: str, new: Mapping[str, Trend]) -> Remembered | None:
@@ -106,7 +108,28 @@ def extend(path: Path, before: str, after: str, new: Mapping[str, Trend]) -> Rem
         return None
     _extend(monitor, list(new.values()), np.array([rows[name] for name in new], dtype=np.int64))
     _write(path, after, monitor, names, checks)
-    return Remembered(names, monitor.better, monitor.analyses())
+    return Remembered(names, monitor.better, monitor.analyses(hindsight=False))
+
+
+def hindsight(path: Path, of: str, name: SeriesName) -> tuple[Seen, ...]:
+    """The steps that a series shows under its newest ruler now that it is seen whole: see ``dashboard.changes``.
+
+    It goes over every point of the series, which is nothing for the one that somebody looks at, and would be most of
+    the work of an analysis that asked it of all.
+
+    Args:
+        path, of: of the file, and what it must have been made of; otherwise nothing is seen.
+        name: which series.
+    """
+    kept = _read(path)
+    if kept is None or str(kept.get("of")) != of:
+        return ()
+    try:
+        rows = [row for row, text in enumerate(kept["series.name"].tolist()) if name_in(text) == name]
+        monitor = from_arrays(select(kept, np.array(rows[-1:], dtype=np.int64)))
+    except (ValueError, KeyError, IndexError, TypeError):
+        return ()
+    return monitor.analyses()[0].in_hindsight if len(monitor) else ()
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]] | None:

@@ -94,13 +94,14 @@ class Monitor:
         self.replay.extend(np.log(trend.values), trend.errors, rows)
         return [row for row in which if self.replay.news(row) != before[row]]
 
-    def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
-        """What the series ``rows`` (all of them if not given) say now."""
+    def analyses(self, rows: Iterable[int] | None = None, hindsight: bool = True) -> list[Analysis]:
+        """What the series ``rows`` (all of them if not given) say now; ``hindsight`` goes over every point again."""
         which = list(range(len(self)) if rows is None else rows)
         found = []
         for first in range(0, len(which), _TOGETHER):
             part = which[first : first + _TOGETHER]
-            for row, sights in zip(part, look_back(self.replay, part), strict=True):
+            seen = look_back(self.replay, part) if hindsight else [[]] * len(part)
+            for row, sights in zip(part, seen, strict=True):
                 found.append(summarise(self.replay, row, self.better[row], sights))
         return found
 
