@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 #: Values of one key; more in an address is no link of ours.
@@ -11,7 +12,10 @@ _MOST = 50
 
 @dataclass(frozen=True)
 class FamilyAddress:
-    """A family page: machine and suite, and what is chosen on it (empty: the page's own choice)."""
+    """A family page: machine and suite, and what is chosen on it (empty: the page's own choice).
+
+    ``zoom`` is that of its trends: first and last commit shown, as ordinals with fractions; () all.
+    """
 
     machine: str
     suite: str
@@ -19,12 +23,13 @@ class FamilyAddress:
     l2: str = ""
     quantities: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    zoom: tuple[float, ...] = ()
 
     def link(self) -> str:
         """The address, from the root of the site."""
         several = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
         query = [(key, value) for key, values in several for value in values]
-        query += [("l2", self.l2)] if self.l2 else []
+        query += [(key, text) for key, text in (("l2", self.l2), ("zoom", zoom_text(self.zoom))) if text]
         path = f"/family/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}"
         return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
@@ -43,6 +48,7 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
         l2=query.get("l2", [""])[0],
         quantities=chosen["quantity"],
         variants=chosen["variants"],
+        zoom=zoom_of(query.get("zoom", [""])[0]),
     )
 
 
@@ -76,6 +82,13 @@ class OverviewAddress:
         return link("/", **_given(self))
 
 
+@lru_cache(maxsize=20_000)
+def _series_link(address: SeriesAddress) -> str:
+    """Kept: a table has thousands, and has them again with every look."""
+    query = {name: text for name, text in _given(address).items() if name not in ("machine", "suite")}
+    return link(f"/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}", **query)
+
+
 @dataclass(frozen=True)
 class SeriesAddress:
     """One series: a row of the overview's table.
@@ -96,8 +109,7 @@ class SeriesAddress:
 
     def link(self) -> str:
         """The address, from the root of the site."""
-        query = {name: text for name, text in _given(self).items() if name not in ("machine", "suite")}
-        return link(f"/series/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}", **query)
+        return _series_link(self)
 
 
 @dataclass(frozen=True)
@@ -144,10 +156,13 @@ def zoom_of(text: str) -> tuple[float, ...]:
     return ends if len(ends) == 2 and -1e9 < ends[0] < ends[1] < 1e9 else ()
 
 
+def zoom_text(zoom: tuple[float, ...]) -> str:
+    """What ``zoom_of`` reads."""
+    return ",".join(f"{end:g}" for end in zoom)
+
+
 def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
-    texts = {
-        name: ",".join(f"{end:g}" for end in one) if name == "zoom" else one for name, one in vars(address).items()
-    }
+    texts = {name: zoom_text(one) if name == "zoom" else one for name, one in vars(address).items()}
     return {name: text for name, text in texts.items() if text}
 
 

@@ -20,6 +20,9 @@ from dashboard.results.picture import Results
 #: Seconds after which the same results are looked at again: a machine that is silent shows by the clock alone.
 _AGAIN = 3600.0
 
+#: The same where what it found is missing: it failed, or somebody deleted it.
+_MISSING = 60.0
+
 #: Seconds that one analysis may take.
 _LONGEST = 1800.0
 
@@ -48,11 +51,16 @@ class Analyst:
         """Whether an analysis is under way."""
         return self._running is not None and self._running.is_alive()
 
-    def look(self, results: Results) -> None:
-        """Analyse these results if they were not analysed yet; returns at once."""
+    def look(self, results: Results, missing: bool = False) -> None:
+        """Analyse these results if they were not analysed yet; returns at once.
+
+        Args:
+            results: to be analysed.
+            missing: whether what an analysis leaves for the pages is not there.
+        """
         with self._lock:
             same = self._seen is not None and self._seen() is results
-            if self.busy or (same and time.monotonic() - self._looked < _AGAIN):
+            if self.busy or (same and time.monotonic() - self._looked < (_MISSING if missing else _AGAIN)):
                 return
             self._seen, self._looked = ref(results), time.monotonic()
             self._running = threading.Thread(target=self._analyse, daemon=True)

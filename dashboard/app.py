@@ -41,9 +41,9 @@ def create_app(
         store: of the results.
         desk: the alerts; without it their pages say that there are none.
         access: how people are known who may act on alerts; nobody is by default.
-        findings: what the detector says of the trends; by default with the thresholds of nobody.
+        findings: what was found in the results; by default with the thresholds of nobody, and nobody who looks.
     """
-    findings = findings or Findings(store.root)
+    findings = findings or Findings(store.cache, store.root)
     app = Dash(
         __name__,
         title="Lockstep",
@@ -59,9 +59,18 @@ def create_app(
     guard = Guard(app, access or Access())
     app.server.register_blueprint(create_api(store, desk, guard.limiter))
 
-    @app.callback(Output("page", "children"), Output("title", "data"), Input("url", "pathname"), State("url", "search"))
-    def route(path: str | None, search: str | None) -> tuple[Any, str]:
-        return page(store, path or "/", search or "", desk, guard)
+    @app.callback(
+        Output("page", "children"),
+        Output("title", "data"),
+        # With the page, or the first look for new results would have it all worked out and sent once more.
+        Output("version", "data", allow_duplicate=True),
+        Input("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call="initial_duplicate",
+    )
+    def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
+        shown, title = page(store, path or "/", search or "", desk, guard)
+        return shown, title, findings.version(store.current())
 
     @app.callback(
         Output("version", "data"),
@@ -72,6 +81,7 @@ def create_app(
     )
     def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
         results = store.current()
+        findings.look(results)
         version = findings.version(results)
         return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
 
@@ -84,7 +94,7 @@ def create_app(
         State("colours", "data"),
     )
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
-    overview.register(app, store, findings)
+    overview.register(app, store, findings, desk)
     family.register(app, store, findings)
     series.register(app, store, findings)
     commit.register(app, store, findings)
@@ -132,7 +142,8 @@ def _shell() -> Any:
     )
     pages = html.Nav([dcc.Link(name, href=path) for name, path in _NAVIGATION.items()], className="pages")
     brand = dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand")
-    header = html.Header([html.Div([brand, pages]), toggle])
+    keys = html.Button("?", id="keys", type="button", title="Keys", **{"aria-label": "Keys"})  # type: ignore[arg-type]
+    header = html.Header([html.Div([brand, pages]), html.Div([keys, toggle])])
     content = [
         dcc.Location(id="url", refresh="callback-nav"),
         dcc.Store(id="title"),

@@ -14,7 +14,7 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.access import AccessError, access_of, add_access
-from dashboard.alerts.commands.options import STATE, add_sources, add_state, load_config, open_alerts
+from dashboard.alerts.commands.options import STATE, add_sources, add_state, open_alerts, packages_of
 from dashboard.places import open_store, results_folder
 
 if TYPE_CHECKING:
@@ -57,19 +57,19 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         from dashboard.findings import Findings
         from dashboard.results.store import StoreError
         from dashboard.server import serve
-        from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
+        from lockstep.thresholds import ThresholdsError, read_thresholds
 
         # What they log for their developers would stand between our lines.
         for library in ("alembic", "flask-limiter"):
             logging.getLogger(library).propagate = False
         try:
             store, desk = open_store(args), open_desk(args)
-            thresholds = read_thresholds(args.thresholds or Path(FILE))
+            read_thresholds(desk.thresholds)
         except (StoreError, StateError, ThresholdsError) as error:
             raise UserError(str(error)) from error
-        conf = load_config(args)
-        packages = tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
-        app = create_app(store, desk, access, Findings(args.repo or results_folder(args), packages, thresholds))
+        repo = args.repo or results_folder(args)
+        findings = Findings(store.cache, repo, packages_of(args), desk.thresholds, desk.analyst)
+        app = create_app(store, desk, access, findings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)

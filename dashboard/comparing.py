@@ -39,6 +39,11 @@ class Difference:
         return None if self.worse is None else 100 * math.expm1(self.worse)
 
 
+def sign(worse: float) -> str:
+    """▼ of what became slower, ▲ of what became faster, from the log of the factor by which it became worse."""
+    return SIGNS["slower" if worse > 0 else "faster"]
+
+
 def difference(
     before: Row | None, after: Row, noise: float = math.nan, matters: float = 0.01, confidence: float = 0.99
 ) -> Difference:

@@ -7,20 +7,16 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from html import escape
 from typing import Any
 
+from dashboard.axes import commit_axis, log_axis, value_axis, within
 from dashboard.results.model import Commit
 from dashboard.rows import QUANTITIES, STATE_LABELS, Measured, Quantity, Row, axes_of, described
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
-
-#: A trend is drawn over at least this relative range, or the noise of a quiet series fills the chart.
-LEAST_RANGE = 0.10
-
-#: Above this ratio of largest to smallest value the axis is logarithmic: a step of 5 % is as high everywhere.
-LOG_FROM = 2.5
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,7 @@ def trend(
     drawn: Mapping[str, Style],
     scheme: Scheme,
     marks: Sequence[Mark] = (),
+    zoom: tuple[float, ...] = (),
 ) -> Figure:
     """One quantity of one case over the commits of a machine, one line a variant with its interval as a band.
 
@@ -50,10 +47,11 @@ def trend(
         drawn: the variants to draw, in order, and how.
         scheme: "light" or "dark".
         marks: changes to mark.
+        zoom: range of the x axis, () all; the other axis fits what is in it.
     """
     what = described(rows, quantity)
     place = {commit.hash: index for index, commit in enumerate(commits)}
-    lows, highs = _extremes(rows, quantity, drawn)
+    lows, highs = _extremes([row for row in rows if within(place[row.commit], zoom)], quantity, drawn)
     bands, lines, absent = [], [], []
     for variant, style in drawn.items():
         own = sorted((row for row in rows if row.variant == variant), key=lambda row: place[row.commit])
@@ -62,16 +60,45 @@ def trend(
             bands.append(_band([(x, m) for x, _, m in points if m], style, scheme))
             lines.append(_line(points, commits, what, variant, style, scheme))
         absent += [row for row in own if row.state == "failed"]
+    ends = (min(lows), max(highs)) if lows else None
+    figure = finished([*bands, *lines], commits, what, ends, {}, scheme, marks, zoom)
+    if absent:
+        figure["data"].insert(len(bands) + len(lines), _marks(absent, place, commits, scheme))
+    return figure
+
+
+def finished(
+    data: Sequence[Figure],
+    commits: Sequence[Commit],
+    what: Quantity,
+    ends: tuple[float, float] | None,
+    failed: Mapping[int, str],
+    scheme: Scheme,
+    marks: Sequence[Mark],
+    zoom: tuple[float, ...] = (),
+) -> Figure:
+    """Lines over commits as a chart: axes, failures, the marks of changes.
+
+    Args:
+        data: the lines.
+        commits: the x axis, oldest first.
+        what: the quantity.
+        ends: lowest and highest value within ``zoom``; ``None`` there is none.
+        failed: hover (escaped) of each cross at the foot, by place.
+        scheme: "light" or "dark".
+        marks: changes to mark.
+        zoom: range of the x axis, () all.
+    """
     layout = chart_layout(scheme)
-    layout["xaxis"] |= commit_axis(commits)
-    if lows and min(lows) > 0:
-        layout["yaxis"] |= value_axis(min(lows), max(highs), what.unit if what.unit in "×%" else "")
-    if quantity == "speedup":
-        layout["shapes"] = [_level(1.0, scheme)]
+    layout["xaxis"] |= commit_axis(commits, zoom)
+    layout["yaxis"]["fixedrange"] = True
+    if ends and ends[0] > 0:
+        layout["yaxis"] |= value_axis(*ends, what.unit if what.unit in "×%" else "")
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-    layout["shapes"] = [*layout.get("shapes", ()), *(_upright(mark) for mark in marks)]
-    below = [_marks(absent, place, commits, scheme)] if absent else []
-    return {"data": [*bands, *lines, *below, *([_signs(marks)] if marks else [])], "layout": layout}
+    levels = [_level(1.0, scheme)] if what.name == "speedup" else []
+    layout["shapes"] = [*levels, *(_upright(mark) for mark in marks)]
+    below = [_crosses(list(failed), list(failed.values()), scheme)] if failed else []
+    return {"data": [*data, *below, *([_signs(marks)] if marks else [])], "layout": layout}
 
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
@@ -91,7 +118,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
         if shown:
             data.append(
                 {
-                    **_stroke(style, scheme),
+                    **stroke(style, scheme),
                     "name": escape(variant),
                     "x": [x for x, _, _ in shown],
                     "y": [value.value for _, _, value in shown],
@@ -109,7 +136,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
     }
     values = [y for trace in data for y in trace["y"]]
     if values:
-        layout["yaxis"] |= _log_axis(min(values) / 1.15, max(values) * 1.15)
+        layout["yaxis"] |= log_axis(min(values) / 1.15, max(values) * 1.15)
     if floors:
         end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
         note = {"text": "floor", "showarrow": False, "xanchor": "left", "yanchor": "top", **end}
@@ -208,7 +235,7 @@ def _line(
     scheme: Scheme,
 ) -> Figure:
     return {
-        **_stroke(style, scheme),
+        **stroke(style, scheme),
         "name": escape(variant),
         "x": [x for x, _, _ in points],
         "y": [value.value for _, _, value in points if value],
@@ -216,7 +243,8 @@ def _line(
     }
 
 
-def _stroke(style: Style, scheme: Scheme) -> Figure:
+def stroke(style: Style, scheme: Scheme) -> Figure:
+    """How the line of a variant is drawn."""
     colour = style.colour(scheme)
     return {
         "type": "scatter",
@@ -234,8 +262,12 @@ def _marks(rows: Sequence[Row], place: Mapping[str, int], commits: Sequence[Comm
         f"<br>{commit_line(commits[place[row.commit]])}"
         for row in rows
     ]
+    return _crosses([place[row.commit] for row in rows], hover, scheme)
+
+
+def _crosses(places: Sequence[int], hover: Sequence[str], scheme: Scheme) -> Figure:
     marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
-    points = {"x": [place[row.commit] for row in rows], "y": [0.03] * len(rows), "yaxis": "y2", "text": hover}
+    points = {"x": list(places), "y": [0.03] * len(places), "yaxis": "y2", "text": list(hover)}
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
 
@@ -259,43 +291,11 @@ def wrapped(text: str, width: int = 60) -> str:
     return "<br>".join(map(escape, textwrap.wrap(text[:300], width)))
 
 
+@lru_cache(maxsize=10_000)
 def commit_line(commit: Commit) -> str:
     """Hash, date and subject of a commit for a hover."""
     day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
     return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
-
-
-def commit_axis(commits: Sequence[Commit]) -> Figure:
-    """Ordinals, labelled with at most six hashes; the last one always."""
-    last = len(commits) - 1
-    step = max(1, math.ceil(len(commits) / 6))
-    at = list(range(last, -1, -step))[::-1]
-    return {
-        "tickvals": at,
-        "ticktext": [commits[index].short[:7] for index in at],
-        "tickangle": 0,
-        # Room for the half of the last label that lies beyond its point.
-        "range": [-0.4, last + max(0.4, 0.035 * last)],
-        "showgrid": False,
-    }
-
-
-def value_axis(low: float, high: float, unit: str) -> Figure:
-    """A vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
-    if high / low > LOG_FROM:
-        return _log_axis(low / 1.08, high * 1.08, unit)
-    middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
-    return {"range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
-
-
-def _log_axis(low: float, high: float, unit: str = "") -> Figure:
-    """A logarithmic axis labelled at 1, 2, 5 (and between, where it spans less than a decade)."""
-    steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [step * 10.0**decade for decade in decades for step in steps]
-    ticks = [tick for tick in ticks if low <= tick <= high]
-    text = [(f"{tick:g}" if tick < 1e5 else f"{tick:.0e}") + unit for tick in ticks]
-    return {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": text}
 
 
 def _level(value: float, scheme: Scheme) -> Figure:

@@ -1,81 +1,104 @@
-"""What the detector says of each machine, computed once a state of the results and beside the pages.
+"""What was found in the results that are shown, as the last analysis left it in files.
 
-Ten million points take the detector a minute; a page must not wait for it. So the analysis runs in a thread of its
-own, pages say that it does, and ``version`` changes when it is there.
+The detector never runs in the process that serves pages: it takes seconds and hundreds of megabytes that pages
+should have. Where nothing is found yet, somebody is asked to look, pages say so, and ``version`` changes when it is
+there.
 """
 
 from __future__ import annotations
 
-import datetime
-import itertools
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from functools import lru_cache
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
-from dashboard.alerts.ranges import Ranges
-from dashboard.alerts.watch import Picture, look
+from dashboard.analyst import Analyst
+from dashboard.kept import Kept, key_of
+from dashboard.memo import remembered
 from dashboard.results.picture import Results
-from lockstep.thresholds import Thresholds
+from dashboard.shown import Shown
+from lockstep.thresholds import Thresholds, ThresholdsError, read_thresholds
 
 
 class Findings:
-    """Keeps an analysis for each machine of the results that are shown.
+    """What is found on each machine.
 
     Args:
+        cache: of the store, see ``Store.cache``.
         repo: a folder in the git repository that tells which commits lie between two.
         packages: folders of what is measured, relative to the repository's root.
-        thresholds: what counts as a change.
-        patience: seconds that a page waits for an analysis before it goes without.
+        thresholds: file that says what counts as a change; without it the defaults do.
+        analyst: who looks where nothing is found yet; ``None``: others do.
     """
 
     def __init__(
         self,
+        cache: Path,
         repo: Path,
         packages: Sequence[str] = (),
-        thresholds: Thresholds | None = None,
-        patience: float = 0.15,
+        thresholds: Path | None = None,
+        analyst: Analyst | None = None,
     ) -> None:
-        self.thresholds = thresholds or Thresholds()
-        self._ranges = Ranges(repo, packages)
-        self._patience = patience
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._numbers: WeakKeyDictionary[Results, int] = WeakKeyDictionary()
-        self._next = itertools.count(1)
-        self._jobs: WeakKeyDictionary[Results, dict[str, Future[Picture]]] = WeakKeyDictionary()
+        self._file = thresholds
+        self._kept = Kept(cache)
+        self._repo = repo
+        self._packages = tuple(packages)
+        self._analyst = analyst
 
-    def picture(self, results: Results, machine: str) -> Picture | None:
+    @property
+    def thresholds(self) -> Thresholds:
+        """What counts as a change now; the defaults where the file cannot be read, of which the analysis tells."""
+        try:
+            return _thresholds(self._file, self._file.stat().st_mtime_ns) if self._file else Thresholds()
+        except (OSError, ThresholdsError):
+            return Thresholds()
+
+    def picture(self, results: Results, machine: str) -> Shown | None:
         """What is found on a machine; ``None`` while it is being looked for, and for an unknown machine."""
         if machine not in results.machines:
             return None
-        with self._lock:
-            # Not made before the first question: a server forks after it has built its pages.
-            self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="findings")
-            jobs = self._jobs.setdefault(results, {})
-            if machine not in jobs:
-                jobs[machine] = self._pool.submit(self._look, results, machine)
-            job = jobs[machine]
-        try:
-            return job.result(self._patience)
-        except NotYet:
-            return None
+        stamp = self._stamp(results)
+        if stamp:
+            try:
+                return _shown(results, self._kept, self._key(results), machine, stamp)
+            except (OSError, ValueError):
+                # Damaged, or swept away by an analysis of newer results: made anew.
+                self._kept.done(self._key(results)).unlink(missing_ok=True)
+        self.look(results)
+        return None
+
+    def look(self, results: Results) -> None:
+        """Have them analysed if they are not; returns at once."""
+        if self._analyst and not self._stamp(results):
+            self._analyst.look(results, missing=True)
 
     def version(self, results: Results) -> str:
         """Changes when the results or what is known of them changed; the same text means that nothing did."""
-        with self._lock:
-            if results not in self._numbers:
-                self._numbers[results] = next(self._next)
-            done = sum(job.done() for job in self._jobs.get(results, {}).values())
-            return f"{self._numbers[results]}.{done}"
+        return f"{self._key(results)}.{self._stamp(results)}"
 
     def busy(self, results: Results) -> bool:
-        """Whether something is being looked for that a page went without."""
-        with self._lock:
-            return not all(job.done() for job in self._jobs.get(results, {}).values())
+        """Whether something is being looked for."""
+        return not self._stamp(results) and self._analyst is not None and self._analyst.busy
 
-    def _look(self, results: Results, machine: str) -> Picture:
-        now = datetime.datetime.now(datetime.UTC)
-        return look(results, self.thresholds, self._ranges, now, [machine])
+    def _key(self, results: Results) -> str:
+        return _key(results, self.thresholds, self._repo, self._packages)
+
+    def _stamp(self, results: Results) -> int:
+        """When what is found was written, in ns since 1970; 0 if it is not there."""
+        try:
+            return self._kept.done(self._key(results)).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+_key = remembered(key_of)
+
+
+@lru_cache(maxsize=8)
+def _thresholds(file: Path, _stamp: int) -> Thresholds:
+    return read_thresholds(file)
+
+
+@remembered
+def _shown(results: Results, kept: Kept, key: str, machine: str, _stamp: int) -> Shown:
+    state = results.state(machine)
+    return Shown(kept.series(machine, state), kept.changes(machine, key), kept.detector(machine), state)

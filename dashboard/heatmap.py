@@ -30,6 +30,9 @@ _ONE_WAY: dict[Scheme, tuple[str, str]] = {"light": ("#F1F3F5", "#7DB8E8"), "dar
 
 _ROW_PX, _LEAST_PX = 30, 12
 
+#: Columns that there is room for at least: a cell of a few shapes is no banner.
+_LEAST_WIDE = 12
+
 #: The verdict that stands for several variants of a shape.
 _LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "new")
 
@@ -78,6 +81,7 @@ def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, A
     }
     layout = chart_layout(scheme)
     layout["xaxis"] |= {"showgrid": False, "showticklabels": False, "fixedrange": True}
+    layout["xaxis"] |= {"range": [-0.5, max(wide, _LEAST_WIDE) - 0.5], "showline": False}
     layout["yaxis"] |= {
         "autorange": "reversed",
         "showgrid": False,
@@ -119,8 +123,8 @@ def _colour(one: Standing, show: str) -> float | None:
 def _text(one: Standing, show: str, wide: int) -> str:
     if show == "change":
         sign = SIGNS[one.verdict] if one.verdict in ("slower", "faster", "failed") else ""
-        told = f" {_percent(one)}" if sign in "▲▼" and sign and wide <= 24 else ""
-        return sign + told
+        told = f" {_percent(one)}" if one.verdict in ("slower", "faster") and wide <= 24 else ""
+        return sign + told or ("·" if one.verdict == "new" else "")
     number = _number(one, show)
     if number is None or wide > 24:
         return ""

@@ -35,7 +35,8 @@ class Measured:
 
     def times(self, factor: float) -> Measured:
         """``factor × self`` for a positive factor."""
-        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        low = None if self.low is None else factor * self.low
+        high = None if self.high is None else factor * self.high
         return Measured(factor * self.value, low, high, self.error)
 
 
@@ -218,11 +219,12 @@ def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
     for point in points:
         benchmark = results.benchmarks[point.series.benchmark]
         key = key_of(point.series, suite_of(benchmark)), point.run.commit
-        pairs.setdefault(key, {})[_part(benchmark)] = point
+        pairs.setdefault(key, {})[part_of(benchmark)] = point
     return [_row(key, pair, results) for (key, _), pair in pairs.items()]
 
 
-def _part(benchmark: Benchmark) -> str:
+def part_of(benchmark: Benchmark) -> str:
+    """Which number of a row a benchmark gives: "latency", "speedup" or "value"."""
     if benchmark.ours:
         return "speedup" if benchmark.quantity == "speedup" else "latency"
     return "latency" if benchmark.unit == "seconds" else VALUE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -13,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from dashboard.alerts.attribution import Kind
-from dashboard.alerts.watch import Found
 from dashboard.alerts.words import change
-from dashboard.changes import Analysis
-from dashboard.figures import commit_axis, commit_line, value_axis, wrapped
+from dashboard.axes import commit_axis, value_axis, within
+from dashboard.beside import beside
+from dashboard.comparing import sign
+from dashboard.figures import commit_line, wrapped
 from dashboard.results.model import Commit, Point
 from dashboard.rows import Measured, Quantity
+from dashboard.shown import Behaviour, Finding
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
 Figure = dict[str, Any]
@@ -48,12 +49,18 @@ def cause_colour(kind: Kind, scheme: Scheme) -> str:
     return CAUSES[kind][scheme == "dark"]
 
 
+def cause_text(kind: Kind) -> str:
+    """The same for words, which follow the scheme by themselves."""
+    light, dark = CAUSES[kind]
+    return f"light-dark({light}, {dark})"
+
+
 def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],
     what: Quantity,
-    found: Sequence[Found],
-    analysis: Analysis | None,
+    found: Sequence[Finding],
+    analysis: Behaviour | None,
     style: Style,
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
@@ -67,15 +74,15 @@ def series_figure(
         found: changes to mark.
         analysis: of these numbers, for the levels; ``None`` where the detector follows another quantity.
         style, scheme: of the line.
-        zoom: range of the x axis; () all.
+        zoom: range of the x axis, () all; the other axis fits what is in it.
     """
     shown = [(point, number) for point, number in points if number is not None]
     layout = chart_layout(scheme)
-    layout["xaxis"] |= commit_axis(commits)
-    if zoom:
-        layout["xaxis"]["range"] = list(zoom)
+    layout["xaxis"] |= commit_axis(commits, zoom)
+    layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, what, style, scheme)
-    values = [end for _, one in shown for end in (one.low or one.value, one.high or one.value)]
+    in_view = [one for point, one in shown if within(point.commit, zoom)]
+    values = [end for one in in_view for end in (one.low or one.value, one.high or one.value)]
     positive = [value for value in values if value > 0]
     if positive and len(positive) == len(values):
         layout["yaxis"] |= value_axis(min(positive), max(positive), what.unit if what.unit in "×%" else "")
@@ -84,19 +91,20 @@ def series_figure(
     layout["yaxis"]["title"] = {"text": escape(title), "font": small}
     if analysis is not None:
         data += _levels(analysis, shown, scheme)
-    below = [part for part in (_clock(points, scheme), _heat(points, scheme), _code(points, scheme)) if part]
+    below = beside(points, scheme)
     tops = _domains(len(below))
     layout["yaxis"]["domain"] = tops[0]
     for place, (title, traces) in enumerate(below, 2):
-        axis = dict(chart_layout(scheme)["yaxis"]) | {"domain": tops[place - 1], "nticks": 3}
+        axis = dict(chart_layout(scheme)["yaxis"]) | {"domain": tops[place - 1], "nticks": 3, "fixedrange": True}
         axis["title"] = {"text": title, "font": small}
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    seen = _in_hindsight(analysis, shown, scheme) if analysis is not None else []
-    marks = [*_toolchain(points, scheme), *seen, *_changes(found, commits, scheme)]
+    hindsight = _in_hindsight(analysis, shown, scheme) if analysis is not None else []
+    marks = [*_toolchain(points, scheme), *hindsight, *_changes(found, commits, scheme)]
     layout["shapes"] = [shape for shape, _ in marks]
-    layout["annotations"] = [note for _, note in marks]
+    low, high = layout["xaxis"]["range"]
+    layout["annotations"] = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
     data += _failures(points, commits, scheme, layout)
     layout["margin"] = {"l": 62, "r": 14, "t": 26, "b": 30}
     return {"data": data, "layout": layout}
@@ -178,7 +186,7 @@ def _samples(point: Point, number: Measured) -> list[float]:
     return [sample * number.value / point.value for sample in point.samples]
 
 
-def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
+def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
     own = _analysed(analysis, shown)
     if not own:
         return []
@@ -199,11 +207,11 @@ def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme:
 
 
 def _in_hindsight(
-    analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme
+    analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme
 ) -> list[tuple[Figure, Figure]]:
     """A thin mark for each step that did not ring, or rang for another commit."""
     own = _analysed(analysis, shown)
-    rang = [one.index for one in analysis.changes]
+    rang = [level.start for level in analysis.levels[1:]]
     apart = [one for one in analysis.in_hindsight if all(abs(one.index - index) > _NEARBY for index in rang)]
     return [
         _upright(own[one.index] - 0.5, f"{change(one.size)} in hindsight", neutral(scheme), "dot", 0.9)
@@ -212,7 +220,7 @@ def _in_hindsight(
     ]
 
 
-def _analysed(analysis: Analysis, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
+def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """The commits that the analysis counts from 0; none where it is of other points."""
     own = [point.commit for point, _ in _last_ruler(shown)]
     return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
@@ -220,85 +228,6 @@ def _analysed(analysis: Analysis, shown: Sequence[tuple[Point, Measured]]) -> li
 
 def _last_ruler(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Point, Measured]]:
     return _runs(shown)[-1] if shown else ()
-
-
-def _clock(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> tuple[str, list[Figure]] | None:
-    known = [point for point, _ in points if point.sm_mhz is not None]
-    if not known:
-        return None
-    text = [
-        f"SM {p.sm_mhz:.0f} MHz"
-        + (f", lowest {p.sm_mhz_low:.0f}" if p.sm_mhz_low else "")
-        + (f"<br>{wrapped(', '.join(p.clock_reasons))}" if p.clock_reasons else "")
-        for p in known
-    ]
-    # Hollow where something held the clock back.
-    symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
-    low = _beside([p.commit for p in known], [p.sm_mhz_low for p in known], scheme) | {"hoverinfo": "skip"}
-    main = _beside([p.commit for p in known], [p.sm_mhz for p in known], scheme, symbols)
-    return "SM MHz", [
-        low | {"line": {"color": neutral(scheme), "width": 1, "dash": "dot"}, "mode": "lines"},
-        main | {"text": text, "hovertemplate": "%{text}<extra></extra>"},
-    ]
-
-
-def _heat(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> tuple[str, list[Figure]] | None:
-    known = [point for point, _ in points if point.temperature_c is not None]
-    if not known:
-        return None
-    text = [f"{p.temperature_c:.0f} °C" + (f", {p.power_w:.0f} W" if p.power_w else "") for p in known]
-    trace = _beside([p.commit for p in known], [p.temperature_c for p in known], scheme)
-    return "°C", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
-
-
-def _code(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> tuple[str, list[Figure]] | None:
-    known = [(point.commit, kernels) for point, _ in points if (kernels := kernels_of(point))]
-    counted = [(x, some, max(k.get("registers") or 0 for k in some)) for x, some in known]
-    if not any(registers for _, _, registers in counted):
-        return None
-    hashes = [tuple(str(kernel.get("code")) for kernel in some) for _, some, _ in counted]
-    fresh = [place == 0 or hashes[place] != hashes[place - 1] for place in range(len(hashes))]
-    trace = _beside(
-        [x for x, _, _ in counted],
-        [registers for _, _, registers in counted],
-        scheme,
-        ["diamond" if new else "line-ew-open" for new in fresh],
-    )
-    text = [
-        code_words(some) + ("<br>code changed" if new else "") for (_, some, _), new in zip(counted, fresh, strict=True)
-    ]
-    trace["line"] |= {"shape": "hv"}
-    return "registers", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
-
-
-def kernels_of(point: Point) -> list[Mapping[str, Any]]:
-    """Kernels that a point's record holds; [] without one."""
-    try:
-        code = json.loads(point.code) if point.code else {}
-    except ValueError:
-        return []
-    kernels = code.get("kernels") if isinstance(code, dict) else None
-    return [one for one in kernels if isinstance(one, dict)] if isinstance(kernels, list) else []
-
-
-def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:
-    """``matmul: 168 registers, 0 B spilled, 48 kB shared``, a line a kernel, escaped."""
-    lines = []
-    for kernel in kernels[:8]:
-        facts = [
-            f"{kernel[name]:g} {unit}"
-            for name, unit in (("registers", "registers"), ("spills", "B spilled"), ("shared", "B shared"))
-            if isinstance(kernel.get(name), int | float)
-        ]
-        lines.append(f"{escape(str(kernel.get('name', '')))}: {', '.join(facts)}")
-    return "<br>".join(lines)
-
-
-def _beside(xs: Sequence[int], ys: Sequence[Any], scheme: Scheme, symbols: Sequence[str] = ()) -> Figure:
-    colour = neutral(scheme)
-    marker = {"color": colour, "size": 5, "symbol": list(symbols) or "circle"}
-    line = {"color": colour, "width": 1.25}
-    return {"type": "scatter", "mode": "lines+markers", "marker": marker, "line": line, "x": list(xs), "y": list(ys)}
 
 
 def _toolchain(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> list[tuple[Figure, Figure]]:
@@ -319,24 +248,29 @@ def toolchain_change(before: Point, after: Point) -> list[str]:
     return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
 
 
-def _changes(found: Sequence[Found], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
     place = {commit.hash: at for at, commit in enumerate(commits)}
     marks = []
     for one in found:
-        at = place.get(one.step.after.commit)
+        at = place.get(one.commit)
         if at is not None:
-            sign = "▼" if one.step.size > 0 else "▲"
             subject = escape(commits[at].subject[:48])
-            text = f"{sign} {change(one.step.size)} · {one.cause.kind}" + (f" · {subject}" if subject else "")
-            marks.append(_upright(at - 0.5, text, cause_colour(one.cause.kind, scheme), "solid", 1.0))
+            size = f"{sign(one.size)} {change(one.size)}"
+            text = " · ".join(part for part in (size, one.kind, subject) if part)
+            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
     return marks
 
 
 def _upright(x: float, text: str, colour: str, dash: str, top: float) -> tuple[Figure, Figure]:
     line = {"color": colour, "width": 1.25, "dash": dash}
     shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": top, "line": line, "layer": "below"}
-    place = {"x": x, "y": top, "yref": "paper", "xanchor": "left", "yanchor": "bottom", "xshift": -2}
+    place = {"x": x, "y": top, "yref": "paper", "yanchor": "bottom"}
     return shape, {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
+
+
+def _inward(share: float) -> Figure:
+    """The side on which there is room for the words of a mark, this share of the width from the left."""
+    return {"xanchor": "right", "xshift": 2} if share > 0.6 else {"xanchor": "left", "xshift": -2}
 
 
 def _failures(

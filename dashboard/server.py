@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from typing import Any
 
@@ -38,6 +39,9 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 def serve(app: Dash, listener: socket.socket) -> None:
     """Serve ``app`` on a listening socket until interrupted."""
     warm(app)
+    # A look at a page makes ten thousand objects and drops them; by default Python then goes through all that the
+    # results are made of again and again, a tenth of a second each time.
+    gc.set_threshold(50_000, 20, 50)
     _Server(app, listener).run()
 
 

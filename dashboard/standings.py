@@ -6,22 +6,23 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
-from dashboard.alerts.watch import Found, Picture
 from dashboard.comparing import Difference, Verdict, difference
 from dashboard.memo import remembered
 from dashboard.results.model import Commit
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import Key, Row, key_of, rows_of, suite_of
+from dashboard.shown import Finding, Shown
 from lockstep.thresholds import Thresholds
 
 _WEEK_MS = 7 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Standing:
     """One series.
 
@@ -35,16 +36,16 @@ class Standing:
 
     row: Row
     difference: Difference
-    found: tuple[Found, ...]
+    found: tuple[Finding, ...]
     stale: bool
     commit: int
 
-    @property
+    @cached_property
     def worse(self) -> float | None:
         """Log of the factor by which it became worse: what the detector found, else the bare difference."""
-        return math.fsum(one.step.size for one in self.found) if self.found else self.difference.worse
+        return math.fsum(one.size for one in self.found) if self.found else self.difference.worse
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
         if self.row.state == "failed":
@@ -106,25 +107,28 @@ def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, Key]:
     }
 
 
-def found_by_key(results: Results, machine: str, picture: Picture | None) -> dict[Key, list[Found]]:
+@remembered
+def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, Sequence[Finding]]:
     """Changes worth telling, by series, oldest first."""
-    found: dict[Key, list[Found]] = defaultdict(list)
+    found: dict[Key, list[Finding]] = defaultdict(list)
     keys = keys_by_name(results, machine)
     for one in picture.found if picture else ():
-        if not one.quiet and one.step.series in keys:
-            found[keys[one.step.series]].append(one)
-    return {key: sorted(some, key=lambda one: one.step.last) for key, some in found.items()}
+        if not one.quiet and one.series in keys:
+            found[keys[one.series]].append(one)
+    return {key: sorted(some, key=lambda one: one.last) for key, some in found.items()}
 
 
-def noise_by_key(results: Results, machine: str, picture: Picture | None) -> dict[Key, float]:
+@remembered
+def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, float]:
     """Run-to-run noise of each series that is followed (standard deviation of the logarithm)."""
     keys = keys_by_name(results, machine)
-    analyses = picture.analyses.items() if picture else ()
-    return {keys[name]: one.noise.scale for name, one in analyses if name in keys}
+    noise = picture.noise.items() if picture else ()
+    return {keys[name]: scale for name, scale in noise if name in keys}
 
 
+@remembered
 def standings(
-    results: Results, machine: str, since: Commit | None, picture: Picture | None, thresholds: Thresholds
+    results: Results, machine: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
 ) -> list[Standing]:
     """Every series of a machine, in the order of the store."""
     if since is None:
@@ -141,7 +145,7 @@ def standings(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         compared = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
-        later = tuple(one for one in found.get(row.key, ()) if one.step.last > first)
+        later = tuple(one for one in found.get(row.key, ()) if one.last > first)
         stood.append(Standing(row, compared, later, place < newest[row.suite], place))
     return stood
 

@@ -40,6 +40,7 @@ MANTINE: dict[str, Any] = {
     "primaryColor": "blue",
     "primaryShade": {"light": 8, "dark": 4},
     "defaultRadius": "sm",
+    "respectReducedMotion": True,
     "fontSizes": {"xs": "12px", "sm": "13px", "md": "14px"},
     "headings": {"fontWeight": "600"},
 }
@@ -50,8 +51,7 @@ GRAPH_CONFIG: dict[str, Any] = {
     "plotlyServerURL": "",
     "displaylogo": False,
     "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
-    "toImageButtonOptions": {"format": "svg"},
+    "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
 
 
@@ -83,13 +83,15 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
     coloured = [variant for variant in sorted(variants) if variant not in baselines]
     drawn = {
         variant: Style(
-            _LINES["light"][index % len(_LINES["light"])],
-            _LINES["dark"][index % len(_LINES["dark"])],
-            *_MARKERS[index % len(_MARKERS)],
-            # After one round of the palette the dash tells the second round from the first.
-            ("solid", "dot", "dashdot")[index // len(_LINES["light"]) % 3],
+            _LINES["light"][place],
+            _LINES["dark"][place],
+            # After one round of the palette another marker and dash tell the second round from the first.
+            *_MARKERS[(place + 3 * rounds) % len(_MARKERS)],
+            ("solid", "dot", "dashdot")[rounds % 3],
         )
-        for index, variant in enumerate(coloured)
+        for variant, (rounds, place) in (
+            (variant, divmod(index, len(_LINES["light"]))) for index, variant in enumerate(coloured)
+        )
     }
     neutral = Style(_NEUTRAL["light"], _NEUTRAL["dark"], "circle-open", "○", "dash")
     return {variant: drawn.get(variant, neutral) for variant in variants}

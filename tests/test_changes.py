@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.changes import Analysis, Monitor, Settings, Trend, analyse, analyse_many
+from dashboard.changes.keeping import from_arrays, select, to_arrays, together
 from dashboard.changes.summary import smallest_step
 
 
@@ -327,10 +327,26 @@ class TestMonitor:
 
     def test_can_be_kept(self):
         monitor = Monitor(self.trends())
-        kept = pickle.loads(pickle.dumps(monitor))
+        kept = from_arrays({name: array.copy() for name, array in to_arrays(monitor).items()})
         for one in (monitor, kept):
             one.extend(np.full(5, 1.06))
         assert repr(kept.analyses()) == repr(monitor.analyses())
+
+    def test_some_can_be_kept_and_others_join_them(self):
+        monitor = Monitor(self.trends())
+        states = [select(to_arrays(monitor), np.array(rows)) for rows in ([3, 1], [4, 0, 2])]
+        others = from_arrays(together([*states, to_arrays(Monitor([Trend(stepped(7, 45, 0.06, 300))]))]))
+        others.extend(np.full(6, 1.06))
+        monitor.extend(np.full(5, 1.06))
+        analyses = monitor.analyses([3, 1, 4, 0, 2])
+        assert repr(others.analyses(range(5))) == repr(analyses)
+        assert any(one.changes for one in analyses)
+        assert repr(others.analyses([5])[0]) == repr(analyse(Trend([*stepped(7, 45, 0.06, 300), 1.06])))
+
+    def test_what_is_no_state_is_refused(self):
+        arrays = to_arrays(Monitor(self.trends()))
+        with pytest.raises(ValueError, match=r"replay\.length does not fit"):
+            from_arrays(arrays | {"replay.length": np.zeros(5)})
 
     def test_refuses_what_a_trend_refuses(self):
         with pytest.raises(ValueError, match="positive"):

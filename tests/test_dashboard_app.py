@@ -16,6 +16,8 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
+from served import call as ask
+from served import words
 from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
@@ -48,11 +50,6 @@ def golden(root):
     return open_store(root)
 
 
-def words(component):
-    """All that a component shows, as one text."""
-    return json.dumps(component.to_plotly_json() if hasattr(component, "to_plotly_json") else component, default=vars)
-
-
 @pytest.fixture
 def store(tmp_path):
     return golden(tmp_path / "results")
@@ -64,20 +61,8 @@ def client(store):
 
 
 def call(client, output, *values, state=()):
-    """Make the callback of ``output`` answer, as the browser would."""
-    [entry] = [one for one in client.get("/_dash-dependencies").json if output in one["output"]]
-    given = [dict(part, value=value) for part, value in zip(entry["inputs"], values, strict=True)]
-    kept = [dict(part, value=value) for part, value in zip(entry["state"], state, strict=True)]
-    names = entry["output"].strip(".").split("...")
-    outputs = [dict(zip(("id", "property"), name.split(".", 1), strict=True)) for name in names]
-    body = {
-        "output": entry["output"],
-        "outputs": outputs if len(outputs) > 1 else outputs[0],
-        "inputs": given,
-        "state": kept,
-        "changedPropIds": [f"{given[0]['id']}.{given[0]['property']}"],
-    }
-    answer = client.post("/_dash-update-component", json=body)
+    """What the callback of ``output`` answers."""
+    answer = ask(client, output, values, state)
     assert answer.status_code == 200, answer.text
     return answer.json["response"]
 
@@ -93,7 +78,7 @@ def test_shapes_of_which_nothing_runs_here_come_last(tmp_path):
     rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
     write_measurement(tmp_path / "results", rows)
     results = open_store(tmp_path / "results").current()
-    stood = overview.stand(results, MACHINE, "cold", "all", 0, Findings(tmp_path))
+    stood = overview.stand(results, MACHINE, "cold", "all", 0, Findings(tmp_path, tmp_path))
     cells = overview.table(results, MACHINE, stood)
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8", "B=1"]
@@ -138,15 +123,14 @@ def test_series_missing_at_the_newest_commit_are_stale(store, client):
 
 
 def test_the_family_page_draws_what_its_address_asks_for(client):
-    answer = call(
-        client,
-        "family-trend.children",
-        MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"], "light", None,
-        state=("linear",),
-    )  # fmt: skip
-    charts = answer["family-trend"]["children"]
+    chosen, seen, state = (
+        (MACHINE, [CASE], "cold", ["latency", "speedup"], ["splitk", "torch"]),
+        ("light", None),
+        ("linear",),
+    )
+    charts = call(client, "family-trend.children", *chosen, "", *seen, state=state)["family-trend"]["children"]
     assert len(charts) == 2
-    text = json.dumps(answer["family-latest"])
+    text = json.dumps(call(client, "family-latest.children", *chosen, *seen, state=state)["family-latest"])
     assert "6.19" in text
     assert "6.13" in text
     assert "6.25" in text
@@ -155,7 +139,7 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
 def test_before_the_colours_are_known_nothing_is_drawn(client):
     state = ("linear",)
     answer = call(
-        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], None, None, state=state
+        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], "", None, None, state=state
     )
     assert answer == {}
 
@@ -163,7 +147,7 @@ def test_before_the_colours_are_known_nothing_is_drawn(client):
 @pytest.mark.parametrize("chosen", [None, []])
 def test_choosing_nothing_says_so(client, chosen):
     answer = call(
-        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, "dark", None, state=("linear",)
+        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, None, "dark", None, state=("linear",)
     )
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 
@@ -247,7 +231,7 @@ def test_every_line_stands_out_from_the_card(scheme):
 
 
 def test_an_address_restores_what_it_was_made_of():
-    address = FamilyAddress("a/b c?&=%é", "x.y", ("M=8,N=2", "a&b"), "warm", ("speedup",), ("+", "#"))
+    address = FamilyAddress("a/b c?&=%é", "x.y", ("M=8,N=2", "a&b"), "warm", ("speedup",), ("+", "#"), (-0.5, 12.25))
     path, _, search = address.link().partition("?")
     assert parse_family(path, f"?{search}") == address
 
@@ -304,7 +288,7 @@ def test_hostile_names_reach_the_charts_escaped(tmp_path):
     assert every_row(results)[0].variant == HOSTILE
     address = FamilyAddress(MACHINE, "linear", (HOSTILE,), "cold", ("latency",), (HOSTILE,))
     [card] = family.trends(results, address, "light")
-    figure = card.children[1].children.figure
+    figure = card.children[1].children[0].figure
     shown = [text for trace in figure["data"] for text in [trace.get("name", ""), *trace.get("text", [])]]
     assert sum("&lt;img" in text for text in shown) == 2
     assert not any("<img" in text for text in shown)

@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
 
+from dashboard.alerts.life import OPEN, Act
 from dashboard.alerts.tracked import now_ms
 from dashboard.pages import alert, alerts
 
@@ -126,6 +127,22 @@ def test_what_is_missing_is_said_and_nothing_is_done(here, slower, known, doing,
 def test_a_number_without_an_alert_is_told(here, number):
     answer = call(here.client, "page.children", [f"/alert/{number}"], ("",))
     assert "There is no" in answer.text
+
+
+def test_the_overview_tells_new_alerts_from_acknowledged_ones(tmp_path):
+    here = place(tmp_path)
+    [one] = here.desk.alerts.alerts(OPEN, machine="h200", family="linear")
+
+    def shown():
+        inputs = ("h200", "cold", "all", "change", 0, "light", None)
+        answer = call(here.client, "overview-cards.children", inputs)
+        return words(answer.json["response"]["overview-cards"])
+
+    assert f'"/alert/{one.id}"' in shown()
+    assert "acknowledged" not in shown()
+    assert '"h200-locked"' in shown()
+    here.desk.alerts.act(one.id, Act("ack", NAME))
+    assert "1 acknowledged" in shown()
 
 
 def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):

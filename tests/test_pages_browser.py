@@ -4,13 +4,12 @@ import threading
 
 import pytest
 from showcase import FAST, write_showcase
-from test_dashboard_browser import SIZES, becomes, fits, visit
-from trees import open_store
+from test_dashboard_browser import SIZES, background, becomes, fits, visit
+from trees import analysed, open_store
 from werkzeug.serving import make_server
 
-from dashboard.address import CommitAddress, OverviewAddress, SeriesAddress
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.app import create_app
-from dashboard.findings import Findings
 from dashboard.server import warm
 
 __all__ = ["visit"]
@@ -23,7 +22,7 @@ def site(tmp_path_factory):
     """One server of the showcase for all tests; it outlives their pages."""
     results, repo = write_showcase(tmp_path_factory.mktemp("site"))
     store = open_store(results, repo=repo)
-    app = create_app(store, Findings(repo, patience=30))
+    app = create_app(store, findings=analysed(store, repo))
     warm(app)
     server = make_server("127.0.0.1", 0, app.server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -61,6 +60,39 @@ def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     assert "zoom=30" in page.url
 
 
+def drag(page, plot, start, end):
+    """Choose a part of a chart's width, as shares of it."""
+    box = page.locator(plot).locator(".nsewdrag").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], y, steps=4)
+    page.mouse.up()
+
+
+def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
+    address = FamilyAddress(FAST, "linear", ("M=1,K=64", "M=8,K=64"), "cold", ("speedup",), ("triton",))
+    page = visit(site[0] + address.link())
+    plots = "#family-trend .js-plotly-plot"
+    becomes(page, f"{plots} .scatterlayer .points path.point", 120)
+    drag(page, f"{plots} >> nth=0", 0.75, 0.95)
+    page.wait_for_url("**zoom=**")
+    becomes(page, f"{plots} .xtick", 8)
+    zoomed = page.locator(plots).evaluate_all("all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])")
+    assert zoomed[0][0] == zoomed[1][0]
+    assert 40 < zoomed[0][0][0] < zoomed[0][0][1] < 60
+    # Only the level after the step is in view, and the chart is as high as that.
+    assert zoomed[0][1][1] < 1.5
+    again = visit(page.url)
+    again.locator(f"{plots} .points path").first.wait_for()
+    restored = again.locator(plots).evaluate_all(
+        "all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])"
+    )
+    assert restored == zoomed
+    again.locator(f"{plots} .nsewdrag").first.dblclick()
+    again.wait_for_url(lambda url: "zoom" not in url)
+
+
 def test_keys_walk_the_table_and_tell_of_themselves(visit, site):
     page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
@@ -82,3 +114,35 @@ def test_a_commit_page_leads_to_its_series(visit, site):
     page.wait_for_url("**/series/**")
     page.locator("#series-table tbody tr").first.wait_for()
     assert page.title() == "linear triton · Lockstep"
+
+
+def test_a_chart_is_saved_with_what_it_shows(visit, site):
+    page = visit(site[0] + FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",)).link())
+    box = page.locator("#family-trend .graph")
+    box.locator(".points path").first.wait_for()
+    box.hover()
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as download:
+            box.get_by_role("button", name=kind).click()
+        assert download.value.suggested_filename == (
+            f"lockstep-linear-speedup-of-m-8-k-64-over-the-commits.{kind.lower()}"
+        )
+        content = download.value.path().read_bytes()
+        assert content.startswith(b"\x89PNG" if kind == "PNG" else b"<svg")
+        if kind == "SVG":
+            for part in ("Speedup of M=8,K=64 over the commits", "triton"):
+                assert part in content.decode()
+
+
+def test_a_page_prints_light_and_whole(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link(), "desktop", "dark")
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("header").is_hidden()
+    assert page.locator(".controls").is_hidden()
+    assert background(page, "body") == 255
+    assert background(page, ".count-card") > 240
+    assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") == 990
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") is None

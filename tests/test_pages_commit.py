@@ -1,8 +1,9 @@
 """One commit: every series against the commit measured before it."""
 
 import pytest
+from served import words
 from showcase import COMMITS, FAST, FREE
-from test_dashboard_app import call, words
+from test_dashboard_app import call
 from test_pages_overview import shown
 
 from dashboard.address import CommitAddress, parse_commit
@@ -48,7 +49,7 @@ def test_the_page_has_a_card_a_family_and_the_numbers(shown):
     text = words(page_of)
     assert "Commit 40" in text
     assert title == f"{at.short} · Lockstep"
-    client = create_app(store, findings).server.test_client()
+    client = create_app(store, findings=findings).server.test_client()
     answer = call(client, "commit-grid.rowData", {"commit": at.hash, "machine": FAST}, None)
     first = answer["commit-grid"]["rowData"][0]
     assert (first["verdict"], first["sign"], first["quantity"]) == ("slower", "▼", "Speedup ×")

@@ -142,9 +142,16 @@ def test_nothing_measured_says_what_to_run(tmp_path):
 
 
 def test_a_machine_brings_its_commits(here):
-    answer = call(here.client, "compare-bc.data", ["b200", None], (here.commits[1],)).json["response"]
+    answer = call(here.client, "compare-bc.data", ["b200", None, None], (here.commits[1],)).json["response"]
     assert [one["value"] for one in answer["compare-bc"]["data"]] == here.commits[14::-2]
     assert answer["compare-bc"]["value"] == here.commits[14]
+
+
+def test_new_results_renew_the_comparison_and_its_menus(here):
+    known = here.client.get("/_dash-dependencies").json
+    for output in ("compare-body.children", "compare-bc.data", "compare-hc.data"):
+        [inputs] = [one["inputs"] for one in known if output in one["output"]]
+        assert {"id": "version", "property": "data"} in inputs
 
 
 def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
@@ -153,7 +160,7 @@ def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
         tab = visit.page
         tab.set_default_timeout(20_000)
         tab.goto(address + link("/compare", **ends))
-        expect(tab.locator("#compare-body .said")).to_contain_text("▲ 3 slower", timeout=20_000)
+        expect(tab.locator("#compare-body .said")).to_contain_text("▼ 3 slower", timeout=20_000)
         tab.get_by_text("Latency", exact=True).click()
         expect(tab.locator("#compare-body tbody tr")).to_have_count(6)
         assert "quantity=latency" in tab.url

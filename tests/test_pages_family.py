@@ -2,8 +2,9 @@
 
 import plotly.graph_objects as go
 import pytest
+from served import words
 from showcase import COMMITS, FAST
-from test_dashboard_app import CASE, golden, words
+from test_dashboard_app import CASE, golden
 from test_pages_overview import shown
 from trees import MACHINE, open_store, record, write_measurement
 
@@ -11,7 +12,9 @@ from dashboard.address import FamilyAddress
 from dashboard.pages import family
 from dashboard.roofline import roofline
 from dashboard.rows import newest
+from dashboard.telling import telling
 from dashboard.theme import styles
+from lockstep.record import Estimate
 
 __all__ = ["shown"]
 
@@ -20,7 +23,7 @@ def charts(shown, address, scheme="light"):
     store, findings = shown
     results = store.current()
     cards = family.trends(results, address, scheme, findings.picture(results, address.machine))
-    return [card.children[1].children.figure for card in cards]
+    return [card.children[1].children[0].figure for card in cards]
 
 
 def test_a_change_is_marked_with_its_commit_and_cause(shown):
@@ -77,3 +80,23 @@ def test_the_first_cases_are_those_of_this_machine(tmp_path):
     write_measurement(tmp_path / "r", [small, record()])
     text = words(family.layout(open_store(tmp_path / "r").current(), FamilyAddress(MACHINE, "linear")))
     assert f'"value": ["{CASE}"]' in text
+
+
+def history(root, commits):
+    """Three shapes: one measured at the last commit alone, one that stood still, one that moved."""
+    for n in range(commits):
+        here = [record(case="M=2,K=8", latency=level(5e-6)), record(case="M=4,K=8", latency=level(5e-6 * (1 + n)))]
+        alone = [record(case="M=1,K=8", latency=level(5e-6))] if n == commits - 1 else []
+        write_measurement(root, here + alone, commit=f"{n}" * 40, date=1_000_000 + n)
+    return open_store(root).current()
+
+
+def level(seconds):
+    return Estimate(seconds, seconds, seconds)
+
+
+def test_a_curve_is_shown_before_a_point_and_a_step_before_a_flat_line(tmp_path):
+    results = history(tmp_path / "r", 4)
+    assert telling(results, MACHINE, "linear") == (("M=4,K=8", "cold"), ("M=2,K=8", "cold"), ("M=1,K=8", "cold"))
+    text = words(family.layout(results, FamilyAddress(MACHINE, "linear")))
+    assert '"value": ["M=2,K=8", "M=4,K=8"]' in text

@@ -55,7 +55,7 @@ def test_a_machine_that_reports_no_more_is_silent(here):
     results = here.store.current()
     last = max(run.measured_at for run in results.runs)
     assert "silent" not in words(machines.body(results, "light", last + DAY))
-    assert words(machines.body(results, "light", last + 8 * DAY)).count("\\u25b2 silent") == 3
+    assert words(machines.body(results, "light", last + 8 * DAY)).count("\\u25cc silent") == 3
 
 
 def test_problems_of_files_are_listed(tmp_path):

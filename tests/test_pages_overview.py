@@ -3,28 +3,29 @@
 import csv
 import io
 import json
+import math
 
 import pyarrow.parquet as pq
 import pytest
+from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
-from test_dashboard_app import call, words
-from trees import open_store
+from test_dashboard_app import call
+from trees import analysed, open_store
 
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.app import create_app
-from dashboard.findings import Findings
 from dashboard.heatmap import heatmap
 from dashboard.pages import overview
-from dashboard.pages.overview_cards import cards, news
+from dashboard.pages.overview_cards import cards, news, told_of
 from dashboard.standings import reference
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """The showcase, its store and an findings that waits."""
+    """The store of the showcase, and what was found in it."""
     results, repo = write_showcase(tmp_path_factory.mktemp("showcase"))
     store = open_store(results, repo=repo)
-    return store, Findings(repo, patience=60)
+    return store, analysed(store, repo)
 
 
 def stand(shown, machine=FAST, since="all"):
@@ -40,9 +41,11 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     later = store.current().commits(FAST)[COMMITS - 5].hash
     assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
     picture = findings.picture(store.current(), FAST)
-    text = words(cards(stand(shown), picture))
+    told = told_of(FAST, picture, [])
+    text = words(cards(stand(shown), picture, told))
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
-    assert "slower by +7." in words(news(store.current(), picture))
+    assert f"{len(told)} new" in text
+    assert "slower by +7." in words(news(store.current(), told))
 
 
 @pytest.mark.parametrize(
@@ -76,12 +79,12 @@ def test_the_heatmap_shows_the_loudest_variant_of_each_shape(shown):
 
 def test_the_table_downloads_as_it_is_filtered(shown):
     store, _ = shown
-    client = create_app(store, shown[1]).server.test_client()
+    client = create_app(store, findings=shown[1]).server.test_client()
     rows = overview.table(store.current(), FAST, stand(shown))[:2]
     [answer] = call(client, "overview-file.data", 1, None, state=(rows,)).values()
     read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
     assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
-        [row["latency"] for row in rows], nan_ok=True
+        [row["latency"] or math.nan for row in rows], nan_ok=True
     )
     table = pq.read_table(io.BytesIO(overview.parquet_bytes(rows)))
     assert table["case"].to_pylist() == [row["case"] for row in rows]

@@ -4,9 +4,12 @@ import itertools
 import json
 from dataclasses import replace
 
+from dashboard.alerts.publish import survey
+from dashboard.findings import Findings
 from dashboard.results.store import Store
 from dashboard.rows import rows_of
 from lockstep.record import Clocks, Estimate, Provenance, Record, write_records
+from lockstep.thresholds import Thresholds
 
 COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25"]
 MACHINE = "h200-locked@1500"
@@ -105,6 +108,12 @@ def edit(path, change):
 def open_store(root, **options):
     """The store of a tree, with its cache beside it, that looks at the files whenever it is asked."""
     return Store.open(root, **{"cache": root.parent / f"{root.name}-cache", "patience": 0.0} | options)
+
+
+def analysed(store, repo):
+    """What was found in a store, analysed here and now, as pages read it."""
+    survey(store, Thresholds(), repo)
+    return Findings(store.cache, repo)
 
 
 def read(root, **options):

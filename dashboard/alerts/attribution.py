@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code
@@ -108,7 +109,7 @@ def _own(step: Step) -> Cause | None:
     code = code_evidence(step.before.code, step.after.code)
     suspects = step.touched or step.between
     sentence = f"a commit changed it: {_listed(code)}" if code else "nothing but the commits in the range differs"
-    return Cause("own commit", sentence, (*(Evidence("commit", "", one) for one in suspects), *code))
+    return Cause("own commit", sentence, (*map(_commit, suspects), *code))
 
 
 def _unexplained(step: Step) -> Cause:
@@ -117,7 +118,7 @@ def _unexplained(step: Step) -> Cause:
     return Cause(
         "unexplained",
         "no commit in the range touches the packages under test, and neither toolchain, machine nor settings changed",
-        tuple(Evidence("commit", "", one) for one in step.between),
+        tuple(map(_commit, step.between)),
     )
 
 
@@ -129,6 +130,12 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
     _own,
     _unexplained,
 )
+
+
+@lru_cache(maxsize=16_384)
+def _commit(commit: str) -> Evidence:
+    """One object for all changes that a commit is suspected of."""
+    return Evidence("commit", "", commit)
 
 
 def _code_may_differ(step: Step) -> bool:

@@ -7,15 +7,17 @@ baselines, and not by every kernel. Of other projects every benchmark is followe
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.alerts.steps import SeriesName
 from dashboard.changes import Trend as Values
+from dashboard.changes.trend import Better
 from dashboard.results.model import Benchmark, Floats, Series, Trend
 from dashboard.results.picture import Results
 
@@ -35,6 +37,7 @@ class Followed:
         values: the same, for the detector: one value for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN unknown;
             ``None`` for other projects' benchmarks.
+        place: of the version of its ruler, in the order in which they came up.
     """
 
     name: SeriesName
@@ -42,6 +45,22 @@ class Followed:
     values: Values
     own: Floats | None = None
     baseline: Floats | None = None
+    place: int = 0
+
+    @property
+    def row(self) -> str:
+        """What tells it from every other followed series of its machine."""
+        return row_of(self.name, self.place)
+
+
+def row_of(name: SeriesName, place: int) -> str:
+    """See ``Followed.row``; ``place`` of the version among the series' versions, in the order in which they came up."""
+    return json.dumps([*astuple(name), place])
+
+
+def name_in(row: str) -> SeriesName:
+    """The series of a row."""
+    return SeriesName(*json.loads(row)[:-1])
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
@@ -58,7 +77,7 @@ def followed(results: Results, machine: str, trends: list[Trend]) -> list[Follow
 
     What was found with an old ruler stays true with a new one, and comes first.
     """
-    baselines = _baselines(results, machine) if any(trend.benchmark.ours for trend in trends) else {}
+    baselines = baselines_of(results, machine)
     ours: dict[tuple[_Place, str], Trend] = {}
     for trend in trends:
         if trend.benchmark.ours:
@@ -75,8 +94,9 @@ def followed(results: Results, machine: str, trends: list[Trend]) -> list[Follow
                 continue
             own = ours.get((place, "latency"))
             base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
-        for points in by_version(trend):
-            found.append(Followed(name, points, _values(points), own=_at(own, points), baseline=_at(base, points)))
+        for version, points in enumerate(by_version(trend)):
+            values = values_of(points, paired_numbers(points))
+            found.append(Followed(name, points, values, _at(own, points), _at(base, points), version))
     return found
 
 
@@ -100,16 +120,23 @@ def _select(trend: Trend, mask: Mask) -> Trend:
     return Trend(trend.series, trend.benchmark, **arrays)
 
 
-def _values(points: Trend) -> Values:
-    better = "higher" if points.benchmark.higher_is_better else "lower"
-    # The speedup as asv's file has it is a median of ratios; the record has the paired ratio and its error.
-    if points.benchmark.quantity == "speedup" and np.isfinite(points.log_ratio).all():
-        return Values(np.exp(points.log_ratio), points.ratio_error, better)  # type: ignore[arg-type]
-    return Values(points.value, points.error, better)  # type: ignore[arg-type]
+def paired_numbers(points: Trend) -> bool:
+    """Whether every point has a paired ratio: surer than the speedup in asv's file, which is a median of ratios."""
+    return points.benchmark.quantity == "speedup" and bool(np.isfinite(points.log_ratio).all())
 
 
-def _baselines(results: Results, machine: str) -> Mapping[str, str]:
-    """The baseline of each of our suites, as the newest records have it."""
+def values_of(points: Trend, paired: bool) -> Values:
+    """Numbers for the detector: the paired ratios with their errors, or the values."""
+    better: Better = "higher" if points.benchmark.higher_is_better else "lower"
+    if paired:
+        return Values(np.exp(points.log_ratio), points.ratio_error, better)
+    return Values(points.value, points.error, better)
+
+
+def baselines_of(results: Results, machine: str) -> Mapping[str, str]:
+    """The baseline of each of our suites, as the newest records have it; nothing in another project."""
+    if not any(one.ours for one in results.benchmarks.values()):
+        return {}
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for point in results.latest(machine):
         benchmark = results.benchmarks[point.series.benchmark]

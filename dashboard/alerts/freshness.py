@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 import itertools
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dashboard.alerts.attribution import Cause
@@ -29,6 +30,10 @@ _DAY_MS = 86_400_000
 _MOST = 5
 
 
+#: What a series says of a commit.
+Said = Literal["number", "failed", "na"]
+
+
 @dataclass(frozen=True)
 class Reports:
     """What one series has reported, oldest first.
@@ -42,7 +47,7 @@ class Reports:
 
     series: SeriesName
     commits: Sequence[int]
-    states: Sequence[Literal["number", "failed", "na"]]
+    states: Sequence[Said]
     versions: Sequence[str]
 
     @property
@@ -58,12 +63,17 @@ class Reports:
 
 @dataclass(frozen=True)
 class MachineReports:
-    """A machine's commits (hash and date in ms, oldest first), when it last measured (ms), and its series."""
+    """A machine's commits (hash and date in ms, oldest first), when it last measured (ms), and its series.
+
+    ``measured`` holds the positions of the commits that measured something of a family, rising. Where it is given,
+    a series may leave out reports that are like the one before and the one after.
+    """
 
     machine: str
     commits: Sequence[tuple[str, int]]
     measured_at: int
     series: Sequence[Reports]
+    measured: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def freshness(reports: MachineReports, now: int) -> list[Alert]:
@@ -89,7 +99,9 @@ class _Found:
         for one in reports.series:
             self.by_benchmark[one.benchmark].append(one)
             measured[one.series.family].update(one.commits)
-        self.measured: Mapping[str, list[int]] = {family: sorted(found) for family, found in measured.items()}
+        self.measured: Mapping[str, Sequence[int]] = reports.measured or {
+            family: sorted(found) for family, found in measured.items()
+        }
         ended = {
             name: max(one.commits[-1] for one in members)
             for name, members in self.by_benchmark.items()
@@ -161,10 +173,13 @@ class _Found:
 
     def _later(self, family: str, position: int) -> int:
         """At how many commits after the position the family was measured."""
-        return sum(1 for commit in self.measured[family] if commit > position)
+        measured = self.measured[family]
+        return len(measured) - bisect_right(measured, position)
 
     def _next(self, family: str, position: int) -> int:
-        return next((commit for commit in self.measured[family] if commit > position), position)
+        measured = self.measured[family]
+        place = bisect_right(measured, position)
+        return measured[place] if place < len(measured) else position
 
     def _hash(self, position: int) -> str:
         return self.reports.commits[position][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,11 +15,12 @@ from dashboard.alerts.followed import Followed
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.steps import Facts, Move, Step
 from dashboard.changes import Analysis, Change
+from dashboard.changes.trend import Better
 from dashboard.results.model import Floats, Point, Run, Series
 from dashboard.results.picture import Results
 
 #: Points on each side of a change that its surroundings are judged by.
-_WINDOW = 5
+WINDOW = 5
 
 #: Facts of our provenance (``lockstep.provenance.host_facts``) by what a change of them means.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
@@ -49,16 +51,14 @@ class Look:
         trend = one.trend
         first = change.earliest
         good, last = (int(trend.commit[index]) for index in (max(first - 1, 0), change.latest))
-        worse = -1.0 if one.values.better == "higher" else 1.0
-        low, high = sorted((worse * change.low, worse * change.high))
-        before, after = slice(max(change.index - _WINDOW, 0), change.index), slice(change.index, change.index + _WINDOW)
-        return Step(
+        before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
+        found = Step(
             series=one.name,
             before=self._facts(one, change.last_before),
             after=self._facts(one, change.index),
-            size=worse * change.size,
-            low=low,
-            high=high,
+            size=change.size,
+            low=change.low,
+            high=change.high,
             confidence=change.confidence,
             first=int(trend.commit[first]),
             last=last,
@@ -69,8 +69,8 @@ class Look:
             own=_move(one.own, before, after),
             baseline=_move(one.baseline, before, after),
             controls=self._controls(one, before, after),
-            left=worse * _left(analysis, change),
         )
+        return sized(found, one.values.better, analysis, change)
 
     def _between(self, good: int, last: int) -> tuple[str, ...]:
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
@@ -109,17 +109,25 @@ class Look:
         return {point.series: point for point in self._results.at(commit, self._machine)}
 
     def _controls(self, one: Followed, before: slice, after: slice) -> dict[str, Move]:
-        runs = [self._results.runs[run] for run in one.trend.run]
-        names = {name for run in (*runs[before], *runs[after]) for name in run.controls}
+        sides = [[self._results.runs[run] for run in one.trend.run[side]] for side in (before, after)]
         moves = {}
-        for name in sorted(names):
-            seconds = np.array(
-                [run.controls[name].seconds or np.nan if name in run.controls else np.nan for run in runs]
-            )
-            move = _move(seconds, before, after)
+        for name in sorted({name for runs in sides for run in runs for name in run.controls}):
+            move = _apart(*(np.array([_seconds(run, name) for run in runs]) for runs in sides))
             if move is not None:
                 moves[name] = move
         return moves
+
+
+def sized(step: Step, better: Better, analysis: Analysis, change: Change) -> Step:
+    """The step with all that may move with every point that is measured later."""
+    worse = -1.0 if better == "higher" else 1.0
+    low, high = sorted((worse * change.low, worse * change.high))
+    left = worse * _left(analysis, change)
+    return replace(step, size=worse * change.size, low=low, high=high, confidence=change.confidence, left=left)
+
+
+def _seconds(run: Run, control: str) -> float:
+    return (run.controls[control].seconds if control in run.controls else None) or math.nan
 
 
 def _read(point: Point | None) -> Mapping[str, Any] | None:
@@ -145,9 +153,11 @@ def _hardware(run: Run) -> dict[str, str]:
 
 def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
     """How far the medians of two stretches lie apart, and the standard error of that from their scatter."""
-    if seconds is None:
-        return None
-    sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (seconds[before], seconds[after])]
+    return None if seconds is None else _apart(seconds[before], seconds[after])
+
+
+def _apart(before: Floats, after: Floats) -> Move | None:
+    sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (before, after)]
     if not all(side.size for side in sides):
         return None
     # 1.4826: from the median absolute deviation to a standard deviation; of a few points it errs by a lot, so both

@@ -23,6 +23,18 @@ class Ranges:
         self._repo = repo
         self._packages = tuple(packages)
         self._git = lru_cache(maxsize=4096)(self._ask)
+        self._strange: set[str] = set()
+
+    @property
+    def text(self) -> str:
+        """The repository and the packages: other ones answer otherwise."""
+        return "\n".join((str(self._repo.resolve()), *self._packages))
+
+    def learn(self, commits: Sequence[str]) -> None:
+        """Find out at once which of them git does not know, rather than for each range that holds one of those."""
+        lines = self._run(["cat-file", "--batch-check"], "".join(f"{commit}\n" for commit in commits))
+        known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
+        self._strange |= set(commits) - known
 
     def between(self, before: str, after: str) -> tuple[str, ...] | None:
         """Commits that ``after`` has and ``before`` has not, parents first; ``None`` if git does not know them."""
@@ -33,14 +45,18 @@ class Ranges:
         return self._git(before, after, self._packages) if self._packages else None
 
     def _ask(self, before: str, after: str, paths: tuple[str, ...]) -> tuple[str, ...] | None:
-        if not _HASH.fullmatch(before) or not _HASH.fullmatch(after):
+        if not all(_HASH.fullmatch(commit) and commit not in self._strange for commit in (before, after)):
             return None
-        command = ["git", "-C", str(self._repo), "rev-list", "--reverse", "--topo-order", f"{before}..{after}", "--"]
+        command = ["rev-list", "--reverse", "--topo-order", f"{before}..{after}", "--"]
+        # ":/" is the root, wherever in the repository ``repo`` lies.
+        found = self._run([*command, *(f":/{path}" for path in paths)])
+        return None if found is None else tuple(found)
+
+    def _run(self, command: Sequence[str], lines: str = "") -> list[str] | None:
+        """Lines that git prints; ``None`` where there is no git, no repository or no answer within 30 s."""
+        whole = ["git", "-C", str(self._repo), *command]
         try:
-            # ":/" is the root, wherever in the repository ``repo`` lies.
-            done = subprocess.run(
-                [*command, *(f":/{path}" for path in paths)], capture_output=True, text=True, timeout=30, check=False
-            )
+            done = subprocess.run(whole, input=lines, capture_output=True, text=True, timeout=30, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return None if done.returncode else tuple(done.stdout.split())
+        return None if done.returncode else done.stdout.splitlines()

@@ -5,25 +5,26 @@ from __future__ import annotations
 import datetime
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import Any, Literal
 
 from dashboard.alerts.attribution import Cause, attribute
-from dashboard.alerts.followed import Followed, followed, name_of
-from dashboard.alerts.freshness import MachineReports, Reports, freshness, is_old
+from dashboard.alerts.freshness import freshness, is_old
 from dashboard.alerts.grouping import Alert, Excuse, Told, group
-from dashboard.alerts.look import Look
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.steps import SeriesName, Step
 from dashboard.alerts.sync import Seen
-from dashboard.changes import Analysis, Noise, analyse_many
-from dashboard.results.model import STATES, Trend
+from dashboard.alerts.watched import Changed, Watched, watch
+from dashboard.changes import Analysis, Noise
+from dashboard.kept import Kept
 from dashboard.results.picture import Results
 from lockstep.thresholds import Threshold, Thresholds
 
-#: More series than this are worth the start of a second process.
-_MANY = 2000
+#: More points than this are worth the start of a second process.
+_MUCH = 500_000
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,15 @@ class Picture:
         found: every change of every followed series, in the order of the series.
         alerts: those worth telling, grouped, and the freshness of everything.
         commits: of each machine that was looked at, oldest first.
-        analyses: of each followed series.
+        analyses: of each followed series that was analysed now, and in this process.
+        series: how many are followed.
     """
 
     found: tuple[Found, ...]
     alerts: tuple[Alert, ...]
     commits: Mapping[str, tuple[str, ...]]
     analyses: Mapping[SeriesName, Analysis]
+    series: int = 0
 
     @property
     def seen(self) -> Seen:
@@ -85,6 +88,7 @@ def look(
     ranges: Ranges,
     now: datetime.datetime,
     machines: Sequence[str] | None = None,
+    kept: Kept | None = None,
 ) -> Picture:
     """Analyse the results of these machines (``None``: of all).
 
@@ -94,46 +98,61 @@ def look(
         ranges: the repository whose commits they are.
         now: for mutes and for machines that are silent.
         machines: names.
+        kept: where to go on from; ``None`` analyses everything anew.
     """
     found: list[Found] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
     analyses: dict[SeriesName, Analysis] = {}
-    for machine in results.machines if machines is None else machines:
-        trends = list(results.trends(results.series(machine=machine)))
-        series = followed(results, machine, trends)
-        processes = 2 if len(series) > _MANY else 1
-        analysed = analyse_many([one.values for one in series], processes=processes)
-        analyses |= {one.name: analysis for one, analysis in zip(series, analysed, strict=True)}
-        found += _found(results, machine, series, analysed, thresholds, ranges)
-        stale += freshness(_reports(results, machine, trends), int(now.timestamp() * 1000))
-        commits[machine] = tuple(commit.hash for commit in results.commits(machine))
+    series = 0
+    for one in _watch_all(results, list(results.machines) if machines is None else machines, ranges, kept):
+        found += _found(one.changed, thresholds)
+        stale += freshness(one.reports, int(now.timestamp() * 1000))
+        commits[one.machine] = tuple(commit for commit, _ in one.reports.commits)
+        analyses |= one.analyses
+        series += one.followed
     tell = _Teller(results, thresholds, now.date())
     told = [tell(one) for one in found if not one.quiet]
     order = [commit.hash for commit in results.commits()]
-    return Picture(tuple(found), (*group(told, order), *stale), commits, analyses)
+    return Picture(tuple(found), (*group(told, order), *stale), commits, analyses, series)
 
 
-def _found(
-    results: Results,
-    machine: str,
-    series: Sequence[Followed],
-    analysed: Sequence[Analysis],
-    thresholds: Thresholds,
-    ranges: Ranges,
-) -> list[Found]:
-    closer = Look(results, machine, ranges)
-    found = []
-    for one, analysis in zip(series, analysed, strict=True):
-        steps = [closer.step(one, analysis, change) for change in analysis.changes]
-        causes = [attribute(step) for step in steps]
-        name = one.name
+def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: Kept | None) -> Iterator[Watched]:
+    """Every machine; two at a time where there is much to analyse."""
+    fresh = [one for one in machines if kept is None or not kept.series(one, results.state(one)).exists()]
+    work = {one: len(results.series(machine=one)) * len(results.commits(one)) for one in fresh}
+    if kept is None or len(fresh) < 2 or sum(work.values()) < _MUCH:
+        processes = 2 if max(work.values(), default=0) > _MUCH else 1
+        yield from (watch(results, one, ranges, kept, processes) for one in machines)
+        return
+    # Forked, so that they have the results; what they found lies in files, and only what alerts need comes back.
+    fork = get_context("fork")
+    with ProcessPoolExecutor(2, mp_context=fork, initializer=_take, initargs=(results, ranges, kept)) as pool:
+        found = dict(zip(fresh, pool.map(_watch_taken, fresh), strict=True))
+    yield from (found.get(one) or watch(results, one, ranges, kept) for one in machines)
+
+
+_TAKEN: list[tuple[Results, Ranges, Kept]] = []
+
+
+def _take(*what: Any) -> None:
+    _TAKEN[:] = [what]
+
+
+def _watch_taken(machine: str) -> Watched:
+    [(results, ranges, kept)] = _TAKEN
+    return replace(watch(results, machine, ranges, kept), analyses={})
+
+
+def _found(changed: Sequence[Changed], thresholds: Thresholds) -> Iterator[Found]:
+    for one in changed:
+        causes = [attribute(step) for step in one.steps]
+        name = one.steps[0].series
         threshold = thresholds.of(name.suite, name.variant, name.case, name.l2)
         # What unchanged code does by itself, changed code must outdo.
-        meter = max((abs(s.size) for s, c in zip(steps, causes, strict=True) if c.kind == "noise"), default=0.0)
-        for step, cause in zip(steps, causes, strict=True):
-            found.append(Found(step, cause, analysis.noise, threshold, _quiet(step, cause, threshold, meter)))
-    return found
+        meter = max((abs(s.size) for s, c in zip(one.steps, causes, strict=True) if c.kind == "noise"), default=0.0)
+        for step, cause in zip(one.steps, causes, strict=True):
+            yield Found(step, cause, one.noise, threshold, _quiet(step, cause, threshold, meter))
 
 
 def _quiet(step: Step, cause: Cause, threshold: Threshold, meter: float) -> Literal["", "small", "unsure", "noise"]:
@@ -170,29 +189,3 @@ class _Teller:
             old=is_old(step.last, commits),
             excuse=excuse,
         )
-
-
-def _reports(results: Results, machine: str, trends: Sequence[Trend]) -> MachineReports:
-    runs = results.runs_of(machine)
-    return MachineReports(
-        machine,
-        [(commit.hash, commit.date) for commit in results.commits(machine)],
-        max((run.measured_at for run in runs), default=0),
-        [
-            _report(results, trend)
-            for trend in trends
-            if trend.benchmark.quantity != "speedup" or not trend.benchmark.ours
-        ],
-    )
-
-
-_REPORTED: dict[str, Literal["number", "failed", "na"]] = {"na": "na", "failed": "failed"}
-
-
-def _report(results: Results, trend: Trend) -> Reports:
-    return Reports(
-        name_of(trend.series, trend.benchmark),
-        trend.commit.tolist(),
-        [_REPORTED.get(STATES[state], "number") for state in trend.state],
-        [results.versions[version] for version in trend.version],
-    )

@@ -3,6 +3,12 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   lockstep: {
     title: (title) => {
       document.title = title || "Lockstep";
+      // An alert's page belongs to the alerts; what hangs below the overview has a way back of its own.
+      const path = location.pathname.replace(/^\/alert\/.*/, "/alerts");
+      document.querySelectorAll(".pages a").forEach((link) => {
+        if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+      });
       return dash_clientside.no_update;
     },
 
@@ -44,9 +50,21 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return lockstepAddress("/", query);
     },
 
-    seriesLink: (quantity, moved, kept) => {
-      const low = moved && moved["xaxis.range[0]"];
-      const zoom = low === undefined ? (moved && moved["xaxis.autorange"] ? "" : (kept.zoom || []).join(",")) : `${low.toFixed(2)},${moved["xaxis.range[1]"].toFixed(2)}`;
+    // Where a trend was moved to, as the address has it; another machine has other commits. The last argument is
+    // what was known.
+    zoomed: (...given) => {
+      const known = given.pop() || "";
+      const [last] = dash_clientside.callback_context.triggered;
+      if (!last || !last.value) return dash_clientside.no_update;
+      const moved = last.value;
+      const range = moved["xaxis.range"] || [moved["xaxis.range[0]"], moved["xaxis.range[1]"]];
+      const whole = moved["xaxis.autorange"] || last.prop_id.endsWith("machine.value");
+      if (!whole && range[0] === undefined) return dash_clientside.no_update;
+      const zoom = whole ? "" : range.map((end) => end.toFixed(2)).join(",");
+      return zoom === known ? dash_clientside.no_update : zoom;
+    },
+
+    seriesLink: (quantity, zoom, kept) => {
       const { variant, case: label, l2 } = kept;
       return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom });
     },
@@ -54,12 +72,13 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     search: (text, options) => ({ ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location: that one would build the page anew at every choice.
-    permalink: (machine, cases, l2, quantities, variants, suite) => {
+    permalink: (machine, cases, l2, quantities, variants, zoom, suite) => {
       const query = [
         ...(cases || []).map((one) => ["case", one]),
         ...(quantities || []).map((one) => ["quantity", one]),
         ...(variants || []).map((one) => ["variants", one]),
         ...(l2 ? [["l2", l2]] : []),
+        ...(zoom ? [["zoom", zoom]] : []),
       ].map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
       const path = `/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`;
       history.replaceState(history.state, "", `${path}?${query.join("&")}`);
@@ -90,11 +109,17 @@ document.addEventListener("click", (event) => {
   table.setFilterModel(pressed ? null : { [column]: { filterType: "text", type: "equals", filter: kind } });
 });
 
+// What the keys do, for those who ask by "?" or by the button.
+function lockstepKeys() {
+  const help = document.getElementById("help");
+  if (help) help.open ? help.close() : help.showModal();
+}
+document.addEventListener("click", (event) => event.target.closest("#keys") && lockstepKeys());
+
 // "/" goes to the search, as everywhere; j and k go through the rows, Enter opens, "a" acknowledges, "?" tells all that.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
-  const help = document.getElementById("help");
-  if (event.key === "?" && help) return help.open ? help.close() : help.showModal();
+  if (event.key === "?") return lockstepKeys();
   if (event.target.closest("dialog[open]")) return;
   const name = ["overview-grid", "commit-grid"].find((one) => document.getElementById(one));
   const row = (step) => {
@@ -107,7 +132,7 @@ document.addEventListener("keydown", (event) => {
       api.setFocusedCell(next, "family");
       return;
     }
-    const rows = [...document.querySelectorAll("a.row")];
+    const rows = [...document.querySelectorAll(".table tbody tr")].map((one) => one.querySelector("a")).filter(Boolean);
     const at = rows.indexOf(document.activeElement);
     rows[at < 0 ? 0 : Math.min(Math.max(at + step, 0), rows.length - 1)]?.focus();
   };
@@ -117,7 +142,7 @@ document.addEventListener("keydown", (event) => {
     if (shown && event.target.closest(".ag-cell")) location.assign(shown.data.href);
   };
   const keys = {
-    "/": () => document.querySelector("#overview-search, .search input, input.search")?.focus(),
+    "/": () => document.querySelector(".filter input")?.focus(),
     j: () => row(1),
     k: () => row(-1),
     a: () => document.getElementById("alert-ack")?.click(),

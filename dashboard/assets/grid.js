@@ -3,7 +3,8 @@
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   const components = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
   const make = (...parts) => window.React.createElement(...parts);
-  const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
+  const fixed = (value, digits) =>
+    value == null ? "–" : Math.abs(value) < 1e4 ? value.toFixed(digits).replace("-", "−") : Math.round(value).toLocaleString("en");
 
   // Mantine's variables follow the colour scheme, and so does the table.
   functions.lockstepTheme = (base) =>
@@ -75,8 +76,8 @@
     if (props.value == null) return make("span", { className: "dim" }, props.data.verdict === "new" ? "new" : "–");
     const kind = { slower: "slower", faster: "faster" }[props.data.verdict] || "dim";
     const { change_low: low, change_high: high } = props.data;
-    const title = low == null ? props.data.verdict : `${props.data.verdict}, interval ${low.toFixed(1)} … ${high.toFixed(1)} %`;
-    const text = (props.value > 0 ? "+" : "") + props.value.toFixed(1);
+    const title = low == null ? props.data.verdict : `${props.data.verdict}, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
+    const text = (props.value > 0 ? "+" : "") + fixed(props.value, 1);
     return make("span", { className: kind, title }, make("span", { className: "sign" }, props.data.sign), text);
   };
 

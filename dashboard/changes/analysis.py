@@ -51,7 +51,7 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
 class Monitor:
     """Many series that grow: the state that one more commit is added to, in place of replaying them from the start.
 
-    A monitor holds arrays and lists only; keep it with ``pickle`` where nobody else can write, or replay.
+    ``dashboard.changes.keeping`` makes arrays of it, to be kept in a file.
 
     Args:
         trends: the series so far; each may be empty.
@@ -59,8 +59,8 @@ class Monitor:
     """
 
     def __init__(self, trends: Sequence[Trend], settings: Settings = DEFAULT) -> None:
-        self._better: list[Better] = [trend.better for trend in trends]
-        self._replay = Replay(len(trends), settings)
+        self.better: list[Better] = [trend.better for trend in trends]
+        self.replay = Replay(len(trends), settings)
         lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
         shape = len(trends), int(lengths.max(initial=0))
         values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -71,10 +71,10 @@ class Monitor:
         known = bool(np.isfinite(errors).any())
         for index in range(shape[1]):
             rows = np.flatnonzero(lengths > index)
-            self._replay.extend(values[rows, index], errors[rows, index] if known else None, rows)
+            self.replay.extend(values[rows, index], errors[rows, index] if known else None, rows)
 
     def __len__(self) -> int:
-        return len(self._better)
+        return len(self.better)
 
     def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> list[int]:
         """Add one commit to each of the series ``rows`` (all of them if not given).
@@ -88,20 +88,21 @@ class Monitor:
             the series of which something new is to be told: a change, a move, a withdrawal.
         """
         which = range(len(self)) if rows is None else rows.tolist()
-        before = {row: self._replay.news(row) for row in which}
+        before = {row: self.replay.news(row) for row in which}
         # As a trend, they are checked as one.
         trend = Trend(values, errors)
-        self._replay.extend(np.log(trend.values), trend.errors, rows)
-        return [row for row in which if self._replay.news(row) != before[row]]
+        self.replay.extend(np.log(trend.values), trend.errors, rows)
+        return [row for row in which if self.replay.news(row) != before[row]]
 
-    def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
-        """What the series ``rows`` (all of them if not given) say now."""
+    def analyses(self, rows: Iterable[int] | None = None, hindsight: bool = True) -> list[Analysis]:
+        """What the series ``rows`` (all of them if not given) say now; ``hindsight`` goes over every point again."""
         which = list(range(len(self)) if rows is None else rows)
         found = []
         for first in range(0, len(which), _TOGETHER):
             part = which[first : first + _TOGETHER]
-            for row, sights in zip(part, look_back(self._replay, part), strict=True):
-                found.append(summarise(self._replay, row, self._better[row], sights))
+            seen = look_back(self.replay, part) if hindsight else [[]] * len(part)
+            for row, sights in zip(part, seen, strict=True):
+                found.append(summarise(self.replay, row, self.better[row], sights))
         return found
 
 

@@ -147,7 +147,7 @@ class Analysis:
             in no other place.
         levels: the stretches between changes, oldest first; they cover the whole series.
         noise: of the series.
-        in_hindsight: the steps that the series shows now that it is seen whole, oldest first.
+        in_hindsight: the steps that the series shows now that it is seen whole, oldest first; () if not asked for.
         outliers: points that lie far off their level and stand alone.
         mde: smallest relative change that would be reported within ``Settings.prompt`` commits with 80 %
             probability, from the present level; infinite when "short".

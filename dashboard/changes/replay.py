@@ -2,7 +2,7 @@
 
 A replay holds, for each series, the hypotheses about its present level, what has been reported and every change
 of mind. It never looks ahead: after ``n`` commits it says what it would have said had it been asked then. It is
-a plain object of arrays and lists: keep it (pickled, say) and a new commit costs a millisecond for a hundred series.
+a plain object of arrays and lists: keep it, and a new commit costs a millisecond for a hundred series.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Replay:
         self._best: Ints = np.zeros(series, dtype=np.int64)
         self._retry: Ints = np.zeros(series, dtype=np.int64)
         self._look: Ints = np.full(series, np.iinfo(np.int64).max)
-        self._hypotheses = Hypotheses.empty(series, settings.width)
+        self.hypotheses = Hypotheses.empty(series, settings.width)
 
     def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> None:
         """Take in one more commit.
@@ -118,7 +118,7 @@ class Replay:
         weights = self.weights[rows[:, None], index]
         self.scatter.start(rows, points)
         nothing = np.zeros(rows.size, dtype=np.int64)
-        self._hypotheses.begin(
+        self.hypotheses.begin(
             rows,
             points[:, 0],
             weights[:, 0],
@@ -136,7 +136,7 @@ class Replay:
 
     def _advance(self, rows: Ints, y: Floats, index: Ints, *, reporting: bool, skipped: int = 0) -> None:
         """Filter one point of each of ``rows``; then judge, unless in the burn-in (``skipped`` points into it)."""
-        found, settings = self._hypotheses, self.settings
+        found, settings = self.hypotheses, self.settings
         weights = self.weights[rows, index]
         best = self._best[rows]
         cost, start = found.cost[rows, best], found.start[rows, best]
@@ -164,13 +164,13 @@ class Replay:
 
     def _settle(self, rows: Ints) -> None:
         """Find the best hypothesis that holds just what has been reported."""
-        found = self._hypotheses
+        found = self.hypotheses
         held = np.where(found.depth[rows] == self._depth[rows][:, None], found.cost[rows], np.inf)
         self._best[rows] = held.argmin(axis=1)
 
     def _judge(self, rows: Ints, index: Ints) -> None:
         """Report what has become likely, withdraw what has become unlikely, and look again where changes lie."""
-        found, settings = self._hypotheses, self.settings
+        found, settings = self.hypotheses, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
         # Most series have nothing new to tell: what costs more is computed for those that may.
@@ -187,7 +187,7 @@ class Replay:
 
     def _report(self, rows: Ints, index: Ints) -> None:
         """Report the changes that are likely enough."""
-        found, settings = self._hypotheses, self.settings
+        found, settings = self.hypotheses, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         more = np.where((relative == 1) & (found.count[rows] >= settings.run), cost - 2 * self._bonus(rows), np.inf)
         held = np.where(relative == 0, cost, np.inf)
@@ -197,7 +197,7 @@ class Replay:
 
     def _reconsider(self, rows: Ints, index: Ints) -> None:
         """Withdraw the last changes that have become unlikely."""
-        found = self._hypotheses
+        found = self.hypotheses
         cost, relative = found.cost[rows], found.depth[rows] - self._depth[rows][:, None]
         less, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
         for place in np.flatnonzero(log_odds(less, held) > self.settings.withdraw).tolist():
@@ -206,7 +206,7 @@ class Replay:
 
     def _bonus(self, rows: Ints) -> Floats:
         """How far the bar is lowered for each hypothesis, by the points that stand for it."""
-        found = self._hypotheses
+        found = self.hypotheses
         left = np.maximum(found.start[rows] - np.maximum(found.before[rows], 0), 1)
         right = np.maximum(found.count[rows], 1)
         size = np.clip(left * right / (left + right), 1.0, LARGEST)
@@ -215,7 +215,7 @@ class Replay:
 
     def _consider(self, row: int, now: int, strength: float) -> None:
         """Report a change, unless there is another explanation for it."""
-        found = self._hypotheses
+        found = self.hypotheses
         challengers = (found.depth[row] == self._depth[row] + 1) & (found.count[row] >= self.settings.run)
         index, earliest, latest = (int(each[0]) for each in found.locate(np.array([row]), challengers[None]))
         silent: Silence = ""
@@ -263,7 +263,7 @@ class Replay:
         shift = self.shifts[row].pop()
         if not shift.silent:
             self._revise(row, shift, now, None, "later points are at the level of before")
-        found = self._hypotheses
+        found = self.hypotheses
         self._depth[row] -= 1
         found.drop(row, found.depth[row] > self._depth[row] + 1)
         self._settle(np.array([row]))
@@ -271,7 +271,7 @@ class Replay:
 
     def _look_again(self, rows: Ints, index: Ints) -> None:
         """Where the last changes lie, as far as is known by now."""
-        found = self._hypotheses
+        found = self.hypotheses
         places = found.locate(rows, found.depth[rows] == self._depth[rows, None])
         for row, now, index_now, *ends in zip(*(each.tolist() for each in (rows, index, *places)), strict=True):
             shift = self.shifts[row][-1]

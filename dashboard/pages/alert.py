@@ -17,12 +17,12 @@ from dashboard.alerts.words import change, culprits, headline, span, status
 from dashboard.desk import Desk
 from dashboard.member_chart import member_chart
 from dashboard.pages.alerts import POLL
-from dashboard.pages.parts import change_cell, count, day, mono, notice, table
+from dashboard.pages.parts import change_cell, count, day, graph, minus, mono, notice, table
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.security import Guard, WriteError
-from dashboard.theme import GRAPH_CONFIG, Scheme
+from dashboard.theme import Scheme
 
 #: Series and commits that are listed.
 MOST_SERIES, MOST_COMMITS = 100, 30
@@ -30,7 +30,7 @@ MOST_SERIES, MOST_COMMITS = 100, 30
 #: Days that a mute lasts if nothing else is said.
 MUTE_DAYS = 14
 
-_HEAD = ("Series", "Change", "95 % interval", "Still", "Sure", "Cause", "")
+_HEAD = ("Series", "Change", "95 % interval", "Still", "Sure", "Cause", "Of")
 _DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
 _HINTS = {
     "ack": "Somebody looks after it (a)",
@@ -158,16 +158,10 @@ def body(one: Tracked, results: Results, scheme: Scheme) -> list[Any]:
     parts: list[Any] = [html.P(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
     figure = member_chart(results, alert, scheme)
     if figure:
-        config: Any = GRAPH_CONFIG
-        caption = html.Figcaption(
-            [
-                html.Span("Time against before the change, % (up is slower)"),
-                html.Span("the worst series; the range is shaded"),
-            ]
-        )
-        labelled: Any = {"role": "group", "aria-label": "The worst series over the commits"}
-        graph = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"})
-        parts.append(html.Figure([caption, html.Div(graph, className="graph", **labelled)], className="card tall"))
+        said = ("Time against before the change, % (up is slower)", "the worst series; the range is shaded")
+        caption = html.Figcaption([html.Span(one) for one in said])
+        chart = graph(figure, "The worst series over the commits")
+        parts.append(html.Figure([caption, chart], className="card tall"))
     if alert.cause.evidence:
         evidence = [
             html.Tr([html.Td(e.what), html.Td(e.before or "–", className="mono"), html.Td(e.after, className="mono")])
@@ -252,13 +246,17 @@ def _series_row(member: Member, alert: Alert) -> Any:
     cells = [
         html.Td(dcc.Link(name.label, href=address.link(), className="link mono row")),
         change_cell(member.size),
-        html.Td(span(member.low, member.high), className="number dim"),
-        html.Td(change(member.left), className="number"),
-        html.Td(f"{100 * member.confidence:.1f} %", className="number dim"),
+        html.Td(minus(span(member.low, member.high)), className="number dim"),
+        html.Td(minus(change(member.left)), className="number"),
+        html.Td(_sure(member.confidence), className="number dim"),
         html.Td(other or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),
     ]
     return html.Tr(cells)
+
+
+def _sure(confidence: float) -> str:
+    return "> 99.9 %" if confidence > 0.9995 else f"{100 * confidence:.1f} %"
 
 
 def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:

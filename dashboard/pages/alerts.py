@@ -13,7 +13,7 @@ from dashboard.alerts.life import OPEN
 from dashboard.alerts.tracked import Tracked, now_ms
 from dashboard.alerts.words import headline, status
 from dashboard.desk import Desk
-from dashboard.pages.parts import age, change_cell, count, notice, table
+from dashboard.pages.parts import age, change_cell, count, loading, notice, table
 from dashboard.results.store import Store
 
 #: Rows shown at once; more are for a narrower choice.
@@ -40,7 +40,14 @@ def layout(desk: Desk | None, search: str) -> Any:
         shown = sorted({*values, chosen[name]} - {""})
         given = chosen[name] or None
         return dmc.Select(
-            id=f"alerts-{name}", label=name.capitalize(), data=shown, value=given, clearable=True, placeholder="all"
+            id=f"alerts-{name}",
+            label=name.capitalize(),
+            data=shown,
+            value=given,
+            clearable=True,
+            searchable=True,
+            placeholder="all",
+            className="filter" if name == "family" else "",
         )
 
     controls = [
@@ -68,9 +75,7 @@ def layout(desk: Desk | None, search: str) -> Any:
             dcc.Store(id="alerts-version"),
             dcc.Interval(id="alerts-tick", interval=1000 * POLL),
             html.Div(controls, className="controls"),
-            dcc.Loading(
-                html.Div(id="alerts-list"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
-            ),
+            loading(html.Div(id="alerts-list")),
         ]
     )
 

@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import dash_ag_grid as dag
+import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.alerts.watch import Picture
 from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
 from dashboard.findings import Findings
-from dashboard.pages.parts import back_link, commit_link, count, day, mono, notice
+from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
+from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.results.model import Commit, Run
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import STATE_LABELS, Row, described
+from dashboard.shown import Shown
 from dashboard.standings import noise_by_key, rows_at
 from lockstep.thresholds import Thresholds
 
@@ -67,23 +68,18 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
             _run_facts(results.runs_of(machine)[place]),
-            dcc.Loading(html.Div(id="commit-families", className="cards"), delay_show=400, type="dot"),
-            dag.AgGrid(
-                id="commit-grid",
-                columnDefs=_COLUMNS,
-                rowData=[],
-                defaultColDef={"sortable": True, "filter": True, "resizable": True},
-                getRowId="params.data.id",
-                dashGridOptions={
-                    "theme": {"function": "lockstepTheme(themeQuartz)"},
-                    "rowHeight": 30,
-                    "headerHeight": 34,
-                    "tooltipShowDelay": 300,
-                    "localeText": {"noRowsToShow": "Nothing was measured.", "noMatchingRows": "No series match."},
-                },
-                className="grid",
-                style={"height": None},
+            loading(html.Div(id="commit-families", className="cards")),
+            html.Div(
+                dmc.TextInput(
+                    id="commit-search",
+                    label="Search",
+                    placeholder="family, variant, shape …",
+                    debounce=150,
+                    className="filter",
+                ),
+                className="controls",
             ),
+            grid("commit-grid", _COLUMNS, len(rows_at(results, machine, commit.hash)), "Nothing was measured."),
         ]
     )
 
@@ -105,6 +101,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
     clientside: Any = app.clientside_callback
     clientside(
+        ClientsideFunction("lockstep", "search"),
+        Output("commit-grid", "dashGridOptions"),
+        Input("commit-search", "value"),
+        State("commit-grid", "dashGridOptions"),
+        prevent_initial_call=True,
+    )
+    clientside(
         ClientsideFunction("lockstep", "openRow"),
         Output("url", "href", allow_duplicate=True),
         Input("commit-grid", "cellClicked"),
@@ -121,7 +124,7 @@ def find(results: Results, text: str) -> Commit | None:
 
 
 def compare(
-    results: Results, machine: str, commit: str, picture: Picture | None, thresholds: Thresholds
+    results: Results, machine: str, commit: str, picture: Shown | None, thresholds: Thresholds
 ) -> list[Compared]:
     """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
     commits = results.commits(machine)
@@ -137,12 +140,13 @@ def compare(
         for suite in {row.suite for row in rows_at(results, machine, one.hash).values() if row.state != "na"}:
             earlier.setdefault(suite, one)
     noise = noise_by_key(results, machine, picture)
+    rows_before = {one.hash: rows_at(results, machine, one.hash) for one in earlier.values()}
     found = []
     for row in rows.values():
         if row.state == "na":
             continue
         at = earlier.get(row.suite)
-        before = rows_at(results, machine, at.hash).get(row.key) if at else None
+        before = rows_before[at.hash].get(row.key) if at else None
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
@@ -234,26 +238,16 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
     return parts
 
 
-def _text(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-    return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
-
-
-def _number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-    column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
-    return column | {"filter": "agNumberColumnFilter"} | more
-
-
-_GENERAL = {"function": "general(params)"}
 _COLUMNS = [
-    _text("family", "Family", 128, pinned="left", cellRenderer="SeriesLink"),
-    _number("change", "Change %", 100, cellRenderer="Change"),
-    _text("variant", "Variant", 112, cellClass="mono"),
-    _text("case", "Case", 230, cellClass="mono", comparator={"function": "byShape"}, flex=1, minWidth=180),
-    _text("l2", "L2", 64),
-    _text("quantity", "Of", 110, cellClass="dim"),
-    _number("before", "Before", 100, valueFormatter=_GENERAL),
-    _number("now", "Now", 100, valueFormatter=_GENERAL),
-    _text("interval", "Interval %", 124, cellClass="number dim"),
-    _text("verdict", "Verdict", 90),
-    _text("state", "State", 110, cellRenderer="State", tooltipField="why"),
+    text("family", "Family", 128, pinned="left", cellRenderer="SeriesLink"),
+    number("change", "Change %", 100, cellRenderer="Change"),
+    text("variant", "Variant", 112, cellClass="mono"),
+    text("case", "Case", 230, flex=1, minWidth=180, **BY_SHAPE),
+    text("l2", "L2", 64),
+    text("quantity", "Of", 110, cellClass="dim"),
+    number("before", "Before", 100, valueFormatter=drawn("general")),
+    number("now", "Now", 100, valueFormatter=drawn("general")),
+    text("interval", "Interval %", 124, cellClass="number dim"),
+    text("verdict", "Verdict", 90),
+    text("state", "State", 110, cellRenderer="State", tooltipField="why"),
 ]

@@ -10,14 +10,15 @@ from typing import Any, cast
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, asked
+from dashboard.address import asked
+from dashboard.axes import log_axis
+from dashboard.comparing import SIGNS
 from dashboard.comparison import (
     VERDICTS,
     Comparison,
     Pair,
     Quantity,
     Side,
-    Verdict,
     compare,
     differing,
     run_of,
@@ -25,12 +26,13 @@ from dashboard.comparison import (
 )
 from dashboard.desk import Desk, rules
 from dashboard.figures import Figure
-from dashboard.pages.parts import change_cell, count, day, notice, table
+from dashboard.pages.compare_table import compare_table
+from dashboard.pages.parts import count, day, graph, loading, notice, table
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import suite_of
-from dashboard.theme import GRAPH_CONFIG, Scheme, chart_layout, neutral
+from dashboard.theme import Scheme, chart_layout, neutral
 from lockstep.thresholds import Thresholds
 
 #: Rows of the table.
@@ -40,13 +42,11 @@ MOST = 200
 KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
 
 _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
-_GLYPHS: dict[Verdict, str] = {"slower": "▲", "faster": "▼", "failed": "✖", "unsure": "?", "same": "●"}
 _COLOURS: dict[Scheme, dict[str, str]] = {
     "light": {"slower": "#D55E00", "faster": "#0072B2"},
     "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
 }
-_SYMBOLS = {"slower": "triangle-up", "faster": "triangle-down", "same": "circle", "unsure": "circle-open"}
-_HEAD = ("Suite", "Variant", "Case", "L2", "Change", "95 % interval", "Base", "Head", "Verdict", "Machine code")
+_SYMBOLS = {"slower": "triangle-down", "faster": "triangle-up", "same": "circle", "unsure": "circle-open"}
 
 
 def layout(results: Results, search: str) -> Any:
@@ -73,6 +73,7 @@ def layout(results: Results, search: str) -> Any:
             clearable=True,
             searchable=True,
             placeholder="all",
+            className="filter",
         ),
         _segmented("l2", "L2", {"": "all", **{one: one for one in caches}}, chosen["l2"], hidden=not caches),
     ]
@@ -82,9 +83,7 @@ def layout(results: Results, search: str) -> Any:
             dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
             html.Div(controls, className="controls sides"),
             html.Div(what, className="controls"),
-            dcc.Loading(
-                html.Div(id="compare-body"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
-            ),
+            loading(html.Div(id="compare-body")),
         ]
     )
 
@@ -102,22 +101,24 @@ def register(app: Dash, store: Store, desk: Desk | None) -> None:
             Output(f"compare-{side}v", "data"),
             Input(f"compare-{side}m", "value"),
             Input(f"compare-{side}t", "value"),
+            Input("version", "data"),
             State(f"compare-{side}c", "value"),
             prevent_initial_call=True,
         )
-        def options(machine: str, toolchain: str | None, commit: str | None) -> Any:
+        def options(machine: str, toolchain: str | None, _: str | None, commit: str | None) -> Any:
             results = store.current()
             commits = commit_options(results, machine, toolchain or "")
             there = any(one["value"] == commit for one in commits)
             value = commit if there else commits[0]["value"] if commits else None
             return commits, value, toolchains(results, machine), variants(results, machine)
 
-    @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"))
+    @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
     def fill(*given: Any) -> Any:
-        scheme = given[-1]
+        *values, scheme, _ = given
         if scheme is None:
             return no_update
-        return body(store.current(), dict(zip(KEYS, (one or "" for one in given), strict=False)), scheme, rules(desk))
+        asks = dict(zip(KEYS, (one or "" for one in values), strict=True))
+        return body(store.current(), asks, scheme, rules(desk))
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -162,15 +163,14 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if not found.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
-    config: Any = GRAPH_CONFIG
-    caption = html.Figcaption(
-        [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
-    )
-    named: Any = {"role": "group", "aria-label": "Change of every case against its latency"}
-    graph = dcc.Graph(figure=scatter(found.pairs, scheme), config=config, responsive=True, style={"height": "100%"})
-    parts.append(html.Figure([caption, html.Div(graph, className="graph", **named)], className="card tall"))
+    caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
+    figure = scatter(found.pairs, scheme)
+    # New results leave the reader where they were.
+    figure["layout"]["uirevision"] = str(chosen)
+    chart = graph(figure, "Change of every case against its latency")
+    parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Biggest movers"))
-    parts.append(table(_HEAD, [_row(pair, head) for pair in found.pairs[:MOST]], "Cases, the biggest change first"))
+    parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
         parts.append(html.P(f"and {len(found.pairs) - MOST} more: choose a suite.", className="dim"))
     return parts
@@ -178,7 +178,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
 
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     """Every case's change in per cent against its time on the base's side, told apart by verdict."""
-    data = []
+    data: list[Figure] = []
     for verdict in VERDICTS:
         own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
         if not own:
@@ -199,8 +199,9 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
             }
         )
     figure = chart_layout(scheme)
-    ticks = [step * 10.0**decade for decade in range(-4, 9) for step in (1, 2, 5)]
-    figure["xaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    times = [time for trace in data for time in trace["x"]]
+    if times:
+        figure["xaxis"] |= log_axis(min(times) / 1.15, max(times) * 1.15)
     shown = [100 * abs(math.expm1(pair.log)) for pair in pairs if math.isfinite(pair.log)]
     figure["yaxis"] |= {"ticksuffix": " %"}
     if max(shown, default=0.0) < 1:
@@ -235,7 +236,7 @@ def variants(results: Results, machine: str) -> list[str]:
 
 def _said(found: Comparison) -> str:
     counts = found.counts
-    said = [f"{_GLYPHS[one]} {counts[one]} {one}" for one in VERDICTS if counts[one]]
+    said = [f"{SIGNS[one]} {counts[one]} {one}" for one in VERDICTS if counts[one]]
     if math.isfinite(found.geomean):
         said.append(f"geometric mean of the time {100 * math.expm1(found.geomean):+.2f} %".replace("-", "−"))
     if found.other_ruler:
@@ -243,39 +244,6 @@ def _said(found: Comparison) -> str:
     if found.one_sided:
         said.append(f"{found.one_sided} on one side only")
     return " · ".join(said) or "No case in common."
-
-
-def _row(pair: Pair, head: Side) -> Any:
-    variant = pair.head_variant
-    if pair.base_variant != pair.head_variant:
-        variant = f"{pair.base_variant} → {pair.head_variant}"
-    address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
-    interval = "–"
-    if math.isfinite(pair.error):
-        interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
-    verdict = f"{_GLYPHS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
-    numbers = [
-        html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
-    ]
-    cells = [
-        html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
-        html.Td(variant, className="mono"),
-        html.Td(pair.case, className="mono"),
-        html.Td(pair.l2),
-        _change(pair),
-        html.Td(interval, className="number dim"),
-        *numbers,
-        html.Td(verdict, className=pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"),
-        html.Td(pair.code or "–", className="dim"),
-    ]
-    return html.Tr(cells)
-
-
-def _change(pair: Pair) -> Any:
-    if pair.verdict in ("slower", "faster"):
-        return change_cell(pair.log)
-    known = math.isfinite(pair.log)
-    return html.Td(f"{100 * math.expm1(pair.log):+.1f} %".replace("-", "−") if known else "–", className="number dim")
 
 
 def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:

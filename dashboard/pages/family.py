@@ -8,31 +8,34 @@ from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+import numpy as np
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress
-from dashboard.alerts.watch import Found, Picture
+from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.alerts.words import change
+from dashboard.comparing import sign
 from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
 from dashboard.findings import Findings
-from dashboard.memo import remembered
-from dashboard.pages.parts import back_link, count, graph, mono, notice
+from dashboard.legend import suite_styles, swatch
+from dashboard.long_trend import DRAWN, LONG, long_trend, long_trends
+from dashboard.pages.family_table import family_table
+from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.results.model import Commit, Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.roofline import roofline
-from dashboard.rows import RELATIVE, STATE_LABELS, Key, Row, described, quantities_of, relative_rows, rows_of, series_of
+from dashboard.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
 from dashboard.series_figure import cause_colour
+from dashboard.shown import Finding, Shown
 from dashboard.standings import found_by_key, rows_at, rows_now
-from dashboard.theme import Scheme, Style, styles
+from dashboard.telling import first_cache, first_cases
+from dashboard.theme import Scheme, Style
 
 #: Cases drawn at once; a chart costs the browser about 30 ms.
 MOST_CASES = 12
 
-#: Cases chosen on a page that no case was asked of.
-FIRST_CASES = 2
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
@@ -50,6 +53,11 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         return notice(f"{address.suite} has no results on {address.machine}", *there, html.P(back_link()))
     cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
     caches = sorted({l2 for *_, l2 in keys})
+    l2 = (
+        address.l2
+        if address.l2 in caches
+        else first_cache(results, address.machine, address.suite, address.cases, caches)
+    )
     drawn = suite_styles(results, address.suite)
     quantities = quantities_of(results, address.suite)
     controls = [
@@ -65,20 +73,18 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases) or _first(results, address, cases),
+            value=_existing(address.cases, cases) or first_cases(results, address.machine, address.suite, l2, cases),
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
-            className="cases",
+            className="cases filter",
         ),
         html.Div(
             [
                 html.Span("L2", className="label"),
-                dmc.SegmentedControl(
-                    id="family-l2", data=caches, value=address.l2 if address.l2 in caches else caches[0]
-                ),
+                dmc.SegmentedControl(id="family-l2", data=caches, value=l2),
             ],
-            hidden=caches == [""],
+            hidden=len(caches) < 2,
         ),
         html.Div(
             [
@@ -97,7 +103,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
                 html.Span("Variants", className="label"),
                 dmc.ChipGroup(
                     [
-                        dmc.Chip([_swatch(style), variant or address.suite], value=variant, className="mono")
+                        dmc.Chip([swatch(style), variant or address.suite], value=variant, className="mono")
                         for variant, style in drawn.items()
                     ],
                     id="family-variants",
@@ -112,11 +118,12 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         [
             html.Div([back_link(), html.Span(" / "), html.H1(address.suite, className="mono")], className="crumbs"),
             dcc.Store(id="family-suite", data=address.suite),
+            dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
             html.Div(controls, className="controls"),
             html.H2("Over the commits"),
-            html.Div(id="family-trend", className="charts"),
+            loading(html.Div(id="family-trend", className="charts")),
             html.H2("At the newest commit"),
-            html.Div(id="family-latest"),
+            loading(html.Div(id="family-latest")),
         ]
     )
 
@@ -124,62 +131,78 @@ def layout(results: Results, address: FamilyAddress) -> Any:
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
+    drawn = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
 
+    @app.callback(Output("family-trend", "children"), *drawn, State("family-suite", "data"))
+    def draw(*given: Any) -> Any:
+        *chosen, scheme, _, suite = given
+        if scheme is None:
+            return no_update
+        results, address = store.current(), _address(suite, *chosen)
+        return trends(results, address, scheme, findings.picture(results, address.machine))
+
+    # On its own, so that a zoom asks for nothing that it does not move.
     @app.callback(
-        Output("family-trend", "children"),
         Output("family-latest", "children"),
         *chosen,
         Input("colours", "data"),
         Input("version", "data"),
         State("family-suite", "data"),
     )
-    def draw(
-        machine: str,
-        cases: list[str] | None,
-        l2: str,
-        quantities: list[str] | None,
-        variants: list[str] | None,
-        scheme: Scheme | None,
-        _: str | None,
-        suite: str,
-    ) -> Any:
-        if scheme is None:
-            return no_update, no_update
-        address = FamilyAddress(machine, suite, tuple(cases or ()), l2, tuple(quantities or ()), tuple(variants or ()))
-        results = store.current()
-        picture = findings.picture(results, machine)
-        return trends(results, address, scheme, picture), latest(results, address, scheme)
+    def list_newest(*given: Any) -> Any:
+        *chosen, scheme, _, suite = given
+        return no_update if scheme is None else latest(store.current(), _address(suite, *chosen), scheme)
 
     clientside: Any = app.clientside_callback
+    clientside(
+        ClientsideFunction("lockstep", "zoomed"),
+        Output("family-zoom", "data"),
+        Input({"type": "family-chart", "at": ALL}, "relayoutData"),
+        Input("family-machine", "value"),
+        State("family-zoom", "data"),
+        prevent_initial_call=True,
+    )
     clientside(
         ClientsideFunction("lockstep", "permalink"),
         Output("family-suite", "modified_timestamp"),
         *chosen,
+        Input("family-zoom", "data"),
         State("family-suite", "data"),
         prevent_initial_call=True,
     )
 
 
-@remembered
-def suite_styles(results: Results, suite: str) -> dict[str, Style]:
-    """Styles of a suite's variants by all its series, so that no choice on the page changes a colour."""
-    keys = series_of(results, suite)
-    return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
+def _address(
+    suite: str,
+    machine: str,
+    cases: Sequence[str] | None,
+    l2: str,
+    quantities: Sequence[str] | None,
+    variants: Sequence[str] | None,
+    zoom: str | None = "",
+) -> FamilyAddress:
+    """What the controls say; an empty one says ``None``."""
+    shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
+    return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
 
-def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Picture | None = None) -> list[Any]:
+def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Shown | None = None) -> list[Any]:
     """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)
     if not drawn or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
-    rows = rows_of(results, results.points(*(one for key in keys if key[3] in cases for one in keys[key])))
+    shown = [key for key in keys if key[3] in cases and key[2] in drawn]
+    long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
+    lines = long_trends(results, address.suite, shown) if long else {}
+    wanted = [] if long else [one for key in keys if key[3] in cases for one in keys[key]]
+    rows = rows_of(results, results.points(*wanted))
     place = {commit.hash: at for at, commit in enumerate(commits)}
     if RELATIVE in address.quantities:
         rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
     found = found_by_key(results, address.machine, picture)
-    charts = []
+    charts: list[Any] = []
     for case in cases:
         own = [row for row in rows if row.case == case]
         told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
@@ -187,28 +210,34 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Pi
         for name in address.quantities:
             what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
-            if any(row.measured(name) for row in own):
-                chart = graph(
-                    trend(own, commits, name, drawn, scheme, marked), f"{what.label} of {case} over the commits"
-                )
+            known = {key[2]: line for key, line in lines.get(name, {}).items() if key[3] == case}
+            figure = None
+            if any(np.any(line.value > 0) for line in known.values()):
+                figure = long_trend(known, commits, what, drawn, scheme, marked, address.zoom)
+            elif any(row.measured(name) for row in own):
+                figure = trend(own, commits, name, drawn, scheme, marked, address.zoom)
+            chart: Any
+            if figure is not None:
+                identity = {"type": "family-chart", "at": len(charts)}
+                chart = graph(figure, f"{what.label} of {case} over the commits", id=identity)
             else:
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
     return charts
 
 
-def marks(told: Sequence[tuple[str, Found]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+def marks(told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
     """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    gathered: dict[tuple[int, str], list[tuple[str, Found]]] = defaultdict(list)
+    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in told:
-        if one.step.after.commit in place:
-            gathered[place[one.step.after.commit], "▼" if one.step.size > 0 else "▲"].append((variant, one))
+        if one.commit in place:
+            gathered[place[one.commit], sign(one.size)].append((variant, one))
     found = []
-    for (at, sign), some in sorted(gathered.items()):
-        lines = [f"{sign} <b>{escape(variant)}</b> {change(one.step.size)} · {one.cause.kind}" for variant, one in some]
-        lines += [commit_line(commits[at]), wrapped(some[0][1].cause.sentence)]
-        found.append(Mark(at, sign, cause_colour(some[0][1].cause.kind, scheme), "<br>".join(lines)))
+    for (at, glyph), some in sorted(gathered.items()):
+        lines = [f"{glyph} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
+        lines += [commit_line(commits[at]), wrapped(some[0][1].sentence)]
+        found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
     return found
 
 
@@ -239,7 +268,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         words = "TFLOP/s of every shape against its FLOP per byte; the roof is what this machine's controls reached"
         box = graph(roof, "Roofline at the newest commit")
         parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
-    parts.append(_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
+    parts.append(family_table([row for row in now if row.case in cases and row.variant in drawn], cases, list(drawn)))
     return parts
 
 
@@ -264,88 +293,10 @@ def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
     return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
 
 
-def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
-    rows = sorted(rows, key=lambda row: (cases.index(row.case), variants.index(row.variant)))
-    if any(row.value for row in rows):
-        return _value_table(rows)
-    head = ["Case", "Variant", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State"]
-    return _html_table(head, [html.Tr(_table_cells(row)) for row in rows])
-
-
-def _value_table(rows: Sequence[Row]) -> Any:
-    body = [
-        html.Tr([html.Td(row.case, className="mono"), html.Td(row.unit), html.Td(f"{row.value.value:,.6g}")])
-        for row in rows
-        if row.value
-    ]
-    return _html_table(["Case", "Unit", "Value"], body)
-
-
-def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
-    caption = html.Caption(count(len(body), "series"), className="visually-hidden")
-    titles = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
-    return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
-
-
-def _table_cells(row: Row) -> list[Any]:
-    def number(quantity: str, digits: int, interval: bool = False) -> Any:
-        measured = row.measured(quantity)
-        if measured is None:
-            return html.Td("–", className="number dim")
-        text: list[Any] = [f"{measured.value:.{digits}f}"]
-        if interval and measured.low is not None and measured.high is not None and measured.low < measured.high:
-            text.append(html.Span(f" {measured.low:.{digits}f}–{measured.high:.{digits}f}", className="dim"))
-        return html.Td(text, className="number")
-
-    state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
-    return [
-        html.Td(row.case, className="mono"),
-        html.Td(row.variant, className="mono"),
-        number("latency", 2, interval=True),
-        number("speedup", 2, interval=True),
-        number("floor", 1),
-        number("bandwidth", 0),
-        number("compute", 1),
-        html.Td("–" if row.mde is None else f"{100 * row.mde:.2f}", className="number" if row.mde else "number dim"),
-        html.Td(state, className="failed" if row.state == "failed" else "dim"),
-    ]
-
-
-def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[str]:
-    """Variants that are measured against themselves: a ratio of exactly one, always."""
-    ratios: dict[str, bool] = {}
-    variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}
-    for ratio in results.trends(one for one in variants if _is_speedup(results, one)):
-        values = ratio.value[ratio.value > 0]
-        if len(values):
-            variant = variants[ratio.series]
-            ratios[variant] = ratios.get(variant, True) and bool((values == 1.0).all())
-    return {variant for variant, always_one in ratios.items() if always_one}
-
-
-def _first(results: Results, address: FamilyAddress, cases: Sequence[str]) -> list[str]:
-    """The first cases that this machine has numbers of; a suite has shapes for other machines as well."""
-    known = {
-        row.case for row, _ in rows_now(results, address.machine) if row.suite == address.suite and row.state != "na"
-    }
-    named = [case for case in cases if case]
-    return ([case for case in named if case in known] or named)[:FIRST_CASES]
-
-
 def _usual(results: Results, suite: str) -> list[str]:
     quantities = quantities_of(results, suite)
     return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
 
 
-def _is_speedup(results: Results, series: Series) -> bool:
-    return results.benchmarks[series.benchmark].quantity == "speedup"
-
-
 def _existing(asked: Sequence[str], there: Sequence[str]) -> list[str]:
     return [one for one in asked if one in there]
-
-
-def _swatch(style: Style) -> Any:
-    # The chips are the legend, and belong to no scheme; the browser picks the colour.
-    colour = f"light-dark({style.light}, {style.dark})"
-    return html.Span(style.glyph, className="swatch", style={"color": colour})

@@ -10,11 +10,11 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dashboard.alerts.tracked import now_ms
 from dashboard.comparison import toolchain_text
 from dashboard.figures import Figure
-from dashboard.pages.parts import age, commit_line, count, day, mono, notice, problem_list, table
+from dashboard.pages.parts import age, commit_line, count, day, graph, loading, mono, notice, problem_list, table
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.theme import GRAPH_CONFIG, Scheme, chart_layout, styles
+from dashboard.theme import Scheme, chart_layout, styles
 from dashboard.upkeep import Upkeep, upkeep
 
 #: A machine that reported longer ago is silent (the alerts take the same), in days.
@@ -54,9 +54,7 @@ def layout(results: Results) -> Any:
             html.Div([html.H1("Machines")], className="crumbs"),
             dcc.Interval(id="machines-tick", interval=1000 * POLL),
             dcc.Store(id="machines-version"),
-            dcc.Loading(
-                html.Div(id="machines-body"), delay_show=400, custom_spinner=html.Span("Loading", className="dim")
-            ),
+            loading(html.Div(id="machines-body")),
         ]
     )
 
@@ -136,7 +134,7 @@ def _row(one: Upkeep, now: int) -> Any:
     silent = one.reported_at < now - SILENT * 86_400_000
     reported = "unknown"
     if one.reported_at:
-        reported = f"{day(one.reported_at)}, {age(one.reported_at, now)}" + (" ▲ silent" if silent else "")
+        reported = f"{day(one.reported_at)}, {age(one.reported_at, now)}" + (" ◌ silent" if silent else "")
     throttled = "–"
     if one.points:
         share = f"{100 * one.throttled / one.points:.0f} %"
@@ -163,15 +161,9 @@ def _section(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[A
         html.H2([mono(one.machine), html.Span(f" {counted}", className="dim")], id=_anchor(one)),
     ]
     if one.controls:
-        config: Any = GRAPH_CONFIG
-        caption = html.Figcaption(
-            [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
-        )
-        named: Any = {"role": "group", "aria-label": f"Controls of {one.machine} over the commits"}
-        graph = dcc.Graph(
-            figure=controls_chart(one, commits, scheme), config=config, responsive=True, style={"height": "100%"}
-        )
-        parts.append(html.Figure([caption, html.Div(graph, className="graph", **named)], className="card"))
+        caption = [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
+        chart = graph(controls_chart(one, commits, scheme), f"Controls of {one.machine} over the commits")
+        parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))
     if one.turns:
         rows = [
             html.Tr([html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")])

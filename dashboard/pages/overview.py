@@ -7,16 +7,19 @@ import csv
 import io
 from typing import Any
 
-import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import OverviewAddress
+from dashboard.alerts.life import OPEN
+from dashboard.comparing import SIGNS
+from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
-from dashboard.pages.overview_cards import cards, news
+from dashboard.pages.grid import grid
+from dashboard.pages.overview_cards import cards, news, told_of
 from dashboard.pages.overview_table import columns, file_rows, table
-from dashboard.pages.parts import commit_line, commit_link, count, day, graph, mono, notice, problem_list
+from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import Key, keys_of
@@ -25,9 +28,6 @@ from dashboard.theme import Scheme
 
 #: Commits offered as the one to compare with.
 MOST_COMMITS = 300
-
-#: Rows up to which the table is as high as they are.
-FEW_ROWS = 40
 
 _CONTROLS = ("machine", "l2", "since", "show")
 
@@ -39,7 +39,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         return _nothing(results)
     machine = address.machine if address.machine in results.machines else _freshest(results)
     caches = sorted({l2 for *_, l2 in keys if l2})
-    l2s = [*caches, "all"]
+    l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
     ours = any(one.ours for one in results.benchmarks.values())
     shown = [{"value": name, "label": label} for name, label in SHOWN.items() if ours or name == "change"]
     controls = [
@@ -65,7 +65,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
                 html.Span("L2", className="label"),
                 dmc.SegmentedControl(id="overview-l2", data=l2s, value=address.l2 if address.l2 in l2s else l2s[0]),
             ],
-            hidden=not caches,
+            hidden=len(caches) < 2,
         ),
         html.Div(
             [
@@ -82,11 +82,12 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             placeholder="family, variant, shape …",
             value=address.search,
             debounce=150,
+            className="filter",
         ),
         html.Div(
             [
-                dmc.Button("CSV", id="overview-csv", variant="default", size="xs"),
-                dmc.Button("Parquet", id="overview-parquet", variant="default", size="xs"),
+                dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
+                dmc.Button("Parquet", id="overview-parquet", variant="default", size="sm"),
             ],
             className="buttons",
             title="Download the table as it is filtered",
@@ -99,35 +100,17 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _loaded(results, keys),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
-            dcc.Loading(html.Div(id="overview-cards"), delay_show=400, type="dot"),
+            loading(html.Div(id="overview-cards")),
             html.Figure(
                 [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
             ),
-            dag.AgGrid(
-                id="overview-grid",
-                columnDefs=columns(results, keys, machine),
-                rowData=[],
-                defaultColDef={"sortable": True, "filter": True, "resizable": True},
-                getRowId="params.data.id",
-                dashGridOptions={
-                    "theme": {"function": "lockstepTheme(themeQuartz)"},
-                    "rowHeight": 30,
-                    "headerHeight": 34,
-                    "tooltipShowDelay": 300,
-                    "localeText": {"noRowsToShow": "No series here.", "noMatchingRows": "No series match."},
-                    "enableCellTextSelection": True,
-                    "quickFilterText": address.search,
-                    "domLayout": "normal" if len(keys) > FEW_ROWS else "autoHeight",
-                },
-                className="grid" if len(keys) > FEW_ROWS else "grid short",
-                style={"height": None},
-            ),
+            grid("overview-grid", columns(results, keys, machine), len(keys), "No series here.", address.search),
             dcc.Download(id="overview-file"),
         ]
     )
 
 
-def register(app: Dash, store: Store, findings: Findings) -> None:
+def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = None) -> None:
     """Connect the page's controls."""
 
     @app.callback(
@@ -148,11 +131,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         results = store.current()
         picture = findings.picture(results, machine)
         stood = stand(results, machine, l2, since, visit or 0, findings)
+        tracked = desk.alerts.alerts(OPEN) if desk else []
+        told = told_of(machine, picture, tracked)
         heat = heatmap(stood, show, scheme or "light")
         return (
             table(results, machine, stood),
             said(results, machine, since, visit or 0),
-            [html.Div(cards(stood, picture), className="cards"), *news(results, picture)],
+            [html.Div(cards(stood, picture, told), className="cards"), *news(results, told, tracked, machine)],
             heat,
             {"height": heat_height(heat)},
             _heat_words(show),
@@ -260,8 +245,8 @@ def said(results: Results, machine: str, since: str = "all", visit: int = 0) -> 
 
 def _heat_words(show: str) -> list[Any]:
     words = {
-        "change": "Change of each shape since then, of its variants the one that changed most: ▼ orange slower, ▲ blue "
-        "faster, full colour at ±23 %",
+        "change": "Change of each shape, of its variants the one that changed most. Orange slower, blue faster, full "
+        f"colour at ±23 %; {SIGNS['slower']} {SIGNS['faster']} confirmed, · measured for the first time",
         "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×",
         "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
     }

@@ -2,63 +2,99 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
+from dashboard.address import OverviewAddress, link
 from dashboard.alerts.grouping import Alert
-from dashboard.alerts.watch import Picture
+from dashboard.alerts.life import State
+from dashboard.alerts.tracked import Tracked
 from dashboard.alerts.words import change, headline
-from dashboard.comparing import geomean
+from dashboard.comparing import SIGNS, Verdict, geomean
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
+from dashboard.shown import Shown
 from dashboard.standings import Standing
 
 #: Alerts told in full below the cards.
 MOST_NEWS = 5
 
 
-def cards(stood: Sequence[Standing], picture: Picture | None) -> list[Any]:
-    """Open alerts, slower, faster, stale, and the geometric mean of all."""
-    slower = sorted((one for one in stood if one.verdict == "slower"), key=lambda one: -(one.worse or 0.0))
-    faster = sorted((one for one in stood if one.verdict == "faster"), key=lambda one: one.worse or 0.0)
+@dataclass(frozen=True)
+class Told:
+    """An open alert, where it stands with people, and its number; 0 if nobody tracks it yet."""
+
+    alert: Alert
+    state: State
+    number: int = 0
+
+
+def told_of(machine: str, picture: Shown | None, tracked: Sequence[Tracked]) -> list[Told]:
+    """Open alerts of a machine: what nobody looks after first, of that what became slower, and the newest of it.
+
+    Args:
+        machine: its name.
+        picture: what the detector says; asked where nothing is tracked.
+        tracked: open alerts of all machines, as people left them.
+    """
+    found = [Told(one.alert, one.state, one.id) for one in tracked if one.alert.machine == machine]
+    if not tracked:
+        found = [Told(one, "new") for one in (picture.alerts if picture else ())]
+    return sorted(found, key=lambda one: (one.state == "acknowledged", one.alert.topic != "slower", -one.alert.since))
+
+
+def cards(stood: Sequence[Standing], picture: Shown | None, told: Sequence[Told] = ()) -> list[Any]:
+    """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
     failed = sum(one.verdict == "failed" for one in stood)
     stale = sum(one.stale for one in stood)
     mean, both = geomean(one.difference for one in stood)
-    told = open_alerts(picture)
-    looking = "looking for changes …" if picture is None else ""
+    waits = picture is None and not told
+    alerts = "looking for changes …" if waits else _states(told) or "nothing to look at"
+    machine = stood[0].row.machine if stood else ""
     return [
-        _card("Open alerts", "…" if picture is None else str(len(told)), looking or _topics(told), "alerts"),
-        _card("Slower", str(len(slower)), looking or _worst(slower), "slower", "▼" if slower else ""),
-        _card("Faster", str(len(faster)), looking or _worst(faster), "faster", "▲" if faster else ""),
-        _card("Failed", str(failed), "at their newest commit", "failed", "✕" if failed else ""),
-        _card("Stale", str(stale), "not measured with the rest of their family", "stale"),
-        _card("Geomean", f"{mean:.3f}×" if both else "–", f"over {count(both, 'series')} in both", "mean"),
+        dcc.Link(
+            _words("Open alerts", "…" if waits else str(len(told)), alerts),
+            href=link("/alerts", state="open", machine=machine),
+            className="count-card",
+        ),
+        _changed(stood, "slower", picture),
+        _changed(stood, "faster", picture),
+        _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
+        _card("Stale", str(stale), "behind their family", "stale"),
+        html.Div(_words("Geomean", _mean(mean, both), _over(both)), className="count-card"),
     ]
 
 
-def news(results: Results, picture: Picture | None) -> list[Any]:
-    """The newest open alerts, one line each."""
-    told = sorted(open_alerts(picture), key=lambda one: -one.since)
+def news(results: Results, told: Sequence[Told], tracked: Sequence[Tracked] = (), machine: str = "") -> list[Any]:
+    """The open alerts of the machine, one line each, and where else some are open."""
     lines = [_line(results, one) for one in told[:MOST_NEWS]]
     if len(told) > MOST_NEWS:
-        lines.append(html.Li(f"and {len(told) - MOST_NEWS} more", className="dim"))
+        more = dcc.Link(f"{len(told) - MOST_NEWS} more", href="/alerts?state=open", className="link")
+        lines.append(html.Li(["and ", more], className="dim"))
+    elsewhere = Counter(one.alert.machine for one in tracked if one.alert.machine != machine)
+    if elsewhere:
+        links: list[Any] = []
+        for name, number in elsewhere.most_common():
+            links += [", " if links else "", f"{number} on "]
+            links.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
+        lines.append(html.Li([f"{'Also open' if told else 'Open elsewhere'}: ", *links], className="dim"))
     return [html.Ul(lines, className="news")] if lines else []
 
 
-def open_alerts(picture: Picture | None) -> list[Alert]:
-    """Alerts of what became slower or is not measured any more, and is neither undone, old nor excused."""
-    alerts = picture.alerts if picture else ()
-    return [one for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.excuse)]
-
-
-def _line(results: Results, alert: Alert) -> Any:
-    subjects = {one.hash: one for one in results.commits(alert.machine)}
-    commit = subjects.get(alert.after)
-    sign = html.Span("▼ " if alert.topic == "slower" else "◌ ", className="slower")
-    words: list[Any] = [sign, html.Span(headline(alert), className="strong")]
+def _line(results: Results, one: Told) -> Any:
+    alert = one.alert
+    commit = next((some for some in results.commits(alert.machine) if some.hash == alert.after), None)
+    sign = html.Span(f"{SIGNS['slower']} " if alert.topic == "slower" else "◌ ", className="slower")
+    text: Any = headline(alert)
+    if one.number:
+        text = dcc.Link(text, href=f"/alert/{one.number}", className="link plain-link")
+    words: list[Any] = [sign, html.Span(text, className="dim" if one.state == "acknowledged" else "strong")]
+    if one.state == "acknowledged":
+        words.append(html.Span(" · acknowledged", className="dim"))
     if alert.members:
         words.append(html.Span(f" · {alert.cause.kind}: {alert.cause.sentence}", className="dim"))
     if commit:
@@ -66,28 +102,44 @@ def _line(results: Results, alert: Alert) -> Any:
     return html.Li(words)
 
 
+def _changed(stood: Sequence[Standing], verdict: Verdict, picture: Shown | None) -> Any:
+    """How many the detector calls so, the largest of them; or how many only look so."""
+    found = sorted((one for one in stood if one.verdict == verdict), key=lambda one: -abs(one.worse or 0.0))
+    maybe = sum(one.verdict == "unsure" and one.difference.verdict == verdict for one in stood)
+    if picture is None:
+        note = "looking for changes …"
+    elif found:
+        row, size = found[0].row, found[0].worse or 0.0
+        note = f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip()
+    else:
+        note = f"{maybe} look so, not confirmed" if maybe else "nothing that matters"
+    return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if found else "")
+
+
 def _card(label: str, number: str, note: str, kind: str, sign: str = "") -> Any:
-    mark = [html.Span(sign, className=f"sign {'slower' if kind in ('slower', 'failed') else 'faster'}")] if sign else []
-    body = [
+    """A card that narrows the table to what it counts."""
+    filters: Any = {"data-filter": kind, "aria-pressed": "false"}
+    return html.Button(_words(label, number, note, kind, sign), className="count-card", type="button", **filters)
+
+
+def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -> list[Any]:
+    mark = [html.Span(sign, className=f"sign {'faster' if kind == 'faster' else 'slower'}")] if sign else []
+    return [
         html.Span(label, className="card-label"),
         html.Span([*mark, number], className="card-number"),
-        html.Span(note, className="card-note dim"),
+        html.Span(note, className="card-note dim", title=note),
     ]
-    # A card of a verdict narrows the table to it; the others only tell.
-    if kind in ("slower", "faster", "failed", "stale"):
-        filters: Any = {"data-filter": kind}
-        return html.Button(body, className="count-card", type="button", **filters)
-    return html.Div(body, className="count-card")
 
 
-def _worst(some: Sequence[Standing]) -> str:
-    if not some or some[0].worse is None:
-        return "nothing that matters"
-    one = some[0]
-    more = math.copysign(1, one.worse or 0.0)
-    return f"{'worst' if more > 0 else 'best'} {change(one.worse or 0.0)} {one.row.suite} {one.row.variant}".strip()
+def _mean(mean: float, both: int) -> str:
+    return f"{mean:.3f}×" if both else "–"
 
 
-def _topics(alerts: Sequence[Alert]) -> str:
-    topics = [one.topic for one in alerts]
-    return ", ".join(f"{topics.count(one)} {one}" for one in dict.fromkeys(topics)) or "nothing to look at"
+def _over(both: int) -> str:
+    return f"as fast, over {count(both, 'series')} in both" if both else "nothing measured at both"
+
+
+def _states(told: Sequence[Told]) -> str:
+    """``2 new, 1 acknowledged``."""
+    states = Counter(one.state for one in told)
+    return ", ".join(f"{states[one]} {one}" for one in ("new", "reopened", "acknowledged") if states[one])

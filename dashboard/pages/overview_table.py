@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dashboard.address import SeriesAddress
-from dashboard.comparing import SIGNS
+from dashboard.comparing import SIGNS, Verdict
 from dashboard.memo import remembered
+from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, suite_of
@@ -25,18 +26,28 @@ FILE_COLUMNS = (
     *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict", "mde", "why"),
 )
 
+_LOUD: dict[Verdict, int] = {"failed": 0, "slower": 1, "faster": 2}
 _FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
-    """Rows of the grid: one a series at its newest commit, as plain numbers in the columns' units."""
+    """Rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
+
+    What failed comes first, then what became slower, then faster, the largest change first; then what only looks so;
+    then all others by shape.
+    """
     past = _past(results, machine)
-    # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not.
-    there = {(one.row.suite, one.row.case, one.row.l2) for one in stood if one.row.state != "na"}
+    # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not. Those that
+    # were measured before stand above those that were not.
+    there = {_shape(one.row) for one in stood if one.row.state != "na"}
+    known = {_shape(one.row) for one in stood if one.worse is not None}
 
     def order(one: Standing) -> tuple[Any, ...]:
-        row = one.row
-        return ((row.suite, row.case, row.l2) not in there, *_order(row))
+        # What only looks so stands below what is so.
+        loud = _LOUD.get(one.verdict, 3 + _LOUD.get(one.difference.verdict, 3))
+        if loud < 6:
+            return (0, loud, -abs(one.worse or 0.0), *_order(one.row))
+        return (1, _shape(one.row) not in there, _shape(one.row) not in known, *_order(one.row))
 
     return [_cells(one, past.get(one.row.key, ())) for one in sorted(stood, key=order)]
 
@@ -44,6 +55,10 @@ def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dic
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The grid's rows as the columns of a file."""
     return {name: [row.get(name) for row in rows] for name in FILE_COLUMNS}
+
+
+def _shape(row: Row) -> tuple[str, str, str]:
+    return row.suite, row.case, row.l2
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -102,12 +117,13 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def columns(results: Results, keys: frozenset[Key], machine: str) -> list[dict[str, Any]]:
+def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column]:
     """Columns of the grid; those that no result of the machine has are hidden."""
     own = {one.benchmark for one in results.series(machine=machine)}
+    keys = frozenset(key for key in keys if key[0] == machine) or keys
     # 7.4 px a letter; the ends of two labels are what tells them apart.
     case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
-    family_width = min(max(116, round(7.2 * max(len(suite) for _, suite, *_ in keys)) + 24), 220)
+    family_width = min(max(116, round(7.4 * max(len(suite) for _, suite, *_ in keys)) + 30), 220)
 
     benchmarks = [results.benchmarks[name] for name in own]
     has_speedup = any(one.ours for one in benchmarks)
@@ -115,41 +131,34 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[dict[s
     has_values = any(one.unit != "seconds" and not one.ours for one in benchmarks)
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
-    def number(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        # A plain asv project has latencies alone, and without provenance there are no costs.
-        has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
-        known = has.get(field, has_costs)
-        column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "hide": not known}
-        return column | {"filter": "agNumberColumnFilter", "cellClass": "number"} | more
+    # A plain asv project has latencies alone, and without provenance there are no costs.
+    has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
 
-    def shown(name: str) -> dict[str, str]:
-        return {"function": f"{name}(params)"}
-
-    def text(field: str, header: str, width: int, **more: Any) -> dict[str, Any]:
-        return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | more
+    def known(field: str, header: str, width: int, **more: Any) -> Column:
+        return number(field, header, width, hide=not has.get(field, has_costs), **more)
 
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
-        text("variant", "Variant", 112, cellClass="mono"),
-        text("case", "Case", case_width, cellClass="mono", comparator={"function": "byShape"}, tooltipField="case")
-        | {"flex": 1, "minWidth": case_width},
+        # Beside the family, as on a commit's page: a phone shows no more than the first columns.
+        known("change", "Change %", 98, cellRenderer="Change"),
+        text("variant", "Variant", 112, cellClass="mono", hide=not any(variant for _, _, variant, *_ in keys)),
+        text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
         text("l2", "L2", 58, hide=not any(l2 for *_, l2 in keys)),
-        number("latency", "Latency µs", 102, cellRenderer="Interval"),
-        number("value", "Value", 110, valueFormatter=shown("general")),
+        known("latency", "Latency µs", 102, cellRenderer="Interval"),
+        known("value", "Value", 110, valueFormatter=drawn("general")),
         text("unit", "Unit", 80, hide=not has_values, cellClass="dim"),
-        number("change", "Change %", 98, cellRenderer="Change"),
-        number("speedup", "Speedup ×", 150, cellRenderer="Interval"),
-        number("floor", "% of floor", 112, cellRenderer="Floor"),
-        number("bandwidth", "GB/s", 74, valueFormatter=shown("whole"), cellClassRules=_dim_unless("bandwidth")),
-        number("compute", "TFLOP/s", 84, valueFormatter=shown("tenth"), cellClassRules=_dim_unless("compute")),
-        number("mde", "MDE %", 72, valueFormatter=shown("hundredth")),
-        {"field": "trend", "headerName": "Latency trend", "width": 118, "cellRenderer": "Spark"}
+        {"field": "trend", "headerName": "Trend", "width": 118, "cellRenderer": "Spark"}
         | {"sortable": False, "filter": False, "cellDataType": False},
+        known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
+        known("floor", "% of floor", 112, cellRenderer="Floor"),
+        known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
+        known("compute", "TFLOP/s", 84, valueFormatter=drawn("tenth"), cellClassRules=_dim_unless("compute")),
+        known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why"),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
         {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}
-        | {"cellDataType": False, "valueGetter": shown("staleText")},
+        | {"cellDataType": False, "valueGetter": drawn("staleText")},
     ]
 
 

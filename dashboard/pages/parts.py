@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.address import CommitAddress
+from dashboard.comparing import sign
 from dashboard.results.model import Commit, Problem
 from dashboard.theme import GRAPH_CONFIG
 
@@ -18,6 +20,7 @@ from dashboard.theme import GRAPH_CONFIG
 MOST_PROBLEMS = 200
 
 
+@lru_cache(maxsize=10_000)
 def day(milliseconds: int) -> str:
     """Date of a time in ms since 1970, UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
@@ -66,13 +69,17 @@ def back_link() -> Any:
     return dcc.Link("Overview", href="/", className="link")
 
 
+def minus(number: str) -> str:
+    """A number's text with the minus sign that is as wide as the plus."""
+    return number.replace("-", "−")
+
+
 def change_cell(log: float) -> Any:
     """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
     percent = 100 * math.expm1(log)
-    glyph, kind = ("▲ ", "slower") if percent > 0 else ("▼ ", "faster")
-    return html.Td(
-        [html.Span(glyph, className="glyph"), f"{percent:+.1f} %".replace("-", "−")], className=f"number {kind}"
-    )
+    kind = "slower" if percent > 0 else "faster"
+    glyph = html.Span(f"{sign(log)} ", className="glyph")
+    return html.Td([glyph, minus(f"{percent:+.1f} %")], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
@@ -92,9 +99,24 @@ def commit_link(commit: Commit, machine: str = "") -> Any:
     )
 
 
+def loading(content: Any) -> Any:
+    """Content that steps back while it is drawn anew, if that takes long enough to be noticed."""
+    spinner = html.Span("Loading", className="loading", role="status")
+    faded = {"visibility": "visible", "opacity": 0.5}
+    return dcc.Loading(content, delay_show=400, custom_spinner=spinner, overlay_style=faded)
+
+
 def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
-    """A chart that fills its box, with a name for those who do not see it. ``more``: of ``dcc.Graph``."""
+    """A chart that fills its box, with a name for those who do not see it. ``more``: of ``dcc.Graph``.
+
+    It is saved from its box by ``assets/charts.js``, with that name: Plotly's own button knows one format.
+    """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}
     chart = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"}, **more)
-    return html.Div(chart, className="graph", **named)
+    return html.Div([chart, html.Div([_save("SVG"), _save("PNG")], className="saves")], className="graph", **named)
+
+
+def _save(kind: str) -> Any:
+    told: Any = {"data-save": kind.lower(), "aria-label": f"Save the chart as {kind}"}
+    return html.Button(kind, type="button", **told)

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, SeriesAddress
-from dashboard.alerts.watch import Found, Picture
+from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.alerts.words import change, span
-from dashboard.changes import Analysis
+from dashboard.comparing import sign
 from dashboard.findings import Findings
 from dashboard.memo import remembered
-from dashboard.pages.parts import back_link, commit_link, count, day, graph, mono, notice
-from dashboard.results.model import Commit, Point
+from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
+from dashboard.pages.series_table import commit_table
+from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import STATE_LABELS, Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
-from dashboard.series_figure import cause_colour, figure_height, series_figure, toolchain_change
+from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
+from dashboard.series_figure import cause_text, figure_height, series_figure
+from dashboard.shown import Behaviour, Finding, Shown
 from dashboard.standings import found_by_key, keys_by_name
 from dashboard.theme import Scheme, styles
 from lockstep.intervals import epochs_to_detect
-
-#: Commits listed; the chart has all of them.
-MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ class SeriesView:
     points: tuple[tuple[Point, Measured | None], ...]
     rows: Mapping[str, Row]
     what: Quantity
-    found: tuple[Found, ...]
-    analysis: Analysis | None
+    found: tuple[Finding, ...]
+    analysis: Behaviour | None
     follows: str
 
 
@@ -64,9 +62,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
         )
     offered = _offered(results, address, key)
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
-    also = [
-        part for machine in machines if machine != address.machine for part in (" · ", _elsewhere(address, machine))
-    ]
+    also = [part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))]
     return html.Main(
         [
             html.Div(
@@ -81,8 +77,9 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 ],
                 className="crumbs",
             ),
-            html.P(["on ", mono(address.machine), *(["; also on"] if also else []), *also], className="said"),
+            html.P(["on ", mono(address.machine), *(["; also on ", *also[1:]] if also else [])], className="said"),
             dcc.Store(id="series-address", data=vars(address)),
+            dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
                 html.Div(
                     [
@@ -99,7 +96,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 className="controls",
                 hidden=len(offered) < 2,
             ),
-            dcc.Loading(html.Div(id="series-facts", className="facts"), delay_show=400, type="dot"),
+            loading(html.Div(id="series-facts", className="facts")),
             html.Figure(
                 graph({"data": [], "layout": {}}, "The series over the commits", id="series-chart"),
                 className="card series",
@@ -121,15 +118,18 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("series-found", "children"),
         Output("series-table", "children"),
         Input("series-quantity", "value"),
+        Input("series-zoom", "data"),
         Input("colours", "data"),
         Input("version", "data"),
         State("series-address", "data"),
     )
-    def draw(quantity: str, scheme: Scheme | None, _: str | None, kept: dict[str, Any]) -> tuple[Any, ...]:
+    def draw(
+        quantity: str, zoom: str | None, scheme: Scheme | None, _: str | None, kept: dict[str, Any]
+    ) -> tuple[Any, ...]:
         if scheme is None:
             return (no_update,) * 5
         results = store.current()
-        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": tuple(kept.get("zoom") or ())})
+        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
         picture = findings.picture(results, address.machine)
         shown = view(results, address, picture)
         figure = chart(results, address, shown, scheme)
@@ -137,16 +137,23 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             figure,
             {"height": figure_height(figure)},
             facts(shown, picture),
-            changes(results, address, shown, scheme),
-            commit_table(results, address, shown),
+            changes(results, address, shown),
+            commit_table(results.commits(address.machine), address.machine, shown.points, shown.what),
         )
 
     clientside: Any = app.clientside_callback
     clientside(
+        ClientsideFunction("lockstep", "zoomed"),
+        Output("series-zoom", "data"),
+        Input("series-chart", "relayoutData"),
+        State("series-zoom", "data"),
+        prevent_initial_call=True,
+    )
+    clientside(
         ClientsideFunction("lockstep", "seriesLink"),
         Output("series-address", "modified_timestamp"),
         Input("series-quantity", "value"),
-        Input("series-chart", "relayoutData"),
+        Input("series-zoom", "data"),
         State("series-address", "data"),
         prevent_initial_call=True,
     )
@@ -157,13 +164,13 @@ def key_at(address: SeriesAddress) -> Key:
     return address.machine, address.suite, address.variant, address.case, address.l2
 
 
-def view(results: Results, address: SeriesAddress, picture: Picture | None) -> SeriesView:
+def view(results: Results, address: SeriesAddress, picture: Shown | None) -> SeriesView:
     """Everything about a series that the page shows; nothing if there is none."""
     key = key_at(address)
     points, rows = _measured_at(results, address.suite, key)
     names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
-    analyses = picture.analyses if picture else {}
-    name = next((name for name in names if name in analyses), None)
+    followed = picture.noise if picture else {}
+    name = next((name for name in names if name in followed), None)
     what = described(rows.values(), address.quantity or _offered(results, address, key)[0].name)
     of = "speedup" if what.name == "speedup" else "latency"
     return SeriesView(
@@ -171,7 +178,7 @@ def view(results: Results, address: SeriesAddress, picture: Picture | None) -> S
         rows,
         what,
         tuple(found_by_key(results, address.machine, picture).get(key, ())),
-        analyses[name] if name else None,
+        picture.behaviour(name) if picture and name else None,
         _page_quantity(name.quantity) if name else "",
     )
 
@@ -197,7 +204,7 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
     return series_figure(shown.points, commits, shown.what, shown.found, levels, style, scheme, address.zoom)
 
 
-def facts(shown: SeriesView, picture: Picture | None) -> list[Any]:
+def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
     """How far the numbers can be trusted, in a line of facts."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     told: list[tuple[str, str, str]] = []
@@ -227,7 +234,7 @@ def facts(shown: SeriesView, picture: Picture | None) -> list[Any]:
     ]
 
 
-def _noise_facts(analysis: Analysis, follows: str) -> list[tuple[str, str, str]]:
+def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:
     noise = analysis.noise
     scale = f"{100 * noise.scale:.2f} %" if math.isfinite(noise.scale) else "–"
     repeats = analysis.repeats_for_1_percent
@@ -248,62 +255,28 @@ def _epochs_for_1_percent(point: Point) -> int | None:
     return epochs_to_detect((0.0, spread * math.sqrt(2)), 0.01)
 
 
-def changes(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> list[Any]:
+def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list[Any]:
     """What was found, newest first, with its cause in a sentence."""
     if not shown.found:
         return []
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
     for one in reversed(shown.found):
-        step = one.step
-        commit = named.get(step.after.commit)
-        sign = "▼" if step.size > 0 else "▲"
+        commit = named.get(one.commit)
+        size = f"{sign(one.size)} {change(one.size)}"
         lines.append(
             html.Li(
                 [
-                    html.Span(f"{sign} {change(step.size)}", style={"color": cause_colour(one.cause.kind, scheme)}),
-                    html.Span(f" ({span(step.low, step.high)}) ", className="dim"),
-                    commit_link(commit, address.machine) if commit else mono(step.after.commit[:8]),
+                    html.Span(size, style={"color": cause_text(one.kind)}),
+                    html.Span(f" ({span(one.low, one.high)}) ", className="dim"),
+                    commit_link(commit, address.machine) if commit else mono(one.commit[:8]),
                     f" {commit.subject if commit else ''} · ",
-                    html.Span(f"{one.cause.kind}: {one.cause.sentence}"),
-                    html.Span(f" · one of {count(len(step.between), 'commit')}" if len(step.between) > 1 else ""),
+                    html.Span(f"{one.kind}: {one.sentence}"),
+                    html.Span(f" · one of {count(one.suspects, 'commit')}" if one.suspects > 1 else ""),
                 ]
             )
         )
     return [html.H2("Changes"), html.Ul(lines, className="news")]
-
-
-def commit_table(results: Results, address: SeriesAddress, shown: SeriesView) -> Any:
-    """The newest commits of the series: number, step from the one before, clocks, toolchain."""
-    commits = results.commits(address.machine)
-    head = ["Commit", "Date", f"{shown.what.label} {shown.what.unit}", "Δ %", "SM MHz", "°C", "State", "Subject"]
-    listed = list(enumerate(shown.points))[-MOST_ROWS:][::-1]
-    body = [html.Tr(_table_cells(commits, address, shown, place)) for place, _ in listed]
-    more = len(shown.points) - len(listed)
-    table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
-    parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
-    return [*parts, html.P(f"and {more} older", className="dim")] if more else parts
-
-
-def _table_cells(commits: Sequence[Commit], address: SeriesAddress, shown: SeriesView, place: int) -> list[Any]:
-    point, number = shown.points[place]
-    before, last = shown.points[place - 1] if place else (None, None)
-    commit = commits[point.commit]
-    moved = ""
-    if number and last and before and before.version == point.version and last.value > 0:
-        moved = f"{100 * (number.value / last.value - 1):+.2f}"
-    tools = toolchain_change(before, point) if before else []
-    state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
-    return [
-        html.Td(commit_link(commit, address.machine)),
-        html.Td(day(commit.date), className="dim"),
-        html.Td("–" if number is None else f"{number.value:.5g}", className="number"),
-        html.Td(moved, className="number dim"),
-        html.Td("" if point.sm_mhz is None else f"{point.sm_mhz:.0f}", className="number dim"),
-        html.Td("" if point.temperature_c is None else f"{point.temperature_c:.0f}", className="number dim"),
-        html.Td(state, className="failed" if point.state == "failed" else "dim"),
-        html.Td([commit.subject, html.Span(f" {', '.join(tools)}" if tools else "", className="slower")]),
-    ]
 
 
 def _offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 
-_DTYPES: Mapping[Kind, Any] = {
+#: Of a column of numbers.
+DTYPES: Mapping[Kind, Any] = {
     "key": np.int64,
     "code": np.uint8,
     "count": np.int32,
@@ -86,7 +87,7 @@ def blank(kind: Kind, length: int) -> Any:
     """A column of unknown values."""
     if kind in ("text", "samples"):
         return [BLANKS[kind]] * length
-    return np.full(length, BLANKS[kind], dtype=_DTYPES[kind])
+    return np.full(length, BLANKS[kind], dtype=DTYPES[kind])
 
 
 def as_table(files: Sequence[FilePoints]) -> pa.Table:

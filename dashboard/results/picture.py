@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dashboard.results.contents import Contents, Shelf
 from dashboard.results.model import STATES, Benchmark, Commit, Machine, Point, Problem, Run, Series, Trend
-from dashboard.results.reader import ASV_QUANTILE, Numbers, Reader
+from dashboard.results.reader import Numbers, Reader, Rows, errors, log_ratios
 from lockstep.intervals import standard_error
 
 
@@ -51,6 +53,22 @@ class Results:
     def runs_of(self, machine: str) -> tuple[Run, ...]:
         """Runs of a machine in the order of its commits, one each; () for an unknown machine."""
         return tuple(self.runs[index] for index in self._shelves[machine].runs) if machine in self._shelves else ()
+
+    def state(self, machine: str, first: int | None = None) -> str:
+        """What the points of a machine, or those of its first commits, are made from: the same text, the same points.
+
+        It tells results in one cache apart; a cache that was made anew tells the same results otherwise. "" for an
+        unknown machine.
+        """
+        shelf = self._shelves.get(machine)
+        if shelf is None:
+            return ""
+        of = [
+            f"{run} {commit.hash} {commit.subject}" for run, commit in zip(shelf.index_of, shelf.commits, strict=True)
+        ]
+        names = {one.benchmark for one in shelf.series.values()}
+        of = [*of[:first], *(repr(self.benchmarks[name]) for name in sorted(names))]
+        return blake2b("\n".join(of).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def series(
         self,
@@ -113,14 +131,13 @@ class Results:
         for name, shelf in self._shelves.items():
             numbers = [shelf.numbers[one] for one in series if one.machine == name and one in shelf.numbers]
             if numbers:
-                points = [self._point(row, shelf) for row in self._reader.rows(shelf.source, series=numbers)]
-                found += sorted(points, key=lambda point: (shelf.rank[shelf.numbers[point.series]], point.commit))
+                found += self._points(self._reader.rows(shelf.source, series=numbers), shelf)
         return found
 
     def latest(self, machine: str) -> list[Point]:
         """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""
         shelf = self._shelves.get(machine)
-        return self._in_order(self._reader.latest(shelf.source), shelf) if shelf else []
+        return self._points(self._reader.latest(shelf.source), shelf) if shelf else []
 
     def at(self, commit: str, machine: str | None = None) -> list[Point]:
         """Every point of a commit (its full hash) on a machine, ``None``: on all; in the order of ``series()``."""
@@ -128,7 +145,7 @@ class Results:
         for name, shelf in self._shelves.items():
             run = shelf.run_at.get(commit)
             if machine in (None, name) and run is not None:
-                found += self._in_order(self._reader.rows(shelf.source, runs=[run]), shelf)
+                found += self._points(self._reader.rows(shelf.source, runs=[run]), shelf)
         return found
 
     def _trends(self, found: Numbers, shelf: Shelf) -> Iterator[Trend]:
@@ -154,31 +171,34 @@ class Results:
                 repeat=found.repeat[own],
             )
 
-    def _in_order(self, rows: Iterable[Mapping[str, Any]], shelf: Shelf) -> list[Point]:
-        rank = shelf.rank
-        return [self._point(row, shelf) for row in sorted(rows, key=lambda row: rank[row["series"]])]
-
-    def _point(self, row: Mapping[str, Any], shelf: Shelf) -> Point:
-        run = shelf.index_of[row["run"]]
-        low, high, epochs = row["low"], row["high"], row["epochs"]
-        state = STATES[row["state"]]
-        ratio = _known(row["ratio"])
-        told: dict[str, Any] = {name: _known(row[name]) for name in _NUMBERS}
-        told |= {name: row[name] for name in _AS_STORED}
-        return Point(
-            series=shelf.series[row["series"]],
-            commit=shelf.commit_at[run],
-            run=self.runs[run],
-            state=state,
-            version=self._contents.versions.get(row["version"], ""),
-            error=_error(low, high, epochs) if state != "bare" else _asv_error(low, high),
-            log_ratio=math.log(ratio) if ratio else None,
-            ratio_error=_error(row["ratio_low"], row["ratio_high"], epochs),
-            samples=tuple(row["samples"]),
-            reason=row["reason"] or _REASONS.get(state, ""),
-            clock_reasons=tuple(row["clock_reasons"].split("\n")) if row["clock_reasons"] else (),
-            **told,
-        )
+    def _points(self, rows: Rows, shelf: Shelf) -> list[Point]:
+        """Rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
+        if not rows:
+            return []
+        runs = [shelf.index_of[run] for run in rows["run"].tolist()]
+        commits = np.array([shelf.commit_at[run] for run in runs], dtype=np.int64)
+        rank = np.array([shelf.rank[series] for series in rows["series"].tolist()], dtype=np.int64)
+        order = np.lexsort((commits, rank))
+        rows = {name: values[order] for name, values in rows.items()}
+        states = [STATES[state] for state in rows["state"].tolist()]
+        columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
+        columns |= {name: rows[name].tolist() for name in _AS_STORED}
+        columns |= {
+            "series": [shelf.series[series] for series in rows["series"].tolist()],
+            "commit": commits[order].tolist(),
+            "run": [self.runs[runs[place]] for place in order.tolist()],
+            "state": states,
+            "version": [self._contents.versions.get(version, "") for version in rows["version"].tolist()],
+            "error": _known(errors(rows)),
+            "log_ratio": _known(log_ratios(rows)),
+            "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
+            "samples": [tuple(samples) for samples in rows["samples"].tolist()],
+            "reason": [
+                reason or _REASONS.get(state, "") for reason, state in zip(rows["reason"].tolist(), states, strict=True)
+            ],
+            "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
+        }
+        return list(map(Point, *(columns[field.name] for field in fields(Point))))
 
 
 #: What asv's file tells by NaN and by null.
@@ -194,15 +214,12 @@ _AS_STORED = (
 )
 
 
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
-
-
-def _error(low: float, high: float, epochs: int) -> float | None:
-    if math.isnan(low):
-        return None
-    return _known(float(standard_error(np.array([low]), np.array([high]), np.array([epochs], np.int32))[0]))
-
-
-def _asv_error(low: float, high: float) -> float | None:
-    return math.log(high / low) / (2 * ASV_QUANTILE) if low > 0 else None
+def _known(numbers: NDArray[np.float64]) -> list[float | None]:
+    """The numbers, ``None`` for NaN."""
+    missing = np.isnan(numbers)
+    if missing.all():
+        return [None] * len(numbers)
+    found = numbers.astype(object)
+    found[missing] = None
+    known: list[float | None] = found.tolist()
+    return known

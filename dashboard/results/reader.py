@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.results.columns import BLANKS, COLUMNS
+from dashboard.results.columns import BLANKS, COLUMNS, DTYPES, Kind
 from dashboard.results.model import STATES, Floats, Ints
 from lockstep.intervals import standard_error
 
@@ -28,7 +28,7 @@ _AT_ONCE = 300_000
 _FEW = 64
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": "256MB",
+    "memory_limit": "160MB",
     "threads": "2",
     "preserve_insertion_order": "false",
     "autoinstall_known_extensions": "false",
@@ -84,6 +84,10 @@ class Numbers:
     repeat: Ints
 
 
+#: Columns of points by name, of one length; texts and samples are objects.
+Rows = dict[str, NDArray[Any]]
+
+
 class StoreError(Exception):
     """The cache cannot be used; the message says where it is and what to do."""
 
@@ -116,16 +120,15 @@ class Reader:
         for start in range(0, len(series), portion):
             yield _in_order(self._columns(source, series[start : start + portion]), source, series)
 
-    def rows(self, source: Source, series: Sequence[int] = (), runs: Sequence[int] = ()) -> list[dict[str, Any]]:
+    def rows(self, source: Source, series: Sequence[int] = (), runs: Sequence[int] = ()) -> Rows:
         """Points of these series, or of these runs (by their stored numbers), with every column."""
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
-        found = self._ask(sql, [_paths(source)]).fetchall()
-        own = set(source.ids.tolist())
-        rows = (dict(zip(COLUMNS, map(_known, values, _DEFAULTS), strict=True)) for values in found)
-        return [row for row in rows if row["run"] in own]
+        found = self._ask(sql, [_paths(source)]).fetchnumpy()
+        own = np.flatnonzero(_lookup(source.ids, np.ma.filled(found["run"], -1))[1])
+        return {name: _filled(values, COLUMNS[name])[own] for name, values in found.items()}
 
-    def latest(self, source: Source) -> list[dict[str, Any]]:
+    def latest(self, source: Source) -> Rows:
         """The point of every series at the last of the machine's commits that has one."""
         sql = """
             SELECT series, arg_max(run, place)
@@ -135,11 +138,12 @@ class Reader:
         parameters = [_paths(source), source.ids.tolist(), source.commits.tolist()]
         last = self._ask(sql, parameters).fetchnumpy()
         series, runs = last.values()
-        found = []
+        parts = []
         for run in np.unique(runs).tolist():
-            own = set(series[runs == run].tolist())
-            found += [row for row in self.rows(source, runs=[run]) if row["series"] in own]
-        return found
+            rows = self.rows(source, runs=[run])
+            own = np.isin(rows["series"], series[runs == run])
+            parts.append({name: values[own] for name, values in rows.items()})
+        return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS} if parts else {}
 
     def _ask(self, sql: str, parameters: list[Any]) -> duckdb.DuckDBPyConnection:
         try:
@@ -170,11 +174,6 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> N
     column = {name: values[kept] for name, values in found.items()}
     series = column["series"]
     ends = np.flatnonzero(np.append(np.diff(series), 1)) + 1 if len(series) else series
-    bare = column["state"] == STATES.index("bare")
-    ours = standard_error(column["low"], column["high"], column["epochs"])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        asvs = np.log(column["high"] / column["low"]) / (2 * ASV_QUANTILE)
-        log_ratio = np.log(column["ratio"])
     return Numbers(
         starts=[0, *map(int, ends)],
         series=series,
@@ -185,8 +184,8 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> N
         value=column["value"],
         low=column["low"],
         high=column["high"],
-        error=np.where(bare, asvs, ours),
-        log_ratio=log_ratio,
+        error=errors(column),
+        log_ratio=log_ratios(column),
         ratio_error=standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
         mde=column["mde"],
         number=column["number"],
@@ -194,11 +193,37 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> N
     )
 
 
-_DEFAULTS = tuple(BLANKS[kind] for kind in COLUMNS.values())
+def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
+    """Standard errors of the logarithms of "value", NaN unknown: from our intervals, or asv's of "bare" points."""
+    bare = column["state"] == STATES.index("bare")
+    ours = standard_error(column["low"], column["high"], column["epochs"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        asvs = np.log(column["high"] / column["low"]) / (2 * ASV_QUANTILE)
+    return np.where(bare, asvs, ours)
 
 
-def _known(value: Any, default: Any) -> Any:
-    return default if value is None else value
+def log_ratios(column: Mapping[str, NDArray[Any]]) -> Floats:
+    """Logarithms of the paired ratios, NaN unknown."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.log(column["ratio"])
+    return found
+
+
+def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
+    """A column with what stands for nothing in place of nulls."""
+    missing = np.ma.getmaskarray(values)
+    if kind not in ("text", "samples"):
+        return np.ma.filled(values.astype(DTYPES[kind]), BLANKS[kind])
+    found = np.empty(len(values), dtype=object)
+    found.fill(BLANKS[kind])
+    there = np.ma.getdata(values)
+    if kind == "text":
+        found[~missing] = there[~missing]
+        return found
+    # An element at a time: the samples of a point are one value, and no row of several.
+    for place in np.flatnonzero(~missing).tolist():
+        found[place] = there[place]
+    return found
 
 
 def _lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

@@ -22,6 +22,7 @@ COLUMNS = (
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000
 SIZE = 60
+VERSION = "1" * 64
 
 
 def write_tree(root: Path, machines: int, commits: int, series: int, seed: int = 0) -> None:
@@ -31,6 +32,7 @@ def write_tree(root: Path, machines: int, commits: int, series: int, seed: int =
     names = [f"suite_{number}.Product.time_{number}" for number in range(series // SIZE)]
     table = {
         name: {"name": name, "type": "time", "unit": "seconds", "param_names": ["m", "dtype"], "params": shapes}
+        | {"version": VERSION, "code": "", "timeout": 60}
         for name in names
     }
     root.mkdir(parents=True, exist_ok=True)
@@ -66,7 +68,7 @@ def _row(value: np.ndarray, shapes: list[list[str]], place: int) -> list[object]
 
     bounds = [digits(factor, 5) for factor in (0.985, 1.016, 0.994, 1.007)]
     counts = [[10] * len(value), [8] * len(value)]
-    return [digits(1, 16), shapes, "1" * 64, BEGIN + place * HOUR + 60_000, 3.21, *bounds, *counts]
+    return [digits(1, 16), shapes, VERSION, BEGIN + place * HOUR + 60_000, 3.21, *bounds, *counts]
 
 
 def main() -> None:

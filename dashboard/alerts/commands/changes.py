@@ -145,7 +145,7 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
         console.print(table)
     slower = sum(1 for one in found if one.step.size > 0)
     console.print(
-        f"{len(found)} changes in {len(now.analyses)} series: {slower} slower, {len(found) - slower} faster",
+        f"{len(found)} changes in {now.series} series: {slower} slower, {len(found) - slower} faster",
         highlight=False,
     )
     for machine, (count, rms) in now.meter.items():

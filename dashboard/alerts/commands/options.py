@@ -50,19 +50,18 @@ def load_config(args: argparse.Namespace) -> Any | None:
 
 
 def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
-    """The results, and what they say now."""
-    import datetime
-
-    from dashboard.alerts.ranges import Ranges
-    from dashboard.alerts.watch import look
+    """The results, and what they say now; left for the pages as well."""
+    from dashboard.alerts.publish import survey
     from lockstep.thresholds import FILE, read_thresholds
 
     thresholds = read_thresholds(args.thresholds or Path(FILE))
-    results = open_store(args).current()
+    return survey(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
+
+
+def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Folders of what is measured, as asv's configuration names them."""
     conf = load_config(args)
-    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
-    ranges = Ranges(args.repo or results_folder(args), packages)
-    return results, look(results, thresholds, ranges, datetime.datetime.now(datetime.UTC))
+    return tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
 
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:

@@ -1,0 +1,40 @@
+// Charts leave the page: as a file by the buttons in their corner, and on paper.
+(() => {
+  // On paper and in a file a chart has to say by itself what it shows, and which line is which.
+  const alone = (plot, label) => ({
+    data: plot.data.map((trace) => ({ ...trace, showlegend: Boolean(trace.name) })),
+    layout: {
+      ...plot.layout,
+      title: { text: label.replace(/[<&]/g, ""), font: { size: 13 }, x: 0.02, xanchor: "left" },
+      margin: { ...plot.layout.margin, t: 64 },
+      showlegend: true,
+      legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 },
+      paper_bgcolor: getComputedStyle(plot.closest(".card") || document.body).backgroundColor,
+    },
+  });
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-save]");
+    const box = button && button.closest(".graph");
+    const plot = box && box.querySelector(".js-plotly-plot");
+    if (!plot) return;
+    const label = box.getAttribute("aria-label");
+    const name = `lockstep ${document.title.split(" · ")[0]} ${label}`.toLowerCase().replace(/[^a-z0-9.]+/g, "-");
+    const { width, height } = plot.getBoundingClientRect();
+    Plotly.downloadImage(alone(plot, label), { format: button.dataset.save, filename: name, width, height: height + 60, scale: 2 });
+  });
+
+  // Paper is narrower than the screen, and a table that scrolls would end with what is in view. Pixels of A4, across.
+  const [HALF, WHOLE] = [480, 990];
+  const grids = () => ["overview-grid", "commit-grid"].filter((name) => document.getElementById(name)).map((name) => dash_ag_grid.getApi(name));
+  let layouts = [];
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.relayout(plot, { width: plot.closest(".charts") ? HALF : WHOLE, autosize: false }));
+    layouts = grids().map((grid) => [grid, grid.getGridOption("domLayout")]);
+    layouts.forEach(([grid]) => grid.setGridOption("domLayout", "autoHeight"));
+  });
+  window.addEventListener("afterprint", () => {
+    document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.relayout(plot, { width: null, autosize: true }));
+    layouts.forEach(([grid, layout]) => grid.setGridOption("domLayout", layout));
+  });
+})();

@@ -1,0 +1,118 @@
+"""Where an analysis leaves what it found: a folder in the store's cache.
+
+Everything in it follows from the results, so it may be deleted at any time. Each file is written whole or not at all
+and is named after what it was made from, or says so itself: a process may be killed at any moment, several may write
+at once, and whoever finds a damaged file makes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+from dashboard.results.picture import Results
+from lockstep.thresholds import Thresholds
+
+#: Seconds for which files of an earlier state stay: somebody may be reading them.
+_STAY = 600.0
+
+#: The same for folders of other code, which may be at work beside this one.
+_OTHERS_STAY = 86_400.0
+
+#: Packages whose code decides what is found.
+_CODE = ("alerts", "changes", "results")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The files of one store.
+
+    Attributes:
+        cache: the store's (``Store.cache``).
+    """
+
+    cache: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder; other code has another one."""
+        return self.cache / f"found-{_code()}"
+
+    def detector(self, machine: str) -> Path:
+        """What the detector knew of a machine: see ``dashboard.alerts.memory``."""
+        return self._of(machine) / "detector.npz"
+
+    def notes(self, machine: str) -> Path:
+        """What was seen around its changes: see ``dashboard.alerts.notes``."""
+        return self._of(machine) / "notes.json"
+
+    def series(self, machine: str, state: str) -> Path:
+        """How each of its series behaves, of that state of its results: see ``dashboard.shown``."""
+        return self._of(machine) / f"series-{state}.parquet"
+
+    def changes(self, machine: str, key: str) -> Path:
+        """Its changes and alerts, as pages show them. ``key``: see ``key_of``."""
+        return self._of(machine) / f"changes-{key}.json"
+
+    def done(self, key: str) -> Path:
+        """Written last: where it is, everything is. Its time tells one analysis of the same results from another."""
+        return self.folder / f"done-{key}"
+
+    def sweep(self, key: str, states: Mapping[str, str]) -> None:
+        """Delete what is of a state of the results that nobody shows any more, or of other code."""
+        current = {self.done(key), *(self.series(*one) for one in states.items())}
+        current |= {self.changes(machine, key) for machine in states}
+        for pattern in ("*/series-*", "*/changes-*", "done-*", "*/*.tmp"):
+            for path in self.folder.glob(pattern):
+                if path not in current and _age(path) > _STAY:
+                    path.unlink(missing_ok=True)
+        for folder in self.cache.glob("found-*"):
+            if folder != self.folder and _age(folder) > _OTHERS_STAY:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _of(self, machine: str) -> Path:
+        return self.folder / blake2b(machine.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple[str, ...]) -> str:
+    """What all that is found follows from, but for the day: the results, what counts, and whose commits they are."""
+    states = [f"{machine} {results.state(machine)}" for machine in results.machines]
+    order = [commit.hash for commit in results.commits()]
+    return _digest([*states, *order, repr(thresholds), str(repo.resolve()), *packages])
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file in one step: whoever reads it has the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    with beside.open("wb") as file:
+        write(file)
+    beside.replace(path)
+
+
+@cache
+def _code() -> str:
+    """Digest of the code that decides what is found."""
+    here = Path(__file__).parent
+    files = [Path(__file__), here / "shown.py"]
+    files += [path for package in _CODE for path in sorted((here / package).glob("*.py"))]
+    return _digest([path.read_text(encoding="utf-8") for path in files])
+
+
+def _digest(texts: list[str]) -> str:
+    return blake2b("\n".join(texts).encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0

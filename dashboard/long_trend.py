@@ -1,0 +1,103 @@
+"""The chart of long trends: as ``dashboard.figures.trend``, from arrays and without a marker and a text for each point.
+
+Twenty series of two thousand commits are forty thousand points; as objects with a hover each they take the server
+seconds and the browser longer.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboard.figures import Figure, Mark, finished, stroke
+from dashboard.results.model import STATES, Commit, Trend
+from dashboard.results.picture import Results
+from dashboard.rows import Key, Quantity, part_of, series_of
+from dashboard.theme import Scheme, Style
+
+#: Points of a page from which its trends are drawn like this.
+LONG = 3_000
+
+#: Quantities that a trend has; the others need what only rows have.
+DRAWN = ("latency", "speedup")
+
+
+def long_trends(results: Results, suite: str, keys: Sequence[Key]) -> dict[str, dict[Key, Trend]]:
+    """Trends of these rows of a suite, by quantity."""
+    if not keys:
+        return {}
+    there = series_of(results, suite, keys[0][0])
+    wanted = {one: key for key in keys for one in there.get(key, ())}
+    found: dict[str, dict[Key, Trend]] = {name: {} for name in DRAWN}
+    for trend in results.trends(wanted):
+        found.setdefault(part_of(trend.benchmark), {})[wanted[trend.series]] = trend
+    return found
+
+
+def long_trend(
+    lines: Mapping[str, Trend],
+    commits: Sequence[Commit],
+    what: Quantity,
+    drawn: Mapping[str, Style],
+    scheme: Scheme,
+    marks: Sequence[Mark] = (),
+    zoom: tuple[float, ...] = (),
+) -> Figure:
+    """One quantity of one case over the commits of a machine, a line a variant with its interval as a band.
+
+    Args:
+        lines: by variant, of one case and cache state.
+        commits: the x axis, oldest first.
+        what: "latency" or "speedup".
+        drawn: the variants to draw, in order, and how.
+        scheme: "light" or "dark".
+        marks: changes to mark.
+        zoom: range of the x axis, () all; the other axis fits what is in it.
+    """
+    factor = 1e6 if what.name == "latency" else 1.0
+    short = [commit.short for commit in commits]
+    bands: list[Figure] = []
+    data: list[Figure] = []
+    ends: list[float] = []
+    failed: set[int] = set()
+    for variant, style in drawn.items():
+        if variant not in lines:
+            continue
+        trend = lines[variant]
+        failed.update(trend.commit[trend.state == STATES.index("failed")].tolist())
+        for own in _runs(trend):
+            x, y = trend.commit[own], trend.value[own] * factor
+            low, high = (np.where(np.isfinite(end), end * factor, y) for end in (trend.low[own], trend.high[own]))
+            seen = (x >= zoom[0]) & (x <= zoom[1]) if zoom else np.full(len(x), True)
+            ends += [*low[seen].tolist(), *high[seen].tolist()]
+            outline = {"x": packed(np.concatenate([x, x[::-1]])), "y": packed(np.concatenate([high, low[::-1]]))}
+            fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
+            bands.append({"type": "scatter", "hoverinfo": "skip", **fill, **outline})
+            hover = f"<b>{escape(variant)}</b><br><b>%{{y:.4~g}} {escape(what.unit)}</b><br>%{{text}}<extra></extra>"
+            line = stroke(style, scheme) | {"mode": "lines", "hovertemplate": hover, "name": escape(variant)}
+            data.append(line | {"x": packed(x), "y": packed(y), "text": [short[at] for at in x.tolist()]})
+    crosses = {at: f"failed<br>{short[at]}" for at in sorted(failed)}
+    known = (min(ends), max(ends)) if ends else None
+    return finished([*bands, *data], commits, what, known, crosses, scheme, marks, zoom)
+
+
+def packed(values: NDArray[np.float64] | NDArray[np.int32]) -> dict[str, str]:
+    """Numbers as Plotly's typed array: 4 bytes each in place of 18."""
+    kind = "i4" if values.dtype.kind == "i" else "f4"
+    return {"dtype": kind, "bdata": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
+
+
+def _runs(trend: Trend) -> list[NDArray[np.intp]]:
+    """Places of stretches that compare: a new ruler, or a commit without a number, begins another."""
+    known = np.isfinite(trend.value) & (trend.value > 0)
+    places = np.flatnonzero(known)
+    if not places.size:
+        return []
+    turn = (np.diff(places) > 1) | (np.diff(trend.version[places]) != 0)
+    edges = [0, *(np.flatnonzero(turn) + 1).tolist(), len(places)]
+    return [places[start:stop] for start, stop in pairwise(edges)]

@@ -1,0 +1,70 @@
+"""The numbers of a family's chosen cases at one commit, a line a series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import dcc, html
+
+from dashboard.address import SeriesAddress
+from dashboard.pages.parts import count
+from dashboard.rows import STATE_LABELS, Row
+
+
+def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
+    """By case, in it what cannot run here last; both in the order of ``cases`` and ``variants``."""
+    rows = sorted(rows, key=lambda row: (cases.index(row.case), row.state == "na", variants.index(row.variant)))
+    if any(row.value for row in rows):
+        return _value_table(rows)
+    head = ["Case", "Variant", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State"]
+    return _html_table(head, [html.Tr(_table_cells(row)) for row in rows])
+
+
+def _value_table(rows: Sequence[Row]) -> Any:
+    body = [
+        html.Tr(
+            [
+                html.Td(dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono")),
+                html.Td(row.unit),
+                html.Td(f"{row.value.value:,.6g}"),
+            ]
+        )
+        for row in rows
+        if row.value
+    ]
+    return _html_table(["Case", "Unit", "Value"], body)
+
+
+def _series_link(row: Row) -> str:
+    return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
+
+
+def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
+    caption = html.Caption(count(len(body), "series"), className="visually-hidden")
+    titles = html.Thead(html.Tr([html.Th(one, scope="col") for one in head]))
+    return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
+
+
+def _table_cells(row: Row) -> list[Any]:
+    def number(quantity: str, digits: int, interval: bool = False) -> Any:
+        measured = row.measured(quantity)
+        if measured is None:
+            return html.Td("–", className="number dim")
+        text: list[Any] = [f"{measured.value:.{digits}f}"]
+        if interval and measured.low is not None and measured.high is not None and measured.low < measured.high:
+            text.append(html.Span(f" {measured.low:.{digits}f}–{measured.high:.{digits}f}", className="dim"))
+        return html.Td(text, className="number")
+
+    state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
+    return [
+        html.Td(row.case, className="mono"),
+        html.Td(dcc.Link(row.variant, href=_series_link(row), className="link mono")),
+        number("latency", 2, interval=True),
+        number("speedup", 2, interval=True),
+        number("floor", 1),
+        number("bandwidth", 0),
+        number("compute", 1),
+        html.Td("–" if row.mde is None else f"{100 * row.mde:.2f}", className="number" if row.mde else "number dim"),
+        html.Td(state, className="failed" if row.state == "failed" else "dim"),
+    ]

@@ -1,0 +1,210 @@
+"""Read a dashboard as many people at once, over HTTP; prints a line a callback, errors, and the server's memory:
+
+    python tests/bench/read_pages.py FOLDER [--readers 20] [--seconds 30]
+
+It starts ``lockstep dashboard`` on the folder as anybody would, waits until the results are analysed, and then each
+reader opens one page after the other (overview, families, series, commits, machines, alerts), and looks at each for a
+while (``--pause`` seconds on average; 0 is a load that no people make). Times are of whole answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+START = "from lockstep.cli import main; main()"
+
+
+@dataclass
+class Seen:
+    """What readers have seen: seconds by page, and errors."""
+
+    times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Reader:
+    """One reader; asks callbacks as a browser does."""
+
+    def __init__(self, base: str, seen: Seen, seed: int, pause: float = 0.0) -> None:
+        self.base = base
+        self.pause = pause
+        self.seen = seen
+        self.draw = random.Random(seed)
+        self.callbacks = json.loads(self.get("/_dash-dependencies"))
+
+    def get(self, path: str) -> bytes:
+        """An answer."""
+        with urllib.request.urlopen(self.base + path, timeout=60) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def ask(self, output: str, values: dict[str, Any]) -> Any:
+        """What the callback of ``output`` answers to these values (by ``id.property``; others are null)."""
+        [entry] = [one for one in self.callbacks if output in one["output"] and not one.get("clientside_function")]
+        outputs = [
+            dict(zip(("id", "property"), name.split(".", 1), strict=True))
+            for name in entry["output"].strip(".").split("...")
+        ]
+
+        def given(part: str) -> list[dict[str, Any]]:
+            return [{**one, "value": values.get(f"{one['id']}.{one['property']}")} for one in entry[part]]
+
+        body = {
+            "output": entry["output"],
+            "outputs": outputs if len(outputs) > 1 else outputs[0],
+            "inputs": given("inputs"),
+            "state": given("state"),
+            "changedPropIds": [next(iter(values))],
+        }
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.base + "/_dash-update-component", data, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def timed(self, page: str, output: str, values: dict[str, Any]) -> Any:
+        """``ask``, with its time kept."""
+        if self.pause:
+            time.sleep(self.draw.expovariate(1 / self.pause))
+        began = time.perf_counter()
+        try:
+            return self.ask(output, values)
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            with self.seen.lock:
+                self.seen.errors.append(f"{page}: {error}")
+            return None
+        finally:
+            with self.seen.lock:
+                self.seen.times[page].append(time.perf_counter() - began)
+
+    def read(self, until: float, machines: list[str]) -> None:
+        """Go from page to page."""
+        while time.monotonic() < until:
+            machine = self.draw.choice(machines)
+            self.timed("layout", "page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"})
+            chosen = {"machine": machine, "l2": "all", "since": "7d", "show": "change"}
+            overview = {f"overview-{name}.value": value for name, value in chosen.items()}
+            told = self.timed("overview", "overview-grid.rowData", {**overview, "colours.data": "light"})
+            if not told:
+                continue
+            rows = self.draw.sample(told["response"]["overview-grid"]["rowData"], 2)
+            for row in rows:
+                address = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
+                kept = {**address, "l2": row["l2"] or "", "quantity": "", "zoom": []}
+                shown = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
+                self.timed("series", "series-chart.figure", shown)
+                family = {
+                    "family-machine.value": machine,
+                    "family-cases.value": [row["case"]],
+                    "family-l2.value": row["l2"] or "",
+                    "family-quantities.value": ["latency"],
+                    "family-variants.value": [row["variant"]],
+                    "family-suite.data": row["family"],
+                    "colours.data": "light",
+                }
+                self.timed("family", "family-trend.children", family)
+            commits = self.ask("overview-since.data", {"overview-machine.value": machine})
+            hashes = [one["value"] for one in commits["response"]["overview-since"]["data"] if len(one["value"]) == 40]
+            at = {"commit": self.draw.choice(hashes), "machine": machine}
+            self.timed("commit", "commit-grid.rowData", {"commit-address.data": at})
+            for page in ("machines", "alerts"):
+                self.timed(page, "page.children", {"url.pathname": f"/{page}", "url.search": ""})
+
+
+@contextmanager
+def dashboard(folder: Path, cache: Path) -> Iterator[tuple[str, int]]:
+    """Serve a folder; gives the address and the process that was started."""
+    with tempfile.TemporaryDirectory() as empty:
+        options = ["--results", folder, "--cache", cache, "--state", Path(empty) / "alerts.sqlite", "--port", 0]
+        command = [sys.executable, "-c", START, "dashboard", *map(str, options)]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=empty)
+        try:
+            assert server.stdout is not None
+            found = re.search(r"http://\S+?(?=/ )", server.stdout.readline())
+            if found is None:
+                raise SystemExit("the dashboard did not start")
+            yield found[0], server.pid
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def worker_of(pid: int) -> int:
+    """The process that serves pages: gunicorn's only child but for the analysis."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0])
+
+
+def memory(pid: int) -> tuple[int, int]:
+    """Resident memory of a process in MB, now and at most."""
+    told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(told["VmRSS"].split()[0]) >> 10, int(told["VmHWM"].split()[0]) >> 10
+
+
+def wait_for_analysis(reader: Reader, machine: str) -> float:
+    """Seconds until pages show what was found."""
+    began = time.perf_counter()
+    chosen = {"overview-machine.value": machine, "overview-l2.value": "all", "overview-since.value": "7d"}
+    while time.perf_counter() - began < 900:
+        told = reader.ask("overview-grid.rowData", {**chosen, "overview-show.value": "change", "colours.data": "light"})
+        if "looking for changes" not in json.dumps(told["response"]["overview-cards"]):
+            return time.perf_counter() - began
+        time.sleep(1)
+    raise SystemExit("the results were not analysed within 15 minutes")
+
+
+def p95(times: list[float]) -> float:
+    """95th percentile."""
+    return sorted(times)[min(len(times) - 1, int(0.95 * len(times)))]
+
+
+def main() -> None:
+    """Serve, read, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cache", type=Path, help="keep the store's cache here")
+    parser.add_argument("--readers", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds on a page (default: %(default)s)")
+    args = parser.parse_args()
+    machines = sorted(path.parent.name for path in args.folder.glob("*/machine.json"))
+    with tempfile.TemporaryDirectory() as scratch, dashboard(args.folder, args.cache or Path(scratch)) as (base, pid):
+        seen = Seen()
+        first = Reader(base, seen, 0)
+        print(f"analysed {wait_for_analysis(first, machines[0]):.1f} s after the first question", flush=True)
+        readers = [Reader(base, seen, seed, args.pause) for seed in range(1, args.readers + 1)]
+        until = time.monotonic() + args.seconds
+        threads = [threading.Thread(target=one.read, args=(until, machines)) for one in readers]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        every = [took for times in seen.times.values() for took in times]
+        for page, times in (*sorted(seen.times.items()), ("all", every)):
+            median, most = (1e3 * one for one in (sorted(times)[len(times) // 2], p95(times)))
+            print(f"{page:9} {len(times):5} answers, median {median:.0f} ms, p95 {most:.0f} ms")
+        print(f"errors    {len(seen.errors)} {'; '.join(seen.errors[:3])}")
+        now, peak = memory(worker_of(pid))
+        print(f"memory    {now} MB in the worker, {peak} MB at most")
+
+
+if __name__ == "__main__":
+    main()

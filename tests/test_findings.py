@@ -1,0 +1,199 @@
+"""What an analysis keeps: going on from it says what a new one says, and no damage to it shows."""
+
+import datetime
+import shutil
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
+
+from dashboard.alerts.followed import followed
+from dashboard.alerts.publish import survey
+from dashboard.alerts.ranges import Ranges
+from dashboard.alerts.watch import look
+from dashboard.changes import analyse
+from dashboard.findings import Findings
+from dashboard.kept import Kept
+from dashboard.results.store import Store
+from lockstep.thresholds import Thresholds
+
+LENGTH, AT = 30, 14
+NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datetime.UTC)
+
+PLANTED = {
+    "slowdown": lambda n: Here(slower=1.05 if n >= AT else 1.0),
+    "fixed": lambda n: Here(slower=1.05 if AT <= n < AT + 8 else 1.0),
+    "machine": lambda n: Here(everything=1.08, host={"gpu_uuid": "GPU-2"}) if n >= AT else Here(),
+    "new ruler after": lambda n: Here(slower=1.05 if n >= AT else 1.0, version="ruler1" if n < AT + 8 else "ruler2"),
+    "changed code": lambda n: Here(slower=1.02, code="bb") if n >= AT else Here(code="aa"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A repository, and a tree with a machine for each planted event and one of another project."""
+    root = tmp_path_factory.mktemp("whole")
+    commits = commits_of(root / "repo", LENGTH, touch=lambda n: n % 4 == 0)
+    for machine, plan in PLANTED.items():
+        write_history(root / "results", machine, commits, plan)
+    write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
+    write_foreign(root / "results", "foreign", commits, lambda n: 1.1e-3 if n >= AT else 1e-3)
+    return root, commits
+
+
+class Growing:
+    """The tree as it grows, and its store."""
+
+    def __init__(self, whole, folder):
+        self.source, self.commits = whole
+        self.repo = self.source / "repo"
+        self.root = folder / "results"
+        self.store = Store.open(self.root, self.repo, folder / "cache", patience=0.0)
+        self.kept = Kept(self.store.cache)
+
+    def add(self, commits):
+        for path in (self.source / "results").rglob("*.json"):
+            if path.name in ("machine.json", "benchmarks.json") or path.name[:8] in {one[:8] for one in commits}:
+                to = self.root / path.relative_to(self.source / "results")
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, to)
+
+    def looked(self, kept):
+        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept=kept)
+
+    def says_the_same(self):
+        now, anew = self.looked(self.kept), self.looked(None)
+        assert now.alerts == anew.alerts
+        assert [as_text(one) for one in now.found] == [as_text(one) for one in anew.found]
+        assert now.series == anew.series
+        return now
+
+
+def as_text(found):
+    """A change without what no two ways of adding agree on, the last digits of a number."""
+    step = found.step
+    numbers = {name: round(getattr(step, name), 9) for name in ("size", "low", "high", "confidence", "left")}
+    return repr(replace(found, step=replace(step, **numbers)))
+
+
+@pytest.fixture
+def growing(whole, tmp_path):
+    return Growing(whole, tmp_path)
+
+
+def test_commit_after_commit_says_the_same_as_all_at_once(growing):
+    before = 0
+    for upto in (12, 16, 17, 18, 23, 24, LENGTH):
+        growing.add(growing.commits[before:upto])
+        before = upto
+        found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
+    assert {one.step.series.machine for one in found.found} >= {"slowdown", "fixed", "foreign"}
+
+
+def test_what_is_measured_later_in_between_says_the_same(growing):
+    growing.add(growing.commits[::2])
+    growing.looked(growing.kept)
+    growing.add(growing.commits[1 : AT + 2 : 2])
+    growing.says_the_same()
+    (growing.root / "slowdown").rename(growing.root / "another")
+    growing.says_the_same()
+
+
+def test_only_new_points_are_read(growing, monkeypatch):
+    growing.add(growing.commits[:-1])
+    growing.looked(growing.kept)
+    growing.add(growing.commits[-1:])
+    results, asked = growing.store.current(), []
+    read = type(results).trends
+    monkeypatch.setattr(type(results), "trends", lambda self, *a, **k: asked.append(k) or read(self, *a, **k))
+    growing.looked(growing.kept)
+    assert asked == [{"last": 1}] * len(results.machines)
+    asked.clear()
+    growing.looked(growing.kept)
+    assert asked == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"no file of ours", None])
+def test_a_damaged_file_is_made_anew(growing, damage):
+    growing.add(growing.commits[:20])
+    survey(growing.store, Thresholds(), growing.repo)
+    findings = Findings(growing.store.cache, growing.repo)
+    before = findings.picture(growing.store.current(), "slowdown").found
+    assert before
+    for path in growing.kept.folder.rglob("*.*"):
+        if damage is None:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        else:
+            path.write_bytes(damage)
+    anew = Findings(growing.store.cache, growing.repo)
+    fresh = Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0)
+    assert anew.picture(fresh.current(), "slowdown") is None
+    survey(fresh, Thresholds(), growing.repo)
+    assert anew.picture(fresh.current(), "slowdown").found == before
+    growing.says_the_same()
+
+
+def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growing, tmp_path):
+    growing.add(growing.commits[:20])
+    file = tmp_path / "thresholds.toml"
+    findings = Findings(growing.store.cache, growing.repo, thresholds=file)
+    results = growing.store.current()
+    assert findings.picture(results, "slowdown") is None
+    before = findings.version(results)
+    survey(growing.store, Thresholds(), growing.repo)
+    assert findings.version(results) != before
+    shown = findings.picture(results, "slowdown")
+    [name] = {one.series for one in shown.found if one.series.case == "M=1,K=64" and not one.quiet}
+    behaviour = shown.behaviour(name)
+    assert behaviour.noise.scale == shown.noise[name]
+    assert [level.stop for level in behaviour.levels] == [AT, 20]
+    file.write_text("[default]\nmin_effect = 0.5\n")
+    assert findings.picture(results, "slowdown") is None
+    growing.add(growing.commits[20:21])
+    file.unlink()
+    assert findings.picture(growing.store.current(), "slowdown") is None
+
+
+def test_what_hindsight_sees_survives_in_files(growing):
+    growing.add(growing.commits[:20])
+    survey(growing.store, Thresholds(), growing.repo)
+    growing.add(growing.commits[20:24])
+    results, _ = survey(growing.store, Thresholds(), growing.repo)
+    findings, told = Findings(growing.store.cache, growing.repo), 0
+    for machine in PLANTED:
+        shown = findings.picture(results, machine)
+        series = {one.name: one for one in followed(results, machine, list(results.trends(results.series(machine))))}
+        for name, one in series.items():
+            seen = analyse(one.values).in_hindsight
+            assert [rounded(step) for step in shown.behaviour(name).in_hindsight] == [rounded(step) for step in seen]
+            told += len(seen)
+    assert told >= len(PLANTED)
+
+
+def rounded(seen):
+    return replace(seen, size=round(seen.size, 9), confidence=round(seen.confidence, 9))
+
+
+def test_several_at_once_leave_what_one_leaves(growing):
+    growing.add(growing.commits[:20])
+    stores = [Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda store: survey(store, Thresholds(), growing.repo)[1], stores))
+    assert done[0].found == done[1].found == done[2].found
+    growing.says_the_same()
+    findings = Findings(growing.store.cache, growing.repo)
+    assert findings.picture(growing.store.current(), "slowdown").found
+
+
+def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
+    growing.add(growing.commits[:20])
+    survey(growing.store, Thresholds(), growing.repo)
+    growing.add(growing.commits[20:21])
+    monkeypatch.setattr("dashboard.kept._STAY", -1.0)
+    survey(growing.store, Thresholds(), growing.repo)
+    left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
+    machines = len(growing.store.current().machines)
+    each = dict.fromkeys(("detector.npz", "notes.json", "series", "changes"), machines)
+    assert Counter(left) == each | {"done": 1}

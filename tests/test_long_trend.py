@@ -1,0 +1,46 @@
+"""Long trends are drawn from arrays; the numbers are those of the short ones."""
+
+import base64
+
+import numpy as np
+import pytest
+from history import CASES, Here, commits_of, write_history
+from trees import open_store
+
+from dashboard.address import FamilyAddress
+from dashboard.pages import family
+
+LENGTH = 20
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("long")
+    commits = commits_of(root / "repo", LENGTH)
+    write_history(root / "results", "h200", commits, lambda n: Here(version="ruler1" if n < 12 else "ruler2"))
+    return open_store(root / "results", repo=root / "repo").current()
+
+
+def lines(results, quantity):
+    """Runs of every line of the chart as a page has it: name, places, values."""
+    address = FamilyAddress("h200", "linear", CASES[:1], "cold", (quantity,), ("torch", "triton"))
+    [card] = family.trends(results, address, "light")
+    traces = card.children[1].children[0].figure["data"]
+    return [(one["name"], unpacked(one["x"]), unpacked(one["y"])) for one in traces if "name" in one]
+
+
+def unpacked(values):
+    if isinstance(values, dict):
+        return np.frombuffer(base64.b64decode(values["bdata"]), dtype=f"<{values['dtype']}").tolist()
+    return values
+
+
+@pytest.mark.parametrize("quantity", ["latency", "speedup"])
+def test_the_same_lines_break_at_the_same_places(results, quantity, monkeypatch):
+    short = lines(results, quantity)
+    monkeypatch.setattr(family, "LONG", 0)
+    long = lines(results, quantity)
+    assert [(name, list(x)) for name, x, _ in long] == [(name, list(x)) for name, x, _ in short]
+    assert {x[0] for _, x, _ in long} == {0, 12}
+    for (_, _, ours), (_, _, theirs) in zip(long, short, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-6)

@@ -1,0 +1,170 @@
+"""Every page can be read and used by everybody: no fault that axe-core knows, and a keyboard is enough."""
+
+import pytest
+from playwright.sync_api import expect
+from served import place, serving
+
+from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
+
+FAMILY = FamilyAddress("h200", "linear", ("M=8,K=64",), "cold")
+
+#: Of what a reader waits for on each page.
+READY = {
+    "overview": ".grid .ag-row",
+    "family": "#family-latest tbody tr",
+    "series": "#series-table tbody tr",
+    "commit": ".grid .ag-row",
+    "compare": "#compare-body tbody tr",
+    "alerts": "#alerts-list tbody tr",
+    "alert": "#alert-body tbody tr",
+    "machines": "#machines-body tbody tr",
+    "sign-in": "#token",
+    "nothing": ".notice",
+}
+
+#: What a page offers to a keyboard; a table is entered once and walked from there.
+OFFERED = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.tabIndex >= 0
+  && !one.closest(".grid") && !one.closest("dialog:not([open])") && !one.closest(".modebar")
+  && !(one.type === "radio" && !one.checked)).map((one, at) => (one.dataset.offered = at))"""
+
+#: What is focused, and how it looks with what stands around it.
+FOCUSED = """() => {
+  const one = document.activeElement;
+  window.before = window.focused;
+  window.focused = one;
+  const was = window.before && lookOf(window.before);
+  return { at: one.dataset.offered, inside: !!one.closest(".grid"), looks: lookOf(one), was };
+}"""
+LOOKS = """() => { window.lookOf = (one) => {
+  const around = [one, one.nextElementSibling, one.parentElement, one.parentElement.closest(".mantine-Input-input")];
+  return JSON.stringify(around.filter(Boolean).map((part) => {
+    const style = getComputedStyle(part);
+    return [style.outlineStyle, style.outlineWidth, style.outlineColor, style.boxShadow, style.borderColor];
+  }));
+}; }"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    there = place(tmp_path_factory.mktemp("access"))
+    [one] = there.desk.alerts.alerts(machine="h200", family="linear")
+    paths = {
+        "overview": "/?machine=h200&since=all",
+        "family": FAMILY.link(),
+        "series": SeriesAddress("h200", "linear", "triton", "M=8,K=64", "cold").link(),
+        "commit": CommitAddress(there.commits[12], "h200").link(),
+        "compare": f"/compare?bc={there.commits[11]}&hc={there.commits[12]}",
+        "alerts": "/alerts",
+        "alert": f"/alert/{one.id}",
+        "machines": "/machines",
+        "sign-in": "/sign-in",
+        "nothing": "/nothing/here",
+    }
+    with serving(there.app) as address:
+        yield {name: f"{address}{path}" for name, path in paths.items()}
+
+
+@pytest.fixture(scope="module")
+def opened(here, chromium):
+    """Gives each page, opened once for all tests and as it is at first; they only look at it and walk through it."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
+    pages = {}
+
+    def give(name):
+        if name not in pages:
+            pages[name] = context.new_page()
+            pages[name].set_default_timeout(20_000)
+            pages[name].goto(here[name])
+            pages[name].locator(READY[name]).first.wait_for()
+        pages[name].bring_to_front()
+        return pages[name]
+
+    yield give
+    context.close()
+
+
+def faults(page, **options):
+    """What axe-core finds, with options of its own; charts are drawings to it."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="no axe-core: pages are not checked by it"
+    )
+    found = axe.Axe().run(page, {"exclude": [[".main-svg"]]}, {"resultTypes": ["violations"], **options}).response
+    return [
+        (fault["id"], node["target"], node["html"][:200]) for fault in found["violations"] for node in fault["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("name", READY)
+def test_axe_finds_no_fault_in_either_colours(opened, name):
+    page = opened(name)
+    # What is drawn anew is faded meanwhile.
+    expect(page.locator(".loading")).to_have_count(0, timeout=20_000)
+    assert faults(page) == []
+    page.emulate_media(color_scheme="dark")
+    # The page follows a little later; that to sign in is plain HTML and follows by itself.
+    page.locator("html[data-mantine-color-scheme=dark], html:has(#token)").wait_for(state="attached")
+    try:
+        assert faults(page, runOnly=["color-contrast"]) == []
+    finally:
+        page.emulate_media(color_scheme="light")
+
+
+def test_axe_finds_no_fault_in_what_opens(opened):
+    page = opened("overview")
+    page.locator("#keys").click()
+    page.get_by_text("next and previous row").wait_for()
+    assert faults(page) == []
+    page.keyboard.press("Escape")
+    page.locator("#overview-since").click()
+    page.get_by_role("option").first.wait_for()
+    # A menu hangs outside of the page's landmarks while it is open, and its field walks through it.
+    off = {"enabled": False}
+    assert faults(page, rules={"region": off, "scrollable-region-focusable": off}) == []
+    page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize("name", [name for name in READY if name != "nothing"])
+def test_every_control_is_reached_by_tab_and_shows_that_it_is(opened, name):
+    page = opened(name)
+    page.evaluate(LOOKS)
+    wanted = {str(at) for at in page.evaluate(OFFERED)}
+    page.evaluate("() => { window.focused = undefined; document.activeElement.blur(); }")
+    reached, unseen, before = set(), [], None
+    for _ in range(3 * len(wanted) + 20):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUSED)
+        # Unfocused, what was focused before must look different.
+        if before and before["at"] is not None and found["was"] == before["looks"]:
+            unseen.append(before["at"])
+        before = found
+        reached |= {found["at"]} - {None}
+        if found["inside"] or reached == wanted:
+            break
+    names = page.evaluate(
+        "wanted => wanted.map((at) => document.querySelector(`[data-offered='${at}']`).outerHTML.slice(0, 150))",
+        sorted((wanted - reached) | set(unseen)),
+    )
+    assert names == []
+
+
+@pytest.mark.parametrize("name", ["overview", "family", "commit", "compare", "alerts"])
+def test_a_slash_goes_to_the_filter(opened, name):
+    page = opened(name)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    expect(page.locator(".filter input").first).to_be_focused()
+
+
+@pytest.mark.parametrize("name", ["family", "series", "compare", "alerts", "alert", "machines"])
+def test_j_and_k_go_through_the_rows(opened, name):
+    page = opened(name)
+    page.evaluate("document.activeElement.blur()")
+    rows = page.locator(".table tbody tr:has(a)")
+    page.keyboard.press("j")
+    expect(rows.nth(0).locator("a").first).to_be_focused()
+    if rows.count() > 1:
+        page.keyboard.press("j")
+        expect(rows.nth(1).locator("a").first).to_be_focused()
+        page.keyboard.press("k")
+    expect(rows.nth(0).locator("a").first).to_be_focused()
