@@ -165,8 +165,8 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
         yield f"  of a product ({product / 1e12:.0f} TFLOP/s), whichever takes longer"
     yield ""
     yield "Ratios are the baseline's time over ours, paired in one run at one SM clock, with their 95 % interval. Where"
-    yield "the power cap gives the two different clocks, the quotient of their times is another, by up to 5 %. In brackets:"
-    yield "the moonshot. ≈ marks a ratio below a target that lies within the interval."
+    yield "the power cap gives the two different clocks, the quotient of their times differs, by up to 5 %. In"
+    yield "brackets: the moonshot. ≈ marks a ratio below a target that lies within the interval."
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
