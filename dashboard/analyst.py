@@ -6,12 +6,14 @@ people use, ``lockstep alerts list``, in a process of its own; pages read what i
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from weakref import ref
 
 from dashboard.alerts.commands.options import STATE
@@ -33,9 +35,11 @@ class Analyst:
     Args:
         options: of ``lockstep alerts list``, that say where results and thresholds are.
         state: where the alerts are kept; it may hold a password, and goes by the environment.
+        turn: a file that need not exist; analysts of the same file, in whatever processes, analyse one after the other.
     """
 
-    def __init__(self, options: Sequence[str], state: str) -> None:
+    def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
+        self._turn = turn
         run = "from lockstep.cli import main; main()"
         self._command = [sys.executable, "-c", run, "alerts", "list", "--all", "--json", *options]
         self._environment = os.environ | {STATE: state}
@@ -73,15 +77,19 @@ class Analyst:
 
     def _analyse(self) -> None:
         try:
-            done = subprocess.run(
-                self._command,
-                env=self._environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LONGEST,
-                check=False,
-            )
+            with self._turn.open("w") as turn:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                done = subprocess.run(
+                    self._command,
+                    env=self._environment,
+                    # The turn is the child's as well: it may outlive the worker that started it.
+                    pass_fds=(turn.fileno(),),
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=_LONGEST,
+                    check=False,
+                )
         except (OSError, subprocess.TimeoutExpired) as error:
             self.trouble = f"the analysis did not run: {error}"
             return

@@ -35,6 +35,9 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         add_access(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free one (default: %(default)s)")
+        parser.add_argument(
+            "--workers", type=int, default=2, help="processes that serve, each with all it shows (default: %(default)s)"
+        )
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
@@ -50,6 +53,8 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
             access = access_of(args)
         except AccessError as error:
             raise UserError(str(error)) from error
+        if args.workers < 1:
+            raise UserError(f"--workers {args.workers}: one at least")
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
         from dashboard.alerts.database import StateError
@@ -63,7 +68,8 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         for library in ("alembic", "flask-limiter"):
             logging.getLogger(library).propagate = False
         try:
-            store, desk = open_store(args), open_desk(args)
+            store = open_store(args)
+            desk = open_desk(args, store.cache)
             read_thresholds(desk.thresholds)
         except (StoreError, StateError, ThresholdsError) as error:
             raise UserError(str(error)) from error
@@ -73,12 +79,16 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
-        serve(app, listener)
+        serve(app, listener, args.workers)
         return 0
 
 
-def open_desk(args: argparse.Namespace) -> Desk:
+def open_desk(args: argparse.Namespace, cache: Path) -> Desk:
     """The alerts of these places, and who keeps them in step with the results.
+
+    Args:
+        args: of the command line.
+        cache: of the store, see ``Store.cache``.
 
     Raises:
         dashboard.alerts.database.StateError: their database cannot be used.
@@ -96,7 +106,9 @@ def open_desk(args: argparse.Namespace) -> Desk:
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     given |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
-    return Desk(alerts, Analyst(options, state), os.environ.get(SITE, ""), args.thresholds or Path(FILE))
+    return Desk(
+        alerts, Analyst(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""), args.thresholds or Path(FILE)
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -167,7 +167,7 @@ def _points(results: Results, side: Side) -> tuple[Point, ...]:
             if not (results.benchmarks[point.series.benchmark].ours and point.series.benchmark.endswith("speedup"))
         )
 
-    return once(results, ("comparison", side.machine, side.commit), read)
+    return once(results, "comparison", (side.machine, side.commit), read)
 
 
 def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:

@@ -14,23 +14,24 @@ from dashboard.results.picture import Results
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Things kept of one picture, of all who ask together; the longest unused goes first.
-_MOST = 32
+#: Things that one function keeps of a picture, the longest unused goes first: a walk along the commits must not
+#: push out what every page of a machine needs.
+_MOST = 16
 
-_KEPT: WeakKeyDictionary[Results, OrderedDict[Hashable, Any]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, Any]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-def once(results: Results, key: Hashable, make: Callable[[], T]) -> T:
+def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) -> T:
     """What ``make`` gives, made once for this picture and key (two threads that ask at once may both make it).
 
     Args:
         results: the picture; a refreshed one is another.
-        key: what is made, and of what; begin it with the name of the function that asks.
+        who: what is made. key: of what.
         make: takes nothing, and gives something that nobody changes.
     """
     with _LOCK:
-        kept = _KEPT.setdefault(results, OrderedDict())
+        kept = _KEPT.setdefault(results, {}).setdefault(who, OrderedDict())
         if key in kept:
             kept.move_to_end(key)
             found: T = kept[key]
@@ -48,7 +49,7 @@ def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Conca
 
     @wraps(function)
     def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        key = (function, args, tuple(sorted(kwargs.items())))
-        return once(results, key, lambda: function(results, *args, **kwargs))
+        key = args, tuple(sorted(kwargs.items()))
+        return once(results, function, key, lambda: function(results, *args, **kwargs))
 
     return ask

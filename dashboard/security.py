@@ -15,7 +15,7 @@ from wtforms.validators import ValidationError
 
 from dashboard.access import Access
 
-#: Requests by one person or address. A page loads about forty files.
+#: Requests by one person or address to one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute", "sign in": "10 per minute"}
 
 #: Dash's renderer sends this cookie's value back as the header X-CSRFToken.

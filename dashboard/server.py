@@ -1,4 +1,4 @@
-"""Serving with gunicorn: one worker with threads, so that all requests share one reading of the results."""
+"""Serving with gunicorn: few workers with many threads, since each worker reads the results for itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from gunicorn.app.base import BaseApplication
 
 _SETTINGS: dict[str, Any] = {
     "worker_class": "gthread",
-    "workers": 1,
     "threads": 8,
     "preload_app": True,
     "control_socket_disable": True,
@@ -22,27 +21,29 @@ _SETTINGS: dict[str, Any] = {
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    def __init__(self, app: Dash, listener: socket.socket) -> None:
+    def __init__(self, app: Dash, listener: socket.socket, workers: int) -> None:
         self._app = app
         self._listener = listener
+        self._workers = workers
         super().__init__()
 
     def load_config(self) -> None:
         for name, value in _SETTINGS.items():
             self.cfg.set(name, value)
+        self.cfg.set("workers", self._workers)
         self.cfg.set("bind", f"fd://{self._listener.fileno()}")
 
     def load(self) -> Any:
         return self._app.server
 
 
-def serve(app: Dash, listener: socket.socket) -> None:
-    """Serve ``app`` on a listening socket until interrupted."""
+def serve(app: Dash, listener: socket.socket, workers: int = 1) -> None:
+    """Serve ``app`` on a listening socket, by so many processes, until interrupted."""
     warm(app)
     # A look at a page makes ten thousand objects and drops them; by default Python then goes through all that the
     # results are made of again and again, a tenth of a second each time.
     gc.set_threshold(50_000, 20, 50)
-    _Server(app, listener).run()
+    _Server(app, listener, workers).run()
 
 
 def warm(app: Dash) -> None:

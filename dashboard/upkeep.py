@@ -62,7 +62,7 @@ class Upkeep:
 
 def upkeep(results: Results, machine: str) -> Upkeep:
     """The upkeep of a machine that the results know; worked out once for each picture."""
-    return once(results, ("upkeep", machine), lambda: _upkeep(results, machine))
+    return once(results, "upkeep", machine, lambda: _upkeep(results, machine))
 
 
 def _upkeep(results: Results, machine: str) -> Upkeep:

@@ -1,6 +1,7 @@
 """The alerts follow the results by themselves, in a process of its own, and say if that fails."""
 
 import datetime
+import fcntl
 
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_history
@@ -22,7 +23,7 @@ def store(tmp_path):
 def test_new_results_are_analysed_once_and_the_alert_is_there(tmp_path, store):
     state = str(tmp_path / "alerts.sqlite")
     alerts = AlertStore(Database(state))
-    analyst = Analyst(["--results", str(store.root), "--cache", str(tmp_path / "cache")], state)
+    analyst = Analyst(["--results", str(store.root), "--cache", str(tmp_path / "cache")], state, tmp_path / "turn")
     results = store.current()
     analyst.look(results)
     assert analyst.busy
@@ -40,7 +41,21 @@ def test_an_analysis_that_fails_says_why(tmp_path, store):
     thresholds = tmp_path / "thresholds.toml"
     thresholds.write_text("[default]\nmin_efect = 1\n")
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
-    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"))
+    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn")
     analyst.look(store.current())
     analyst.wait(60)
     assert "min_efect" in analyst.trouble
+
+
+def test_two_analysts_take_turns(tmp_path, store):
+    turn = tmp_path / "turn"
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
+    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), turn)
+    with turn.open("w") as taken:
+        fcntl.flock(taken, fcntl.LOCK_EX)
+        analyst.look(store.current())
+        analyst.wait(0.5)
+        assert analyst.busy
+        assert not (tmp_path / "alerts.sqlite").exists()
+    analyst.wait(60)
+    assert (analyst.busy, analyst.trouble) == (False, "")

@@ -74,11 +74,15 @@ def test_nothing_is_worked_out_twice_of_one_picture(here):
     asked = []
     results = here.store.current()
     for _ in range(2):
-        assert once(results, "asked", lambda: asked.append(1) or "made") == "made"
+        assert once(results, "asked", 0, lambda: asked.append(1) or "made") == "made"
     assert asked == [1]
     for number in range(40):
-        once(results, number, lambda: None)
-    once(results, "asked", lambda: asked.append(1) or "made")
+        once(results, "another", number, lambda: None)
+    once(results, "asked", 0, lambda: asked.append(1) or "made")
+    assert asked == [1]
+    for number in range(40):
+        once(results, "asked", number + 1, lambda: None)
+    once(results, "asked", 0, lambda: asked.append(1) or "made")
     assert asked == [1, 1]
 
 

@@ -25,6 +25,7 @@ from dashboard.changes.hypotheses import Ints
 from dashboard.changes.keeping import Arrays, from_arrays, select, to_arrays, together
 from dashboard.changes.trend import Better
 from dashboard.kept import write_whole
+from dashboard.mapped import mapped
 
 #: Series replayed together: as many as keep the hypotheses in the processor's cache.
 _TOGETHER = 500
@@ -121,13 +122,13 @@ def hindsight(path: Path, of: str, name: SeriesName) -> tuple[Seen, ...]:
         path, of: of the file, and what it must have been made of; otherwise nothing is seen.
         name: which series.
     """
-    kept = _read(path)
-    if kept is None or str(kept.get("of")) != of:
-        return ()
     try:
+        kept = mapped(path)
+        if str(kept["of"]) != of:
+            return ()
         rows = [row for row, text in enumerate(kept["series.name"].tolist()) if name_in(text) == name]
         monitor = from_arrays(select(kept, np.array(rows[-1:], dtype=np.int64)))
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, IndexError, TypeError):
         return ()
     return monitor.analyses()[0].in_hindsight if len(monitor) else ()
 

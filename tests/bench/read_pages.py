@@ -147,10 +147,9 @@ def dashboard(folder: Path, cache: Path) -> Iterator[tuple[str, int]]:
             server.wait(30)
 
 
-def worker_of(pid: int) -> int:
-    """The process that serves pages: gunicorn's only child but for the analysis."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0])
+def workers_of(pid: int) -> list[int]:
+    """The processes that serve pages: gunicorn's children; an analysis is a child of theirs."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def memory(pid: int) -> tuple[int, int]:
@@ -202,8 +201,9 @@ def main() -> None:
             median, most = (1e3 * one for one in (sorted(times)[len(times) // 2], p95(times)))
             print(f"{page:9} {len(times):5} answers, median {median:.0f} ms, p95 {most:.0f} ms")
         print(f"errors    {len(seen.errors)} {'; '.join(seen.errors[:3])}")
-        now, peak = memory(worker_of(pid))
-        print(f"memory    {now} MB in the worker, {peak} MB at most")
+        for worker in workers_of(pid):
+            now, peak = memory(worker)
+            print(f"memory    {now} MB in a worker, {peak} MB at most")
 
 
 if __name__ == "__main__":

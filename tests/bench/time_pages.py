@@ -87,7 +87,7 @@ def ask(results: Results, machine: str, findings: Findings) -> None:
         shown = series.view(results, address, picture())
         assert shown.points
         series.chart(results, address, shown, "light")
-        series.commit_table(results, address, shown)
+        series.commit_table(commits, machine, shown.points, shown.what)
         series.facts(shown, picture())
 
     def one_family() -> None:

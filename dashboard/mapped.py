@@ -1,0 +1,42 @@
+"""Arrays of a file that ``numpy.savez`` wrote, of which only what is looked at is read.
+
+NumPy maps files of one array alone. In an archive that is not compressed an array lies as it would in such a file
+(https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), behind a header of the archive's.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+#: Bytes of a member's header up to its name, and where in it the lengths of name and extra field are.
+_HEADER, _LENGTHS = 30, slice(26, 30)
+
+
+def mapped(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays, by name; they cannot be written to.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError, zipfile.BadZipFile: it is damaged, or compressed.
+    """
+    found = {}
+    with zipfile.ZipFile(path) as archive:
+        whole = np.memmap(path, np.uint8, "r")
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                if npy.read_magic(file) != (1, 0) or member.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(f"{path}: {member.filename} is not as savez writes it")
+                shape, columns_first, dtype = npy.read_array_header_1_0(file)
+                before = file.tell()
+            own = whole[member.header_offset :]
+            start = _HEADER + sum(struct.unpack("<HH", own[_LENGTHS].tobytes()))
+            flat = own[start + before : start + member.file_size].view(dtype)
+            found[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if columns_first else "C")
+    return found
