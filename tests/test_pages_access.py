@@ -28,6 +28,9 @@ OFFERED = """() => [...document.querySelectorAll("a[href], button, input, select
   && !one.closest(".grid") && !one.closest("dialog:not([open])") && !one.closest(".modebar")
   && !(one.type === "radio" && !one.checked)).map((one, at) => (one.dataset.offered = at))"""
 
+#: Colours that fade into others are none of the two for a while.
+STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"
+
 #: What is focused, and how it looks with what stands around it.
 FOCUSED = """() => {
   const one = document.activeElement;
@@ -76,6 +79,7 @@ def opened(here, chromium):
             pages[name] = context.new_page()
             pages[name].set_default_timeout(20_000)
             pages[name].goto(here[name])
+            pages[name].add_style_tag(content=STILL)
             pages[name].locator(READY[name]).first.wait_for()
         pages[name].bring_to_front()
         return pages[name]
