@@ -11,6 +11,9 @@ from dashboard.figures import Figure, hover_text, stroke
 from dashboard.rows import QUANTITIES, Row, axes_of
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
+#: Labels of the axis that a phone has room for; every size has its line.
+_MOST_LABELS = 8
+
 
 def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
     """Latency in µs against a numeric axis of the case, one line a variant, with the floor; log-log."""
@@ -39,11 +42,12 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
             )
     layout = chart_layout(scheme)
     xs = sorted(set(at.values()))
+    step = math.ceil(len(xs) / _MOST_LABELS)
     layout["xaxis"] |= {
         "type": "log",
         "title": {"text": escape(axis), "standoff": 4},
         "tickvals": xs,
-        "ticktext": [f"{x:g}" for x in xs],
+        "ticktext": ["" if place % step else f"{x:g}" for place, x in enumerate(xs)],
         "tickangle": 0,
     }
     values = [y for trace in data for y in trace["y"]]
