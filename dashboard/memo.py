@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -14,16 +15,26 @@ from dashboard.results.picture import Results
 P = ParamSpec("P")
 T = TypeVar("T")
 
+
+@dataclass(eq=False)
+class _Made:
+    """A thing, and the lock of who makes it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    done: bool = False
+    value: Any = None
+
+
 #: Things that one function keeps of a picture, the longest unused goes first: a walk along the commits must not
 #: push out what every page of a machine needs.
 _MOST = 16
 
-_KEPT: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, Any]]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Made]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
 def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) -> T:
-    """What ``make`` gives, made once for this picture and key (two threads that ask at once may both make it).
+    """What ``make`` gives, made once for this picture and key; who asks meanwhile waits for it.
 
     Args:
         results: the picture; a refreshed one is another.
@@ -32,16 +43,16 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) 
     """
     with _LOCK:
         kept = _KEPT.setdefault(results, {}).setdefault(who, OrderedDict())
-        if key in kept:
-            kept.move_to_end(key)
-            found: T = kept[key]
-            return found
-    made = make()
-    with _LOCK:
-        kept[key] = made
+        made = kept.setdefault(key, _Made())
+        kept.move_to_end(key)
         while len(kept) > _MOST:
             kept.popitem(last=False)
-    return made
+    # Not under the lock of all: what is made asks for other things.
+    with made.lock:
+        if not made.done:
+            made.value, made.done = make(), True
+        found: T = made.value
+    return found
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.alerts.attribution import Kind
 from dashboard.alerts.words import change
 from dashboard.axes import commit_axis, value_axis, within
 from dashboard.beside import beside
+from dashboard.causes import cause_colour
 from dashboard.comparing import sign
 from dashboard.figures import commit_line, wrapped
 from dashboard.results.model import Commit, Point
@@ -27,32 +27,11 @@ Figure = dict[str, Any]
 #: Points up to which samples are drawn, and up to which each has its own marker.
 _SAMPLED, _MARKED = 150, 400
 
-#: Colours of what a change is put down to: what somebody has to look at is orange, what came from outside is not.
-CAUSES: dict[Kind, tuple[str, str]] = {
-    "own commit": ("#B04A00", "#FF9A5C"),
-    "unexplained": ("#B0508A", "#E58FC0"),
-    "toolchain": ("#0B62A8", "#6BB8F0"),
-    "machine": ("#5B4FC4", "#A79CFF"),
-    "protocol": ("#5F6B76", "#9AA5B1"),
-    "noise": ("#5F6B76", "#9AA5B1"),
-}
-
 #: A step seen in hindsight this near to a change is the change, and needs no mark of its own.
 _NEARBY = 2
 
 #: Share of the height of the main part and of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
-
-
-def cause_colour(kind: Kind, scheme: Scheme) -> str:
-    """Colour of a change's marker."""
-    return CAUSES[kind][scheme == "dark"]
-
-
-def cause_text(kind: Kind) -> str:
-    """The same for words, which follow the scheme by themselves."""
-    light, dark = CAUSES[kind]
-    return f"light-dark({light}, {dark})"
 
 
 def series_figure(

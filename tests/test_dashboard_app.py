@@ -23,10 +23,11 @@ from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_me
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
 from dashboard.app import create_app, page
 from dashboard.commands import Dashboard, listen
-from dashboard.figures import sweep, sweep_axis, trend
+from dashboard.figures import trend
 from dashboard.findings import Findings
 from dashboard.pages import family, overview
 from dashboard.rows import newest
+from dashboard.sweep import sweep, sweep_axis
 from dashboard.theme import chart_layout, styles
 from lockstep.record import Estimate
 

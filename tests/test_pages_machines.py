@@ -1,5 +1,9 @@
 """The machines' page says what the files say of clocks, throttling, noise, controls and toolchains."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from playwright.sync_api import expect
 from served import place, serving, words
@@ -84,6 +88,24 @@ def test_nothing_is_worked_out_twice_of_one_picture(here):
         once(results, "asked", number + 1, lambda: None)
     once(results, "asked", 0, lambda: asked.append(1) or "made")
     assert asked == [1, 1]
+
+
+def test_who_asks_for_what_is_being_made_waits_for_it(here):
+    results, asked, ready = here.store.current(), [], threading.Barrier(4)
+
+    def ask(_):
+        ready.wait(10)
+        return once(results, "slow", 0, lambda: time.sleep(0.05) or asked.append(1) or len(asked))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [1] * 4
+
+
+def test_what_could_not_be_made_is_made_when_it_is_asked_for_again(here):
+    results = here.store.current()
+    with pytest.raises(ZeroDivisionError):
+        once(results, "broken", 0, lambda: 1 // 0)
+    assert once(results, "broken", 0, lambda: "made") == "made"
 
 
 def test_in_a_browser_the_machines_are_told(visit, here):

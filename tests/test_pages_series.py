@@ -10,6 +10,7 @@ from test_dashboard_app import CASE, call, golden
 from test_pages_overview import shown
 from trees import MACHINE, open_store, record, write_measurement
 
+from dashboard import series_view
 from dashboard.address import SeriesAddress, parse_series
 from dashboard.app import create_app, page
 from dashboard.findings import Findings
@@ -24,7 +25,7 @@ ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
 def view(shown, address):
     store, findings = shown
     results = store.current()
-    return results, series.view(results, address, findings.picture(results, address.machine))
+    return results, series_view.view(results, address, findings.picture(results, address.machine))
 
 
 def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
@@ -32,7 +33,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert seen.what.name == "speedup"
     [found] = seen.found
     assert found.kind == "own commit"
-    figure = series.chart(results, ONE, seen, "light")
+    figure = series_view.chart(results, ONE, seen, "light")
     go.Figure(figure)
     [mark] = figure["layout"]["annotations"]
     assert mark["text"].startswith("▼ +6.9 % · own commit · Commit 40")
@@ -52,7 +53,7 @@ def test_a_step_that_never_rang_has_a_quiet_mark(shown):
     assert step.reported_at is not None
     quiet = replace(step, index=20, size=0.009, reported_at=None)
     analysis = replace(seen.analysis, in_hindsight=(quiet, step))
-    figure = series.chart(results, ONE, replace(seen, analysis=analysis), "light")
+    figure = series_view.chart(results, ONE, replace(seen, analysis=analysis), "light")
     marks = {note["text"]: note["x"] for note in figure["layout"]["annotations"]}
     assert marks["+0.9 % in hindsight"] == 19.5
     assert len(marks) == 2
@@ -60,7 +61,7 @@ def test_a_step_that_never_rang_has_a_quiet_mark(shown):
 
 def test_the_machine_code_of_each_commit_stands_below(shown):
     results, seen = view(shown, ONE)
-    figure = series.chart(results, ONE, seen, "dark")
+    figure = series_view.chart(results, ONE, seen, "dark")
     [code] = [trace for trace in figure["data"] if trace.get("yaxis") == "y2"]
     assert set(code["y"]) == {168}
     changed = [x for x, text in zip(code["x"], code["text"], strict=True) if "code changed" in text]
@@ -71,7 +72,7 @@ def test_the_machine_code_of_each_commit_stands_below(shown):
 def test_a_new_toolchain_is_a_line_and_the_cause(shown):
     address = SeriesAddress(SLOW, "kda", "triton", "M=1,K=64", "cold")
     results, seen = view(shown, address)
-    texts = [note["text"] for note in series.chart(results, address, seen, "light")["layout"]["annotations"]]
+    texts = [note["text"] for note in series_view.chart(results, address, seen, "light")["layout"]["annotations"]]
     assert any("triton 3.6.0 → 3.7.1" in text for text in texts)
     assert any(text.startswith("▲ -10.") and "toolchain" in text for text in texts)
 
@@ -79,7 +80,9 @@ def test_a_new_toolchain_is_a_line_and_the_cause(shown):
 def test_a_failure_is_marked_and_listed(shown):
     address = SeriesAddress(FAST, "linear", "triton", "M=64,K=64", "cold")
     results, seen = view(shown, address)
-    crosses = [trace for trace in series.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"]
+    crosses = [
+        trace for trace in series_view.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"
+    ]
     assert crosses[0]["x"] == [COMMITS - 1]
     assert "wrong result: 0.3 off" in words(series.commit_table(results.commits(FAST), FAST, seen.points, seen.what))
 
@@ -98,7 +101,7 @@ def test_clocks_and_temperature_share_the_axis(tmp_path):
         write_measurement(tmp_path / "r", [record(clocks=clocks)], commit=digit * 40, date=1_790_000_000_000 + place)
     results = open_store(tmp_path / "r").current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "latency")
-    figure = series.chart(results, address, series.view(results, address, None), "light")
+    figure = series_view.chart(results, address, series_view.view(results, address, None), "light")
     beside = {trace["yaxis"]: trace for trace in figure["data"] if trace.get("yaxis") in ("y2", "y3")}
     assert beside["y2"]["y"] == [1500.0, 1490.0]
     assert "power cap" in beside["y2"]["text"][1]
@@ -135,5 +138,5 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
     store = golden(tmp_path / "results")
     results = store.current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
-    assert "looking for changes" in words(series.facts(series.view(results, address, None), None))
+    assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
     assert Findings(store.cache, tmp_path).picture(results, "nowhere") is None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -12,12 +10,11 @@ import numpy as np
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
-from dashboard.alerts.words import change
-from dashboard.comparing import sign
-from dashboard.figures import Mark, commit_line, sweep, sweep_axis, trend, wrapped
+from dashboard.figures import trend
 from dashboard.findings import Findings
 from dashboard.legend import suite_styles, swatch
 from dashboard.long_trend import DRAWN, LONG, long_trend, long_trends
+from dashboard.marks import marks
 from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
@@ -27,9 +24,9 @@ from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.roofline import roofline
 from dashboard.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
-from dashboard.series_figure import cause_colour
-from dashboard.shown import Finding, Shown
+from dashboard.shown import Shown
 from dashboard.standings import found_by_key, rows_at, rows_now
+from dashboard.sweep import sweep, sweep_axis
 from dashboard.telling import first_cache, first_cases
 from dashboard.theme import Scheme, Style
 
@@ -224,21 +221,6 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
                 chart = html.P("No number at any commit.", className="dim empty")
             charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
     return charts
-
-
-def marks(told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
-    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
-    place = {commit.hash: at for at, commit in enumerate(commits)}
-    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
-    for variant, one in told:
-        if one.commit in place:
-            gathered[place[one.commit], sign(one.size)].append((variant, one))
-    found = []
-    for (at, glyph), some in sorted(gathered.items()):
-        lines = [f"{glyph} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
-        lines += [commit_line(commits[at]), wrapped(some[0][1].sentence)]
-        found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
-    return found
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -12,41 +11,20 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.alerts.words import change, span
+from dashboard.causes import cause_text
 from dashboard.comparing import sign
 from dashboard.findings import Findings
-from dashboard.memo import remembered
 from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
 from dashboard.pages.series_table import commit_table
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
-from dashboard.series_figure import cause_text, figure_height, series_figure
-from dashboard.shown import Behaviour, Finding, Shown
-from dashboard.standings import found_by_key, keys_by_name
-from dashboard.theme import Scheme, styles
+from dashboard.rows import series_of
+from dashboard.series_figure import figure_height
+from dashboard.series_view import SeriesView, chart, key_at, offered, view
+from dashboard.shown import Behaviour, Shown
+from dashboard.theme import Scheme
 from lockstep.intervals import epochs_to_detect
-
-
-@dataclass(frozen=True)
-class SeriesView:
-    """What a page of one series shows.
-
-    Attributes:
-        points: of the quantity, oldest first, and the number of each.
-        rows: by commit's hash.
-        what: the quantity.
-        found: its changes.
-        analysis: of what the detector follows of this series; ``None`` while it is being looked for, or not followed.
-        follows: the quantity that the detector follows; "" unknown.
-    """
-
-    points: tuple[tuple[Point, Measured | None], ...]
-    rows: Mapping[str, Row]
-    what: Quantity
-    found: tuple[Finding, ...]
-    analysis: Behaviour | None
-    follows: str
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
@@ -60,7 +38,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
         return notice(
             f"{address.machine} has no such series", html.P(mono(_named(address))), *told, html.P(back_link())
         )
-    offered = _offered(results, address, key)
+    choices = offered(results, address, key)
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
     also = [part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))]
     return html.Main(
@@ -86,15 +64,15 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                         html.Span("Quantity", className="label"),
                         dmc.SegmentedControl(
                             id="series-quantity",
-                            data=[{"value": one.name, "label": one.label} for one in offered],
+                            data=[{"value": one.name, "label": one.label} for one in choices],
                             value=address.quantity
-                            if address.quantity in [one.name for one in offered]
-                            else offered[0].name,
+                            if address.quantity in [one.name for one in choices]
+                            else choices[0].name,
                         ),
                     ]
                 ),
                 className="controls",
-                hidden=len(offered) < 2,
+                hidden=len(choices) < 2,
             ),
             loading(html.Div(id="series-facts", className="facts")),
             html.Figure(
@@ -157,51 +135,6 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         State("series-address", "data"),
         prevent_initial_call=True,
     )
-
-
-def key_at(address: SeriesAddress) -> Key:
-    """Identity of the row that the page is about."""
-    return address.machine, address.suite, address.variant, address.case, address.l2
-
-
-def view(results: Results, address: SeriesAddress, picture: Shown | None) -> SeriesView:
-    """Everything about a series that the page shows; nothing if there is none."""
-    key = key_at(address)
-    points, rows = _measured_at(results, address.suite, key)
-    names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
-    followed = picture.noise if picture else {}
-    name = next((name for name in names if name in followed), None)
-    what = described(rows.values(), address.quantity or _offered(results, address, key)[0].name)
-    of = "speedup" if what.name == "speedup" else "latency"
-    return SeriesView(
-        tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
-        rows,
-        what,
-        tuple(found_by_key(results, address.machine, picture).get(key, ())),
-        picture.behaviour(name) if picture and name else None,
-        _page_quantity(name.quantity) if name else "",
-    )
-
-
-@remembered
-def _measured_at(results: Results, suite: str, key: Key) -> tuple[dict[str, list[Point]], dict[str, Row]]:
-    """Points of a series by quantity, and its rows by commit."""
-    series = series_of(results, suite, key[0]).get(key, [])
-    points = results.points(*series)
-    by_quantity: dict[str, list[Point]] = {}
-    for point in points:
-        benchmark = results.benchmarks[point.series.benchmark]
-        name = benchmark.quantity if benchmark.ours else "latency" if benchmark.unit == "seconds" else "value"
-        by_quantity.setdefault(name, []).append(point)
-    return by_quantity, {row.commit: row for row in rows_of(results, points)}
-
-
-def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
-    """The figure of a view."""
-    style = styles([address.variant], set())[address.variant]
-    levels = shown.analysis if shown.follows == shown.what.name else None
-    commits = results.commits(address.machine)
-    return series_figure(shown.points, commits, shown.what, shown.found, levels, style, scheme, address.zoom)
 
 
 def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
@@ -277,20 +210,6 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
             )
         )
     return [html.H2("Changes"), html.Ul(lines, className="news")]
-
-
-def _offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:
-    """Quantities that the series has, the one that the detector follows first."""
-    _, rows = _measured_at(results, address.suite, key)
-    names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
-    baseline = any(row.variant == row.baseline for row in rows.values())
-    first = ["speedup"] if "speedup" in names and not baseline else []
-    names = first + [one for one in names if one not in first]
-    return [described(rows.values(), one) for one in names or quantities_of(results, address.suite)[:1]]
-
-
-def _page_quantity(name: str) -> str:
-    return {"speedup": "speedup", "latency": "latency", "seconds": "latency"}.get(name, "value")
 
 
 def _elsewhere(address: SeriesAddress, machine: str) -> Any:

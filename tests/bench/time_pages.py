@@ -18,6 +18,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 
+from dashboard import series_view
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.alerts.publish import survey
 from dashboard.findings import Findings
@@ -25,6 +26,7 @@ from dashboard.heatmap import heatmap
 from dashboard.pages import commit, family, overview, series
 from dashboard.pages.overview_cards import cards
 from dashboard.pages.overview_table import table
+from dashboard.pages.series_table import commit_table
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import quantities_of, suite_of
@@ -84,10 +86,10 @@ def ask(results: Results, machine: str, findings: Findings) -> None:
         one = draw.choice(every)
         case = ",".join(f"{name}={value}" for name, value in one.axes)
         address = SeriesAddress(machine, suite_of(results.benchmarks[one.benchmark]), "", case)
-        shown = series.view(results, address, picture())
+        shown = series_view.view(results, address, picture())
         assert shown.points
-        series.chart(results, address, shown, "light")
-        series.commit_table(commits, machine, shown.points, shown.what)
+        series_view.chart(results, address, shown, "light")
+        commit_table(commits, machine, shown.points, shown.what)
         series.facts(shown, picture())
 
     def one_family() -> None:

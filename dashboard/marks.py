@@ -1,0 +1,30 @@
+"""Changes of several series as marks on the chart that shows them together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+
+from dashboard.alerts.words import change
+from dashboard.causes import cause_colour
+from dashboard.comparing import sign
+from dashboard.figures import Mark, commit_line, wrapped
+from dashboard.results.model import Commit
+from dashboard.shown import Finding
+from dashboard.theme import Scheme
+
+
+def marks(told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
+    for variant, one in told:
+        if one.commit in place:
+            gathered[place[one.commit], sign(one.size)].append((variant, one))
+    found = []
+    for (at, glyph), some in sorted(gathered.items()):
+        lines = [f"{glyph} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
+        lines += [commit_line(commits[at]), wrapped(some[0][1].sentence)]
+        found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
+    return found

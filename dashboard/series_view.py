@@ -1,0 +1,97 @@
+"""What there is to know of one series, as its page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard.address import SeriesAddress
+from dashboard.memo import remembered
+from dashboard.results.model import Point
+from dashboard.results.picture import Results
+from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
+from dashboard.series_figure import series_figure
+from dashboard.shown import Behaviour, Finding, Shown
+from dashboard.standings import found_by_key, keys_by_name
+from dashboard.theme import Scheme, styles
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """What a page of one series shows.
+
+    Attributes:
+        points: of the quantity, oldest first, and the number of each.
+        rows: by commit's hash.
+        what: the quantity.
+        found: its changes.
+        analysis: of what the detector follows of this series; ``None`` while it is being looked for, or not followed.
+        follows: the quantity that the detector follows; "" unknown.
+    """
+
+    points: tuple[tuple[Point, Measured | None], ...]
+    rows: Mapping[str, Row]
+    what: Quantity
+    found: tuple[Finding, ...]
+    analysis: Behaviour | None
+    follows: str
+
+
+def key_at(address: SeriesAddress) -> Key:
+    """Identity of the row that the page is about."""
+    return address.machine, address.suite, address.variant, address.case, address.l2
+
+
+def view(results: Results, address: SeriesAddress, picture: Shown | None) -> SeriesView:
+    """Everything about a series that the page shows; nothing if there is none."""
+    key = key_at(address)
+    points, rows = _measured_at(results, address.suite, key)
+    names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
+    followed = picture.noise if picture else {}
+    name = next((name for name in names if name in followed), None)
+    what = described(rows.values(), address.quantity or offered(results, address, key)[0].name)
+    of = "speedup" if what.name == "speedup" else "latency"
+    return SeriesView(
+        tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
+        rows,
+        what,
+        tuple(found_by_key(results, address.machine, picture).get(key, ())),
+        picture.behaviour(name) if picture and name else None,
+        _page_quantity(name.quantity) if name else "",
+    )
+
+
+@remembered
+def _measured_at(results: Results, suite: str, key: Key) -> tuple[dict[str, list[Point]], dict[str, Row]]:
+    """Points of a series by quantity, and its rows by commit."""
+    series = series_of(results, suite, key[0]).get(key, [])
+    points = results.points(*series)
+    by_quantity: dict[str, list[Point]] = {}
+    for point in points:
+        benchmark = results.benchmarks[point.series.benchmark]
+        name = benchmark.quantity if benchmark.ours else "latency" if benchmark.unit == "seconds" else "value"
+        by_quantity.setdefault(name, []).append(point)
+    return by_quantity, {row.commit: row for row in rows_of(results, points)}
+
+
+def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
+    """The figure of a view."""
+    style = styles([address.variant], set())[address.variant]
+    levels = shown.analysis if shown.follows == shown.what.name else None
+    commits = results.commits(address.machine)
+    return series_figure(shown.points, commits, shown.what, shown.found, levels, style, scheme, address.zoom)
+
+
+def offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:
+    """Quantities that the series has, the one that the detector follows first."""
+    _, rows = _measured_at(results, address.suite, key)
+    names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
+    baseline = any(row.variant == row.baseline for row in rows.values())
+    first = ["speedup"] if "speedup" in names and not baseline else []
+    names = first + [one for one in names if one not in first]
+    return [described(rows.values(), one) for one in names or quantities_of(results, address.suite)[:1]]
+
+
+def _page_quantity(name: str) -> str:
+    return {"speedup": "speedup", "latency": "latency", "seconds": "latency"}.get(name, "value")
