@@ -156,6 +156,7 @@ def test_the_address_restores_the_choices(visit, site):
     again = visit(address)
     again.locator("#family-latest tbody tr").first.wait_for()
     assert again.locator("#family-latest tbody tr td:nth-child(2)").all_inner_texts() == ["splitk"]
+    becomes(again, "#family-trend figcaption", 1)
     assert again.locator("#family-trend figcaption").all_inner_texts() == [f"{CASE}\nLatency µs"]
     assert again.url == address
 

@@ -137,6 +137,7 @@ def test_a_chart_is_saved_with_what_it_shows(visit, site):
 def test_a_page_prints_light_and_whole(visit, site):
     page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link(), "desktop", "dark")
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.locator(".js-plotly-plot .main-svg").first.wait_for()
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("header").is_hidden()
