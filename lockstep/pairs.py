@@ -8,7 +8,6 @@ known as narrowly as asked, or when the time is up.
 
 from __future__ import annotations
 
-import gc
 import math
 import random
 import time
@@ -25,7 +24,7 @@ from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
 from lockstep.outcome import Outcome, Series, narrow, outcome_of
 from lockstep.record import TWIN
-from lockstep.replays import replay_of, seconds_a_call
+from lockstep.replays import replay_of, seconds_a_call, settle, time_undisturbed
 from lockstep.stages import Stages
 
 #: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and the load
@@ -114,7 +113,7 @@ def compare(
             break
         with stages.stage("time"):
             if not taken:
-                _warm_up(captured, device, plan.warmup_s)
+                settle([one.replay for one in captured], device, plan.warmup_s)
             spent = time.monotonic() - started
             rounds = _rounds(captured, per_call, plan, spent)
             with stages.stage("controls"):
@@ -173,17 +172,6 @@ def _capture(
     return captured
 
 
-def _warm_up(captured: Sequence[_Captured], device: Device, seconds: float) -> None:
-    """Every replay once, and on until the time is over: clocks settle under the load they will see."""
-    until = time.monotonic() + seconds
-    while True:
-        for one in captured:
-            one.replay()
-        device.synchronize()
-        if time.monotonic() >= until:
-            return
-
-
 def _rounds(captured: Sequence[_Captured], per_call: dict[str, float], plan: Plan, spent: float) -> int:
     """Rounds that fit the budget's share of an epoch: slow arms get fewer, but three at least."""
     one_round = sum(per_call[one.name] * one.calls for one in captured)
@@ -203,13 +191,7 @@ def _time_rounds(
         else:
             order.reverse()
         sequence += order
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        timings = device.time([one.replay for one in sequence])
-    finally:
-        if collecting:
-            gc.enable()
+    timings = time_undisturbed([one.replay for one in sequence], device)
     by_name: dict[str, list[Timing]] = {one.name: [] for one in captured}
     lead = LEAD_ROUNDS * len(captured)
     for one, timing in zip(sequence[lead:], timings[lead:], strict=True):

@@ -1,4 +1,4 @@
-"""How long a call takes, and replays that are long enough.
+"""How long a call takes, replays that are long enough, and how they are run.
 
 Capturing takes 20–50 µs of Python for every call, launching a captured graph again takes 1–2 µs of the GPU, of every
 arm alike: so a graph is short, and a replay launches it as often as it takes.
@@ -6,10 +6,12 @@ arm alike: so a graph is short, and a replay launches it as often as it takes.
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 
-from lockstep.device import Device, Replay
+from lockstep.device import Device, Replay, Timing
 
 #: Seconds that a graph lasts at least. Whole replays of 3 ms were a third of the time of a full run.
 GRAPH_S = 1e-3
@@ -62,3 +64,26 @@ def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, sec
             replay()
 
     return again, times * launches * calls
+
+
+def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
+    """Every replay once, and on until the time is over: clocks settle under the load they will see."""
+    every = tuple(replays)
+    until = time.monotonic() + seconds
+    while True:
+        for replay in every:
+            replay()
+        device.synchronize()
+        if time.monotonic() >= until:
+            return
+
+
+def time_undisturbed(replays: Sequence[Replay], device: Device) -> list[Timing]:
+    """Time of each replay, one after another, with nothing collected meanwhile."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return device.time(replays)
+    finally:
+        if collecting:
+            gc.enable()

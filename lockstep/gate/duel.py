@@ -7,9 +7,7 @@ to round, so that each side follows itself as often as the other.
 
 from __future__ import annotations
 
-import gc
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +22,7 @@ from lockstep.device import Device, Replay, Timing
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
 from lockstep.pairs import LEAD_ROUNDS
-from lockstep.replays import replay_of, seconds_a_call
+from lockstep.replays import replay_of, seconds_a_call, settle, time_undisturbed
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,11 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     for side in order:
         replays[side], calls = replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s)
     del rehearsal, probes
-    _settle(replays, device, warmup_s)
+    settle(replays.values(), device, warmup_s)
     rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * calls))))
     pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
     sequence = [side for pair in pairs for side in pair]
-    timings = _time([replays[side] for side in sequence], device)
+    timings = time_undisturbed([replays[side] for side in sequence], device)
     by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}
     for side, timing in list(zip(sequence, timings, strict=True))[2 * pace.lead :]:
         by_side[side].append(Timing(timing.seconds / calls, timing.sm_mhz))
@@ -145,11 +143,11 @@ def time_alone(contender: Contender, buffers: Buffers, device: Device, pace: Pac
         return _capture(arms[BASE], times, device, pool, buffers.sides, contender.trees[BASE])
 
     if not rotations:
-        per_call, _ = seconds_a_call(capture, len(buffers.sets), device)
+        per_call, _probe = seconds_a_call(capture, len(buffers.sets), device)
         rotations = max(1, math.ceil(pace.replay_s / (per_call * len(buffers.sets))))
     replay = capture(rotations)
-    _settle({BASE: replay}, device, pace.warmup_s)
-    timings = _time([replay] * (pace.lead + pace.rounds), device)[pace.lead :]
+    settle([replay], device, pace.warmup_s)
+    timings = time_undisturbed([replay] * (pace.lead + pace.rounds), device)[pace.lead :]
     told = min if device.kind == "cpu" else median
     return told([timing.seconds for timing in timings]) / (rotations * len(buffers.sets)), rotations
 
@@ -176,26 +174,6 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
             replay()
 
     return run
-
-
-def _settle(replays: Mapping[str, Replay], device: Device, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while True:
-        for replay in replays.values():
-            replay()
-        device.synchronize()
-        if time.monotonic() >= until:
-            return
-
-
-def _time(replays: Sequence[Replay], device: Device) -> list[Timing]:
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return device.time(replays)
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
