@@ -19,7 +19,7 @@ class FakeDevice:
 
     kind = "cpu"
     torch_device = torch.device("cpu")
-    memory_bytes = 1 << 30
+    memory_bytes = 16 << 30
 
     def __init__(self, cache_bytes: int = 1 << 20) -> None:
         self.cache_bytes = cache_bytes

@@ -126,6 +126,8 @@ def test_a_cold_replay_averages_over_many_placements_within_limits():
     assert count(1000, 1e-9) == PLACEMENTS
     assert count(PLACEMENT_BYTES // 7, 1e-9) == 7
     assert count(1000, ROTATION_S / 5.5) == 5
+    device.memory_bytes = 5000
+    assert count(1000, 1e-9) == 5
     # The cache asks for two whatever the limits say.
     assert count(PLACEMENT_BYTES, ROTATION_S) == 2
 
