@@ -3,7 +3,7 @@
 An epoch (one set of fresh buffers) is the independent unit. Rounds within an epoch share where their
 buffers lie, and that offset, not the noise of a round, dominates: on an H200 two instances of one
 kernel differed by 0.494 % and, on the same buffers again, by 0.472 %. So the spread between the
-epochs' medians gives the interval, by Student's t; more rounds on the same buffers would only make a
+epochs' ratios gives the interval, by Student's t; more rounds on the same buffers would only make a
 wrong number look sure.
 """
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from lockstep.common_clock import Pair, log_ratios, midmean
 from lockstep.intervals import detectable, exponential, half_width, log_interval
 from lockstep.record import Clocks, Estimate
 
@@ -16,15 +17,18 @@ MOST_SAMPLES = 20
 
 @dataclass
 class Series:
-    """What the epochs said of one arm. Times are seconds a call, ratios baseline over arm."""
+    """What the epochs said of one arm. Times are seconds a call, ratios rival (the baseline, mostly) over arm."""
 
     latency: list[float] = field(default_factory=list)
-    ratio: list[float] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
     latency_samples: list[float] = field(default_factory=list)
-    ratio_samples: list[float] = field(default_factory=list)
     sm_mhz: list[float] = field(default_factory=list)
     rounds: int = 0
     voided: int = 0
+
+    def ratios(self) -> list[list[float]]:
+        """Log ratio of each round, by epoch; how times follow clocks is learned from all of them."""
+        return [[-ratio for ratio in epoch] for epoch in log_ratios(self.pairs)]
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Outcome:
         converged: whether the ratio became as narrow as asked.
         clocks: while it ran.
         latency_samples, ratio_samples: a thinned record of the rounds.
-        epoch_log_ratios: per-epoch medians of the log ratio.
+        epoch_log_ratios: the log ratio of each epoch, the mean of its rounds' middle half.
     """
 
     latency: Estimate
@@ -57,19 +61,20 @@ class Outcome:
 
 def narrow(one: Series, is_baseline: bool, width: float) -> bool:
     """Whether the half-width of the ratio's interval is at most ``width``, in log units."""
-    if is_baseline or not one.ratio:
+    if is_baseline or not one.pairs:
         # The baseline's ratio to itself is 1; a latency follows the clock and is not what is waited for.
         return True
-    return half_width(one.ratio) <= width
+    return half_width([midmean(epoch) for epoch in one.ratios()]) <= width
 
 
 def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
     """The result of an arm; ``clocks`` are the device's at the end."""
-    ratio = exponential(log_interval(one.ratio)) if one.ratio else None
+    rounds = one.ratios()
+    epochs = [midmean(epoch) for epoch in rounds]
     return Outcome(
         latency=exponential(log_interval(one.latency)),
-        ratio=ratio,
-        mde=detectable(one.ratio if one.ratio and not is_baseline else one.latency),
+        ratio=exponential(log_interval(epochs)) if epochs else None,
+        mde=detectable(epochs if epochs and not is_baseline else one.latency),
         rounds=one.rounds,
         epochs=len(one.latency),
         voided=one.voided,
@@ -82,8 +87,8 @@ def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> 
             reasons=clocks.reasons,
         ),
         latency_samples=_thin(one.latency_samples),
-        ratio_samples=_thin(one.ratio_samples),
-        epoch_log_ratios=tuple(one.ratio),
+        ratio_samples=_thin([math.exp(ratio) for epoch in rounds for ratio in epoch]),
+        epoch_log_ratios=tuple(epochs),
     )
 
 

@@ -19,7 +19,7 @@ from statistics import median
 import torch
 
 from lockstep.arms import Arm
-from lockstep.common_clock import at_common_clock, steady
+from lockstep.common_clock import Pair, steady
 from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
 from lockstep.outcome import Outcome, Series, narrow, outcome_of
@@ -215,7 +215,5 @@ def _add_epoch(
         into.latency_samples += [timing.seconds for timing in good]
         into.sm_mhz += [timing.sm_mhz for timing in good if not math.isnan(timing.sm_mhz)]
         if rival is not None:
-            theirs, ours = at_common_clock(rival, mine)
-            ratios = [there - here for there, here, ok in zip(theirs, ours, kept, strict=True) if ok]
-            into.ratio.append(median(ratios))
-            into.ratio_samples += [math.exp(ratio) for ratio in ratios]
+            theirs = [timing for timing, ok in zip(rival, kept, strict=True) if ok]
+            into.pairs.append(Pair(tuple(good), tuple(theirs)))

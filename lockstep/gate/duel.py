@@ -7,6 +7,7 @@ to round, so that each side follows itself as often as the other.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 
 from lockstep.arms import Arm
-from lockstep.common_clock import at_common_clock, steady
+from lockstep.common_clock import Pair, steady
 from lockstep.device import Device, Replay, Timing
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
@@ -59,14 +60,14 @@ class Epoch:
     """What an epoch said of a variant.
 
     Attributes:
-        log_ratio: median over the pairs of log(head / base); on a CPU that of the fastest replays.
+        pair: head's timings and base's, of each pair that counts; on a CPU those of the fastest replays.
         seconds: side to seconds a call.
         sm_mhz: side to median SM clock in MHz; NaN where unknown.
         rounds, voided: pairs that count, and pairs thrown out because the clock jumped within them.
         shared: whether both sides had all their buffers in common.
     """
 
-    log_ratio: float
+    pair: Pair
     seconds: Mapping[str, float]
     sm_mhz: Mapping[str, float]
     rounds: int
@@ -180,10 +181,10 @@ def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
     """By the fastest replays: what else runs on a CPU only ever adds time (Chen & Revels 2016, "Robust benchmarking
     in noisy environments"), and adds it to one half of a pair.
     """
-    fastest = {side: min(timing.seconds for timing in mine) for side, mine in by_side.items()}
+    fastest = {side: min(mine, key=lambda timing: timing.seconds) for side, mine in by_side.items()}
     return Epoch(
-        log_ratio=math.log(fastest[HEAD] / fastest[BASE]),
-        seconds=fastest,
+        pair=Pair((fastest[HEAD],), (fastest[BASE],)),
+        seconds={side: timing.seconds for side, timing in fastest.items()},
         sm_mhz=dict.fromkeys(by_side, math.nan),
         rounds=len(by_side[BASE]),
         voided=0,
@@ -192,15 +193,14 @@ def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 
 
 def _of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    bases, heads = at_common_clock(by_side[BASE], by_side[HEAD])
     good = steady(by_side[HEAD], by_side[BASE])
-    ratios = [head - base for head, base, ok in zip(heads, bases, good, strict=True) if ok]
+    heads, bases = (tuple(itertools.compress(by_side[side], good)) for side in (HEAD, BASE))
     return Epoch(
-        log_ratio=median(ratios),
+        pair=Pair(heads, bases),
         seconds={side: median(timing.seconds for timing in mine) for side, mine in by_side.items()},
         sm_mhz={side: _clock(mine) for side, mine in by_side.items()},
-        rounds=len(ratios),
-        voided=len(good) - len(ratios),
+        rounds=len(heads),
+        voided=len(good) - len(heads),
         shared=shared,
     )
 

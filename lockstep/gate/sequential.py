@@ -3,7 +3,7 @@
 Tested is whether a change matters, not whether there is one: slower means that the log ratio of head to base
 lies above ``min_effect`` (Murphy & Myors 1999, "Testing the hypothesis that treatments have negligible
 effects"), same that it lies within ± ``min_effect`` (Schuirmann 1987, the two one-sided tests of equivalence).
-Each is a t test on the epochs' medians: an epoch, one draw of buffers, is the independent unit.
+Each is a t test on the epochs' ratios: an epoch, one draw of buffers, is the independent unit.
 
 Error rates, for whatever number of cases:
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
+from lockstep.common_clock import log_ratios, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
 from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
@@ -27,8 +28,8 @@ class Trial:
 
     @property
     def ratios(self) -> list[float]:
-        """Log ratio of each epoch."""
-        return [epoch.log_ratio for epoch in self.epochs]
+        """Log ratio of each epoch, head over base; how times follow clocks is learned from all of them."""
+        return [midmean(epoch) for epoch in log_ratios([epoch.pair for epoch in self.epochs])]
 
     @property
     def over(self) -> bool:

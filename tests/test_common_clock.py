@@ -1,0 +1,106 @@
+"""Two arms at one clock: what is learned from the rounds of all epochs, how far it reaches, and what stays as it is."""
+
+import math
+import random
+
+import pytest
+
+from lockstep.common_clock import REACH, Pair, law_of, log_ratios, midmean
+from lockstep.device import Timing
+
+#: Log clocks about an epoch's own: a fall of 4 %, as under a power cap.
+FALL = (0.02, 0.012, 0.004, -0.004, -0.012, -0.02)
+
+
+def epoch(seconds_at, mhz=1500.0, fall=FALL):
+    """Timings while the clock falls."""
+    clocks = [mhz * math.exp(step) for step in fall]
+    return tuple(Timing(seconds_at(clock), clock) for clock in clocks)
+
+
+def sm_bound(clock):
+    return 1.5 / clock
+
+
+def test_what_follows_the_clock_follows_it_nearly_in_proportion():
+    law = law_of([epoch(sm_bound), epoch(sm_bound, 1400.0)])
+    assert law.slope == pytest.approx(-1, abs=0.03)  # a little of it is not believed
+    assert law.spread == pytest.approx(math.sqrt(sum(step**2 for step in FALL) / 6))
+
+
+@pytest.mark.parametrize(
+    "seconds_at",
+    [
+        lambda mhz: 1e-3,  # bound by memory
+        lambda mhz: 1e-6 * mhz,  # slower at a faster clock: no cause of ours
+    ],
+)
+def test_what_does_not_follow_the_clock_is_left_as_it_is(seconds_at):
+    timings = epoch(seconds_at)
+    law = law_of([timings])
+    assert law.slope == 0
+    assert law.at(timings, math.log(1400)) == [math.log(timing.seconds) for timing in timings]
+
+
+def test_never_more_than_in_proportion():
+    assert law_of([epoch(lambda mhz: (1500 / mhz) ** 3)]).slope == -1
+
+
+@pytest.mark.parametrize("mhz", [1500.0, math.nan])
+def test_a_steady_or_unknown_clock_teaches_nothing(mhz):
+    timings = [Timing(1e-3 * (1 + i / 100), mhz) for i in range(8)]
+    assert law_of([timings]).slope == 0
+
+
+def test_little_is_believed_of_a_clock_that_hardly_moves():
+    """Noise of 1 % beside a clock that moves by 0.02 % would give any slope."""
+    chance = random.Random(1)
+    epochs = [
+        [Timing(1e-3 * math.exp(chance.gauss(0, 0.01)), 1500 * math.exp(chance.gauss(0, 2e-4))) for _ in range(8)]
+        for _ in range(4)
+    ]
+    law = law_of(epochs)
+    assert abs(law.slope) * law.spread < 2e-4
+
+
+def test_a_few_rounds_teach_nothing():
+    assert law_of([epoch(sm_bound)[:3]]).slope == 0
+
+
+def test_rounds_that_met_different_clocks_agree():
+    """A fast round of the one beside a slow round of the other, as a power cap deals them."""
+    one, other = epoch(sm_bound), epoch(lambda mhz: 1.01 * sm_bound(mhz), fall=FALL[::-1])
+    [ratios] = log_ratios([Pair(other, one)])
+    assert ratios == pytest.approx([math.log(1.01)] * 6, abs=2e-3)
+    raw = [math.log(b.seconds / a.seconds) for a, b in zip(one, other, strict=True)]
+    assert max(raw) - min(raw) > 0.07
+
+
+def test_an_epoch_whose_clock_stood_still_is_told_like_the_others():
+    """The law is that of all epochs: asked of each alone, this one's ratio would be another one."""
+    still = (0.0005, -0.0005) * 3
+    moving = Pair(epoch(sm_bound, 1480.0), epoch(sm_bound, 1520.0))
+    standing = Pair(epoch(sm_bound, 1480.0, still), epoch(sm_bound, 1520.0, still))
+    ratios = [midmean(rounds) for rounds in log_ratios([moving, moving, moving, standing])]
+    assert ratios == pytest.approx([0.0] * 4, abs=2e-3)
+
+
+def test_a_law_reaches_little_further_than_the_clocks_that_it_was_learned_from():
+    apart = Pair(epoch(sm_bound, 1200.0), epoch(sm_bound, 1800.0))
+    [ratios] = log_ratios([apart])
+    spread = law_of([apart.mine]).spread
+    # Half of 40 % on either side would be asked for.
+    assert midmean(ratios) == pytest.approx(math.log(1800 / 1200) - 2 * REACH * spread, rel=0.03)
+
+
+def test_an_unknown_clock_on_one_side_leaves_the_ratio_of_the_times():
+    unknown = tuple(Timing(2e-3, math.nan) for _ in FALL)
+    [ratios] = log_ratios([Pair(unknown, tuple(Timing(1e-3, 1500.0) for _ in FALL))])
+    assert ratios == pytest.approx([math.log(2)] * 6)
+
+
+def test_the_middle_half_counts():
+    assert midmean([5.0]) == 5.0
+    assert midmean([1.0, 2.0]) == 1.5
+    assert midmean([1.0, 1.0, 3.0, 3.0]) == 2.0
+    assert midmean([0.0, 1.0, 1.0, 1.0, 1.0, 900.0]) == 1.0
