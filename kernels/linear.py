@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from kernels import linear_direct, linear_stream
+from kernels import linear_direct, linear_share, linear_stream
 from kernels.choices import Offer
 from kernels.devices import capability, require_triton
 from kernels.linear_arguments import checked
@@ -21,6 +21,7 @@ from kernels.linear_table import TABLE, offer
 from kernels.scratch import KEPT
 
 Stream = linear_stream.Stream
+Share = linear_share.Share
 
 #: Variant that ``linear`` calls.
 BEST = TABLE.choice("best", str, "M K N", upto="M")
@@ -107,6 +108,26 @@ def stream(
     return out
 
 
+def share(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Share | None = None
+) -> Tensor:
+    """``stream`` with its sums shared out: every program adds up some of the tokens, none a whole tile.
+
+    ``weight`` must be there in time: see ``gemv_pdl``. Calls on one device must not overlap: see ``split_k``.
+
+    Raises:
+        NotImplementedError: a shape that the table has no tile for, what ``stream`` refuses, or more programs than
+            the GPU has multiprocessors.
+    """
+    out = checked(x, weight, bias, out)
+    _require_hopper("share", x, weight)
+    cut = config or linear_share.SHARE(x.device, *x.shape, len(weight))
+    if cut is None:
+        raise NotImplementedError(f"share has no tile for {len(x)} rows of K={x.shape[1]} and N={len(weight)}")
+    linear_share.launch(x, weight, bias, out, cut)
+    return out
+
+
 def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Whole rows of the weight a program, in registers before the kernel ahead has ended.
 
@@ -135,7 +156,8 @@ def linear(
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         bias: ``[N]`` or None.
         out: ``[M, N]`` to write into; allocated when None.
-        config: "gemv", "split_k", "direct", "stream" or "torch"; by default what the GPU's table has for the shape.
+        config: "gemv", "split_k", "direct", "stream", "share" or "torch"; by default what the GPU's table has for the
+            shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``, accumulated in float32.
@@ -147,9 +169,9 @@ def linear(
     if x.dtype == torch.float32 or x.device.type == "cpu":
         return torch_linear(x, weight, bias, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
-    if name in ("direct", "stream"):
+    if name in ("direct", "stream", "share"):
         try:
-            return (direct if name == "direct" else stream)(x, weight, bias, out=out)
+            return {"direct": direct, "stream": stream, "share": share}[name](x, weight, bias, out=out)
         except NotImplementedError:
             if config:
                 raise
@@ -215,6 +237,7 @@ VARIANTS = {
     "gemv": gemv,
     "gemv_pdl": gemv_pdl,
     "stream": stream,
+    "share": share,
     "direct": direct,
     "best": linear,
 }
@@ -230,9 +253,16 @@ def _streams_at(M: int, K: int, N: int) -> Offer:
 
 
 def _variants_at(M: int, K: int, N: int) -> Offer:
-    few = [name for name, most in (("gemv", 4), ("direct", 8), ("stream", 128), ("split_k", 256)) if most >= M]
+    rows = {"gemv": 4, "direct": 8, "stream": 128, "share": linear_share.MOST_ROWS, "split_k": 256}
+    few = [name for name, most in rows.items() if most >= M]
     return offer("best", [*few, "torch"], M, K, N)
 
 
 #: What ``lockstep tune`` may try: variant → what is open at a case.
-CANDIDATES = {"split_k_pdl": tiles_at, "gemv_pdl": vectors_at, "stream": _streams_at, "best": _variants_at}
+CANDIDATES = {
+    "split_k_pdl": tiles_at,
+    "gemv_pdl": vectors_at,
+    "stream": _streams_at,
+    "share": linear_share.shares_at,
+    "best": _variants_at,
+}

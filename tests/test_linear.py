@@ -4,12 +4,13 @@ With LOCKSTEP_TEST_GPU set the same tests run on a GPU.
 """
 
 import os
+from functools import partial
 
 import pytest
 import torch
 
 from benchmarks.linear import SUITE
-from kernels.linear import VARIANTS, linear
+from kernels.linear import CANDIDATES, VARIANTS, linear, share
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -79,7 +80,7 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
 
 
 @pytest.mark.parametrize(
-    "variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream", "direct"]
+    "variant", ["compile", "max_autotune", "tgv", "tgv_pdl", "split_k_pdl", "gemv_pdl", "stream", "share", "direct"]
 )
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
@@ -171,6 +172,71 @@ def test_stream_compiles_for_hopper():
     assert [kernel.shared_bytes <= 113 * 1024 for kernel in kernels] == [True, False, True]
 
 
+def test_share_compiles_for_hopper_as_tuned_and_as_offered():
+    # Rings that hold all steps and rings that do not, K that ends within a step.
+    kernels = compile_in_subprocess(
+        "from kernels.linear import CANDIDATES, VARIANTS\n"
+        "def run(M, K, N, config=None):\n"
+        "    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)\n"
+        "    VARIANTS['share'](x, x.new_empty(N, K), x.new_empty(N), config=config)\n"
+        "run(32, 4096, 2048)\n"
+        "for config in CANDIDATES['share'](32, 4072, 2040).configs: run(31, 4072, 2040, config)\n"
+        "for config in CANDIDATES['share'](64, 4096, 2048).configs: run(64, 4096, 2048, config)"
+    )
+    assert [kernel.name for kernel in kernels] == ["_share_kernel"] * 11
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+    # All steps of the tuned shape are in shared memory at once.
+    assert kernels[0].shared_bytes > 192 * 1024
+
+
+SHARES = """
+from kernels.linear import CANDIDATES, VARIANTS, linear
+from kernels.linear_share import Share
+def refused(M, K, N, config=None, call=VARIANTS['share']):
+    x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)
+    try:
+        call(x, x.new_empty(N, K), config=config)
+    except NotImplementedError as error:
+        return str(error)
+    raise AssertionError((M, K, N, config))
+"""
+
+
+def test_share_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
+    kernels = compile_in_subprocess(
+        SHARES + "cut = Share(32, 64, 128, 4, 8, 8, 4)\n"
+        "assert 'needs all its programs resident at once: 136 for N=2176' in refused(17, 4096, 2176, cut)\n"
+        "assert 'has 132 multiprocessors' in refused(17, 4096, 2176, cut)\n"
+        "assert 'K=4224, 33 steps of 128, to 4 parts' in refused(17, 4224, 2048, cut)\n"
+        "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
+        "assert 'no tile for 32 rows of K=4096 and N=2112' in refused(32, 4096, 2112)\n"
+        "assert 'no tile for 33 rows' in refused(33, 4096, 2048)\n"
+        "assert 'Hopper' in refused(32, 4095, 2048)\n"
+        "assert refused(32, 4096, 2112, 'share', linear)"
+    )
+    assert kernels == []
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("N", "K"), [(64, 512), (200, 2040), (72, 1536), (2048, 4096)])
+@pytest.mark.parametrize("M", [1, 16, 17, 31, 32, 64])
+def test_share_matches_the_reference(M, N, K, bias):
+    for config in CANDIDATES["share"](M, K, N).configs:
+        for dtype in (torch.float16, torch.bfloat16):
+            one = checker(dtype, M=M, K=K, N=N, bias=bias)
+            family = Family({"share": partial(share, config=config)}, {})
+            assert one.error(family, "share") < 4e-3, config
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+def test_share_gives_the_same_bits_however_often_it_follows_itself():
+    case = checker(torch.bfloat16, M=32, K=4096, N=2048)
+    arguments = FAMILY.arguments("share", case.inputs)
+    first = VARIANTS["share"](**arguments)
+    assert all(torch.equal(first, VARIANTS["share"](**arguments)) for _ in range(50))
+
+
 def test_direct_compiles_for_hopper_without_spills():
     shapes = [(1, 4096, 2048), (8, 1536, 3072), (8, 4096, 2048), (4, 1000, 72)]
     kernels = compile_in_subprocess(
@@ -204,7 +270,10 @@ def test_stream_matches_the_reference(M, N, K, bias):
 def test_the_entry_point_picks_by_rows_and_weight():
     # None is cuBLAS, which compiles nothing.
     picks = [
-        (4096, 2048, {2: "_gemv", 4: "_direct", 5: "_stream", 16: "_stream", 17: "_product", 64: "_product", 65: None}),
+        (4096, 2048, {2: "_gemv", 4: "_direct", 5: "_stream", 16: "_stream", 17: "_share", 33: "_product", 65: None}),
+        # One row of tiles more than can be resident, one weight narrower than was measured.
+        (4096, 2112, {17: "_product"}),
+        (4096, 1024, {32: "_product"}),
         (7168, 576, {2: "_gemv", 8: "_stream", 9: "_product"}),
         (7168, 2112, {2: "_gemv", 3: "_product"}),
         (1536, 3072, {2: "_direct", 3: "_stream", 32: "_stream", 33: None}),

@@ -1,4 +1,4 @@
-"""The mailbox through the kernel that uses it most plainly: ``stream`` of ``linear``, on a Hopper GPU.
+"""The mailbox through the kernels that use it most plainly: ``stream`` and ``share`` of ``linear``, on a Hopper GPU.
 
 Gluon has no interpreter: without LOCKSTEP_TEST_GPU only its size is tested.
 """
@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kernels.choices import DEFAULT
-from kernels.linear import VARIANTS
+from kernels.devices import sm_count
+from kernels.linear import CANDIDATES, VARIANTS
 from kernels.linear_stream import TABLE, Stream, parts_of
 from kernels.mailbox import mailbox, room
 
@@ -29,13 +30,24 @@ def test_it_has_room_for_the_parts_of_every_tile(cut, K, N):
     assert tiles * (parts_of(cut, K, N, device) - 1) * cut.m * cut.n <= room(device)
 
 
+@pytest.mark.parametrize("M", [1, 17, 32, 64])
+def test_it_has_room_for_all_the_shares_that_can_be_resident(M):
+    device = torch.device("cpu")
+    cuts = CANDIDATES["share"](M, 4096, 2048).configs
+    assert cuts
+    assert all(sm_count(device) * cut.m * cut.n <= room(device) for cut in cuts)
+
+
 @needs_gpu
-@pytest.mark.parametrize("M", [1, 8, 16, 32])
-def test_it_is_empty_after_every_launch(M):
-    weight = torch.randn(72, 1536, device="cuda", dtype=torch.half)
+@pytest.mark.parametrize(
+    ("variant", "M"), [("stream", 1), ("stream", 8), ("stream", 16), ("stream", 32), ("share", 32)]
+)
+def test_it_is_empty_after_every_launch(variant, M):
+    K, N = (1536, 72) if variant == "stream" else (4096, 2048)
+    weight = torch.randn(N, K, device="cuda", dtype=torch.half)
     for _ in range(3):
-        x = torch.randn(M, 1536, device="cuda", dtype=torch.half)
-        torch.testing.assert_close(VARIANTS["stream"](x, weight), x @ weight.T, atol=0.1, rtol=1e-2)
+        x = torch.randn(M, K, device="cuda", dtype=torch.half)
+        torch.testing.assert_close(VARIANTS[variant](x, weight), x @ weight.T, atol=0.2, rtol=1e-2)
         assert empty()
 
 
