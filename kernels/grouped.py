@@ -19,10 +19,27 @@ import torch
 
 from kernels.arguments import expect
 from kernels.grouped_arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
-from kernels.grouped_packed import compute_mlp, compute_mlp_train, mlp_tma, mlp_train_tma, pack_gate_up
+from kernels.grouped_packed import (
+    compute_mlp,
+    compute_mlp_train,
+    mlp_tma,
+    mlp_train_tma,
+    mlp_train_warp_specialized,
+    mlp_warp_specialized,
+    pack_gate_up,
+)
+from kernels.grouped_parts import cuts_at, mlp_parts_at, mlp_train_parts_at
 from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped_table import TABLE as TABLE
-from kernels.grouped_ways import BEST, best_of, first_that_can, gated_grad_tiles, ways_for
+from kernels.grouped_ways import (
+    BEST,
+    best_of,
+    first_that_can,
+    gated_grad_tiles,
+    mlp_parts,
+    mlp_train_parts,
+    ways_for,
+)
 
 
 def linear(
@@ -44,7 +61,8 @@ def linear(
         host_offsets: the same as a tuple of ints; only the loop needs it.
         out: [T, N], contiguous.
         products: how the products are computed; by default as ``config`` says.
-        config: a name in ``WAYS``; by default what the GPU's table has for the shape.
+        config: a name in ``WAYS``, "warp_specialized" or one of its cuts; by default what the GPU's table has for the
+            shape.
 
     Returns:
         [T, N].
@@ -141,9 +159,10 @@ def mlp(
     groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     y = buffer(out, "out", x, tuple(x.shape))
     ways = (products,) if products else ways_for("mlp", config, x, w_gate, groups)
-    if ways[0] is TMA and w_gate_up is not None and products is None:
+    parts = None if products or w_gate_up is None else mlp_parts(config, x, w_gate, groups)
+    if parts and w_gate_up is not None:
         try:
-            compute_mlp(x, w_gate_up, w_down, groups, y)
+            compute_mlp(x, w_gate_up, w_down, groups, y, parts)
             return y
         except NotImplementedError:
             if config:
@@ -199,9 +218,10 @@ def mlp_train(
     shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
     results = y, grad_x, grad_gate, grad_up, grad_down = five(out, x, shapes)
     ways = (products,) if products else ways_for("mlp_train", config, x, w_gate, groups)
-    if ways[0] is TMA and w_gate_up is not None and products is None:
+    parts = None if products or w_gate_up is None else mlp_train_parts(config, x, w_gate, groups)
+    if parts and w_gate_up is not None:
         try:
-            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results)
+            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, parts)
             return results
         except NotImplementedError:
             if config:
@@ -226,28 +246,34 @@ VARIANTS = {
     "linear.bmm": partial(linear, products=BMM),
     "linear.triton": partial(linear, products=TRITON),
     "linear.tma": partial(linear, products=TMA),
+    "linear.warp_specialized": partial(linear, config="warp_specialized"),
     "linear.best": linear,
     "linear_train.loop": partial(linear_train, products=LOOP),
     "linear_train.bmm": partial(linear_train, products=BMM),
     "linear_train.triton": partial(linear_train, products=TRITON),
     "linear_train.tma": partial(linear_train, products=TMA),
+    "linear_train.warp_specialized": partial(linear_train, config="warp_specialized"),
     "linear_train.best": linear_train,
     "mlp.loop": partial(mlp, products=LOOP),
     "mlp.bmm": partial(mlp, products=BMM),
     "mlp.triton": partial(mlp, products=TRITON),
     "mlp.tma": mlp_tma,
+    "mlp.warp_specialized": mlp_warp_specialized,
     "mlp.best": mlp,
     "mlp_train.loop": partial(mlp_train, products=LOOP),
     "mlp_train.bmm": partial(mlp_train, products=BMM),
     "mlp_train.triton": partial(mlp_train, products=TRITON),
     "mlp_train.tma": mlp_train_tma,
+    "mlp_train.warp_specialized": mlp_train_warp_specialized,
     "mlp_train.best": mlp_train,
 }
 
 PREPARE = {
     "mlp.tma": pack_gate_up,
+    "mlp.warp_specialized": pack_gate_up,
     "mlp.best": pack_gate_up,
     "mlp_train.tma": pack_gate_up,
+    "mlp_train.warp_specialized": pack_gate_up,
     "mlp_train.best": pack_gate_up,
 }
 
@@ -255,5 +281,8 @@ PREPARE = {
 #: What ``lockstep tune`` may try: variant → what is open at a case.
 CANDIDATES = {
     **{f"{op}.best": partial(best_of, op) for op in BEST},
+    **{f"{op}.warp_specialized": partial(cuts_at, op) for op in ("linear", "linear_train")},
+    "mlp.warp_specialized": mlp_parts_at,
     "mlp_train.tma": gated_grad_tiles,
+    "mlp_train.warp_specialized": mlp_train_parts_at,
 }

@@ -1,13 +1,14 @@
-"""The gated MLP of ``kernels.grouped`` with gate and up packed into one weight: the variant "tma"."""
+"""The gated MLP of ``kernels.grouped`` with gate and up packed: the variants "tma" and "warp_specialized"."""
 
 from __future__ import annotations
 
 import torch
 
-from kernels import grouped_gated, grouped_tma
+from kernels import grouped_gated, grouped_parts
 from kernels.arguments import expect
 from kernels.devices import require_triton
 from kernels.grouped_arguments import Five, buffer, five, groups_of
+from kernels.grouped_parts import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpParts, MlpTrainParts
 from kernels.grouped_rows import Groups
 from kernels.grouped_table import Tile
 
@@ -36,19 +37,55 @@ def mlp_tma(
         ValueError: as ``linear``.
         NotImplementedError: as ``kernels.grouped_tma.product``, or not a CUDA tensor.
     """
+    require_triton(x, "tma")
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
     y = buffer(out, "out", x, x.shape)
-    compute_mlp(x, w_gate_up, w_down, groups, y)
+    compute_mlp(x, w_gate_up, w_down, groups, y, MLP_TMA)
+    return y
+
+
+def mlp_warp_specialized(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+    config: MlpParts | None = None,
+) -> torch.Tensor:
+    """``mlp_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
+
+    The sigmoid is off by up to 2^-12: see ``kernels.specialized_gated``.
+
+    Args:
+        x: as in ``mlp_tma``; so are the weights.
+        w_gate_up: [G, K, 2·H], packed.
+        w_down: [G, H, K].
+        offsets: must be None: even groups only.
+        out: [T, K], contiguous.
+        config: who computes which launch; by default the table's.
+
+    Returns:
+        [T, K].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``kernels.grouped_specialized.product``.
+    """
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
+    y = buffer(out, "out", x, x.shape)
+    parts = config or MLP(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp(x, w_gate_up, w_down, groups, y, parts)
     return y
 
 
 def compute_mlp(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor, parts: MlpParts
 ) -> None:
-    """``mlp_tma`` into ``y``; every argument has been checked. Raises NotImplementedError as it does."""
+    """``mlp`` into ``y``; every argument has been checked. Raises what the parts raise."""
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
-    grouped_gated.gated(x, w_gate_up, groups, hidden)
-    grouped_tma.product(hidden, w_down, groups, y)
+    grouped_parts.gated(parts.gated, x, w_gate_up, groups, hidden)
+    grouped_parts.product(parts.down, hidden, w_down, groups, y)
 
 
 def mlp_train_tma(
@@ -79,29 +116,67 @@ def mlp_train_tma(
         ValueError: as ``linear``.
         NotImplementedError: as ``mlp_tma``.
     """
-    groups = _packed_groups(x, w_gate_up, w_down, offsets)
-    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
-    one = (w_gate_up.shape[0], *x.shape[1:], w_down.shape[1])
-    results = five(out, x, (x.shape, x.shape, one, one, w_down.shape))
-    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, config)
+    require_triton(x, "tma")
+    groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
+    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, MLP_TRAIN_TMA, config)
+    return results
+
+
+def mlp_train_warp_specialized(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    grad_out: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: Five | None = None,
+    config: MlpTrainParts | None = None,
+) -> Five:
+    """``mlp_train_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
+
+    Args:
+        x: as in ``mlp_warp_specialized``; so are the weights and ``offsets``.
+        w_gate_up: [G, K, 2·H], packed.
+        w_down: [G, H, K].
+        grad_out: [T, K], contiguous: the gradient of y.
+        offsets: must be None.
+        out: buffers for the five results.
+        config: who computes which launch; by default the table's.
+
+    Returns:
+        As ``mlp_train_tma``.
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``mlp_warp_specialized``.
+    """
+    groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
+    parts = config or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, parts)
     return results
 
 
 def compute_mlp_train(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
-    results: Five, cut: Tile | None = None,
+    results: Five, parts: MlpTrainParts, tile: Tile | None = None,
 ) -> None:  # fmt: skip
-    """``mlp_train_tma`` into ``results``; every argument has been checked. Raises NotImplementedError as it does."""
+    """``mlp_train`` into ``results``; every argument has been checked. Raises what the parts raise."""
     y, grad_x, grad_gate, grad_up, grad_down = results
     gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
-    grouped_gated.gated(x, w_gate_up, groups, hidden, gate_up)
-    grouped_tma.product(hidden, w_down, groups, y)
-    # The launches that do not read what the one ahead writes begin while it ends.
-    grouped_tma.grad_weight(hidden, grad_out, groups, grad_down, follows=False)
-    grouped_gated.gated_grad(grad_out, w_down, gate_up, groups, grad_gate_up, cut, follows=False)
-    grouped_tma.grad_weight(x, grad_gate_up, groups, grad_gate, grad_up)
-    grouped_tma.product(grad_gate_up, w_gate_up.transpose(1, 2), groups, grad_x, follows=False)
+    grouped_parts.gated(parts.gated, x, w_gate_up, groups, hidden, gate_up)
+    grouped_parts.product(parts.down, hidden, w_down, groups, y)
+    # The launches that do not read what the one ahead writes begin while it ends; but not behind cuBLAS, of which
+    # nobody says whether it waits for the launch ahead before it lets the next one begin.
+    behind = parts.down == "bmm"
+    grouped_parts.grad_weight(parts.grad_down, hidden, grad_out, groups, grad_down, follows=behind)
+    behind = parts.grad_down == "bmm"
+    grouped_parts.gated_grad(
+        parts.gated_grad, grad_out, w_down, gate_up, groups, grad_gate_up, tile, follows=behind
+    )  # fmt: skip
+    grouped_parts.grad_weight(parts.grad_gate_up, x, grad_gate_up, groups, grad_gate, grad_up)
+    transposed = w_gate_up.transpose(1, 2)
+    grouped_parts.product(parts.grad_x, grad_gate_up, transposed, groups, grad_x, follows=False)
 
 
 def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -119,9 +194,24 @@ def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Te
 def _packed_groups(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
 ) -> Groups:
-    """Check what ``mlp_tma`` and ``mlp_train_tma`` share."""
-    require_triton(x, "tma")
+    """Check what all variants here share."""
     groups = groups_of(x, w_gate_up, "w_gate_up", offsets, None)
-    shape = (groups.count, w_gate_up.shape[2] // 2, x.shape[1])
-    expect(w_down, "w_down", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
+    G, K, H = _weight_shape(w_gate_up)
+    expect(w_down, "w_down", shape=(G, H, K), dtype=x.dtype, device=x.device, contiguous=True)
     return groups
+
+
+def _train_arguments(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor,
+    offsets: torch.Tensor | None, out: Five | None,
+) -> tuple[Groups, Five]:  # fmt: skip
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
+    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
+    one = _weight_shape(w_gate_up)
+    return groups, five(out, x, (x.shape, x.shape, one, one, w_down.shape))
+
+
+def _weight_shape(w_gate_up: torch.Tensor) -> tuple[int, int, int]:
+    """(G, K, H): the shape of each of the two weights."""
+    G, K, width = w_gate_up.shape
+    return G, K, width // 2

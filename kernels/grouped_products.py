@@ -11,9 +11,10 @@ import torch
 import triton
 from torch.nn.functional import silu
 
-from kernels import grouped_tma, grouped_triton
+from kernels import grouped_specialized, grouped_tma, grouped_triton
 from kernels.devices import require_triton
 from kernels.grouped_rows import Groups
+from kernels.specialized import Cut
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -33,7 +34,8 @@ class Products(ABC):
     ) -> None:
         """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
 
-        ``follows``: whether the call before writes what this one reads; only "tma" can use that it does not.
+        ``follows``: whether the call before writes what this one reads; only what is launched with PDL can use that it
+        does not.
         """
 
     @abstractmethod
@@ -209,6 +211,33 @@ class Tma(Triton):
     ) -> None:
         """See ``Products``."""
         grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
+
+
+class Specialized(Triton):
+    """Warp-specialized kernels of one cut, for even groups on Hopper: see ``kernels.grouped_specialized``."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """See ``Products``."""
+        if too:
+            raise NotImplementedError("warp_specialized multiplies packed pairs: see pack_gate_up in kernels.grouped")
+        grouped_specialized.product(a, weight, groups, out, cut=self.cut, follows=follows)
+
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """See ``Products``."""
+        grouped_specialized.grad_weight(x, grad, groups, out, cut=self.cut, follows=follows)
 
 
 LOOP = Loop()

@@ -8,11 +8,14 @@ from contextlib import suppress
 import torch
 
 from kernels.choices import Offer
-from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped_parts import CUT_OF, MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpParts, MlpTrainParts
+from kernels.grouped_products import BMM, LOOP, TMA, TRITON, Products, Specialized
 from kernels.grouped_rows import Groups
 from kernels.grouped_table import TABLE, Tile
+from kernels.specialized import CUTS
 
-#: Ways of computing products by the name that variants and tables have for them.
+#: Ways of computing products by the name that variants and tables have for them; beside these "warp_specialized" and
+#: the names of its cuts.
 WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
 
 #: The way that is best for R rows a group on average.
@@ -33,12 +36,39 @@ def ways_for(
     op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups
 ) -> tuple[Products, ...]:
     """The way that was asked for; else the best, then one that serves what it cannot."""
+    best = _way(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
-        return (WAYS[config],)
-    best = WAYS[_best(op, x, weight, groups)]
+        return (best,)
     if groups.offsets is None:
         return best, BMM
     return best, LOOP if x.device.type == "cpu" else TRITON
+
+
+def _way(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> Products:
+    if name in WAYS:
+        return WAYS[name]
+    if name == "warp_specialized":
+        if op not in CUT_OF:
+            # Of gate and up that are not packed there is only the product: cuBLAS's is faster.
+            return BMM
+        name = CUT_OF[op](x.device, groups.rows // groups.count, *weight.shape)
+    return Specialized(CUTS[name])
+
+
+def mlp_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpParts | None:
+    """The launches of ``mlp`` with packed weights; None where the way has no use for them."""
+    name = config or _best("mlp", x, w_gate, groups)
+    if name == "warp_specialized":
+        return MLP(x.device, groups.rows // groups.count, *w_gate.shape)
+    return MLP_TMA if name == "tma" else None
+
+
+def mlp_train_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpTrainParts | None:
+    """The launches of ``mlp_train`` with packed weights; None where the way has no use for them."""
+    name = config or _best("mlp_train", x, w_gate, groups)
+    if name == "warp_specialized":
+        return MLP_TRAIN(x.device, groups.rows // groups.count, *w_gate.shape)
+    return MLP_TRAIN_TMA if name == "tma" else None
 
 
 def first_that_can(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:
@@ -52,7 +82,7 @@ def first_that_can(ways: Sequence[Products], compute: Callable[[Products], None]
 
 def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
     """Ways for rows of one layout."""
-    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma")
+    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
     return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
 
 

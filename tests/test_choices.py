@@ -154,15 +154,17 @@ def sizes(case):
 @pytest.mark.parametrize(
     ("op", "ragged", "B", "G", "name"),
     [
-        ("linear", False, 2560, 12, "tma"),
+        ("linear", False, 2560, 12, "warp_specialized"),
         ("linear", False, 256, 12, "bmm"),
         ("linear", True, 2560, 12, "tma"),
-        ("linear_train", False, 2560, 12, "tma"),
-        ("linear_train", False, 256, 12, "bmm"),
+        ("linear_train", False, 2560, 12, "warp_specialized"),
+        ("linear_train", False, 256, 12, "warp_specialized"),
         ("linear_train", True, 2560, 12, "tma"),
         ("mlp", False, 256, 12, "tma"),
-        ("mlp_train", False, 2560, 12, "bmm"),
-        ("mlp_train", False, 1024, 4, "tma"),
+        ("mlp", False, 2560, 12, "warp_specialized"),
+        ("mlp", True, 2560, 12, "tma"),
+        ("mlp_train", False, 2560, 12, "warp_specialized"),
+        ("mlp_train", False, 1024, 4, "warp_specialized"),
         ("mlp_train", True, 2560, 12, "tma"),
     ],
 )
@@ -171,6 +173,16 @@ def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G,
     offer = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
     assert name in offer.configs
     assert set(grouped_suites.LINEAR.variants()) >= set(offer.configs)
+
+
+@pytest.mark.parametrize(("B", "G"), [(2560, 12), (1024, 4), (256, 12)])
+@pytest.mark.parametrize("op", ["linear", "linear_train", "mlp", "mlp_train"])
+def test_grouped_offers_the_parts_that_an_h200_takes(op, B, G):
+    offer = grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072)
+    taken = grouped.TABLE.choices[offer.choice].demand(META, *offer.sizes.values())
+    assert taken in offer.configs
+    assert len(set(offer.configs)) == len(offer.configs) <= 12
+    assert not grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072, ragged=True).configs
 
 
 @pytest.mark.parametrize(
