@@ -6,6 +6,8 @@ the ladder of minfer's kernels (naive, vectorised and unrolled, pipelined, …),
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
@@ -13,13 +15,18 @@ from kernels.arguments import expect
 from kernels.choices import Offer
 from kernels.devices import capability, require_triton
 from kernels.hgemm_gluon import run_gluon
+from kernels.hgemm_specialized import CUT, cuts_at, run_specialized
 from kernels.hgemm_tiles import TABLE, TILES, Tile, tile_for
 from kernels.hgemm_triton import run_pointers, run_tma
+from kernels.specialized import Cut
 
 FLOATS = (torch.float16, torch.bfloat16)
 
 #: Variant that ``hgemm`` calls; C is 1 where there is one, and elements are the output's.
 BEST = TABLE.choice("best", str, "M N K C elements")
+
+#: What serves, before cuBLAS, what the best variant refuses.
+PLAINER = {"warp_specialized": ("tma",)}
 
 
 def torch_mm(
@@ -120,6 +127,32 @@ def gluon_wgmma(
     return out
 
 
+def warp_specialized(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Cut | None = None,
+) -> Tensor:
+    """Sixth rung: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
+
+    With programmatic dependent launch, as ``pipelined``.
+
+    Raises:
+        NotImplementedError: no Hopper GPU, a ``c``, an ``alpha``, or widths that are no multiples of the tile's.
+    """
+    out = _checked(a, b, c, beta, out)
+    if c is not None or alpha != 1:
+        raise NotImplementedError("warp_specialized has no epilogue that scales or reads c")
+    if capability(a.device)[0] != 9:
+        raise NotImplementedError("warp_specialized uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    run_specialized(config or CUT(a.device, a.shape[0], b.shape[1], a.shape[1]), a, b, out)
+    return out
+
+
 def hgemm(
     a: Tensor,
     b: Tensor,
@@ -151,13 +184,13 @@ def hgemm(
     if a.device.type == "cpu":
         return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
     (M, K), N = a.shape, b.shape[1]
-    name = config or BEST(a.device, M, N, K, c is not None, M * N)
-    try:
-        return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
-    except NotImplementedError:
-        if config:
-            raise
-        return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
+    if config:
+        return VARIANTS[config](a, b, c, alpha=alpha, beta=beta, out=out)
+    best = BEST(a.device, M, N, K, c is not None, M * N)
+    for name in (best, *PLAINER.get(best, ())):
+        with suppress(NotImplementedError):
+            return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
+    return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
@@ -205,6 +238,7 @@ VARIANTS = {
     "pipelined": pipelined,
     "tma": tma,
     "gluon": gluon_wgmma,
+    "warp_specialized": warp_specialized,
     "best": hgemm,
 }
 
@@ -213,9 +247,12 @@ def _tiles_at(M: int, N: int, K: int) -> Offer:
     return Offer("tile", {"M": M, "N": N, "K": K}, TILES)
 
 
+WAYS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")
+
+
 def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> Offer:
-    return Offer("best", {"M": M, "N": N, "K": K, "C": beta != 0}, ("torch", "pipelined", "tma", "gluon"))
+    return Offer("best", {"M": M, "N": N, "K": K, "C": beta != 0}, WAYS)
 
 
 #: What ``lockstep tune`` may try: variant → what is open at a case.
-CANDIDATES = {"tma": _tiles_at, "best": _variants_at}
+CANDIDATES = {"tma": _tiles_at, "warp_specialized": cuts_at, "best": _variants_at}

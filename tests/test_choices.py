@@ -143,7 +143,15 @@ def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
         "M=1024,N=1024,K=1024",
         "M=8192,N=8192,K=512",
     }
-    assert set(best.values()) == {"torch", "tma"}
+    assert {label for label, name in best.items() if name == "warp_specialized"} == {
+        "M=2048,N=2048,K=2048",
+        "M=4096,N=4096,K=4096",
+        "M=8192,N=8192,K=1024",
+        "M=8192,N=8192,K=4096",
+    }
+    assert set(best.values()) == {"torch", "tma", "warp_specialized"}
+    assert set(best.values()) <= set(hgemm.CANDIDATES["best"](2048, 2048, 2048).configs)
+    assert hgemm.CUT(META, 2048, 2048, 2048) in hgemm.CANDIDATES["warp_specialized"](2048, 2048, 2048).configs
 
 
 def sizes(case):

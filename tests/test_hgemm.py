@@ -4,12 +4,13 @@ With LOCKSTEP_TEST_GPU set the same tests run on a GPU, and with them those of t
 """
 
 import os
+from functools import partial
 
 import pytest
 import torch
 
 from benchmarks.hgemm import SUITE
-from kernels.hgemm import TILES, VARIANTS, hgemm
+from kernels.hgemm import CANDIDATES, TILES, VARIANTS, hgemm
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -77,7 +78,7 @@ def test_ignoring_beta_fails_the_check():
         case.error(Family({"ignorant": ignores_beta}, {}), "ignorant")
 
 
-@pytest.mark.parametrize("variant", [*RUNGS, "gluon", "best"])
+@pytest.mark.parametrize("variant", [*RUNGS, "gluon", "warp_specialized", "best"])
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -149,6 +150,41 @@ def test_gluon_says_why_it_cannot(c, reason):
         VARIANTS["gluon"](a, a, c, beta=0 if c is None else 1)
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+@pytest.mark.parametrize("cut", CANDIDATES["warp_specialized"](2048, 2048, 2048).configs, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [Case(M=2048, N=4096, K=512), Case(M=72, N=256, K=128), Case(M=4104, N=512, K=64)],
+    ids=lambda case: case.label,
+)
+def test_warp_specialized_matches_the_reference(cut, case):
+    rival = Family({"asked": partial(VARIANTS["warp_specialized"], config=cut)}, {})
+    assert Checker.draw(SUITE, case, DEVICE, seed=5).error(rival, "asked") < 1e-3
+
+
+@pytest.mark.parametrize(("scale", "reason"), [(1.0, "only Hopper"), (0.5, "no epilogue that scales")])
+def test_warp_specialized_says_why_it_cannot(scale, reason):
+    a = torch.zeros(256, 256, dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match=reason):
+        VARIANTS["warp_specialized"](a, a, alpha=scale)
+
+
+def test_warp_specialized_compiles_for_hopper_and_leaves_odd_widths_to_tma():
+    kernels = compile_in_subprocess(
+        "from kernels.hgemm import VARIANTS, hgemm\n"
+        "def operands(M, N, K):\n"
+        "    a = torch.empty(M, K, device='meta', dtype=torch.float16)\n"
+        "    return a, a.new_empty(K, N)\n"
+        "VARIANTS['warp_specialized'](*operands(2048, 2048, 2048))\n"
+        "try: VARIANTS['warp_specialized'](*operands(2048, 2056, 2048))\n"
+        "except NotImplementedError as error: assert 'N by 256 and K by 32' in str(error)\n"
+        "hgemm(*operands(2048, 2056, 2048))\n"
+        "hgemm(*operands(2048, 2048, 2048), alpha=2.0)"
+    )
+    assert [kernel.name for kernel in kernels] == ["_specialized", "_tma_kernel", "_tma_kernel"]
+    assert all(kernel.stack_bytes == 0 and kernel.shared_bytes <= 227 * 1024 for kernel in kernels), kernels
+
+
 def test_the_entry_point_picks_by_size_and_fuses_c():
     kernels = compile_in_subprocess(
         "from kernels.hgemm import hgemm\n"
@@ -161,4 +197,4 @@ def test_the_entry_point_picks_by_size_and_fuses_c():
         "run(4096, 512)\n"
         "run(4096, 1024)"
     )
-    assert [kernel.name for kernel in kernels] == ["_tma_kernel", "_tma_kernel"]
+    assert [kernel.name for kernel in kernels] == ["_tma_kernel", "_specialized"]
