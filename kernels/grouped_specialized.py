@@ -30,8 +30,8 @@ def product(
         follows: whether the launch ahead writes what this one reads; see ``kernels.grouped_tiles``.
 
     Raises:
-        NotImplementedError: ragged groups, not 16-bit elements, widths that are no multiples of the tile's, or no
-            Hopper GPU.
+        NotImplementedError: ragged groups, no rows, not 16-bit elements, widths that are no multiples of the tile's,
+            matrices that do not begin at a multiple of 16 bytes, or no Hopper GPU.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
     require(a, groups, K=(K, cut.k), N=(N, COLUMNS))
@@ -132,6 +132,8 @@ def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> 
     """Raise unless the kernels can serve these groups and widths on this GPU."""
     if groups.offsets is not None:
         raise NotImplementedError("warp_specialized is for even groups: its tiles are not dealt ragged rows")
+    if groups.rows == 0:
+        raise NotImplementedError("warp_specialized has no tile for groups without rows")
     if tensor.element_size() != 2:
         raise NotImplementedError(f"warp_specialized is cut for 16-bit elements, got {tensor.dtype}")
     if capability(tensor.device)[0] != 9:

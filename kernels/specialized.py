@@ -74,7 +74,13 @@ LAUNCHED, MULTIPLYING, LOADING = 168, 240, 24
 
 
 def described(matrix: torch.Tensor, shape: Sequence[int], box: Sequence[int]) -> TensorDescriptor:
-    """Descriptor of a contiguous 16-bit matrix seen in another shape, in boxes as the tensor cores read them."""
+    """Descriptor of a contiguous 16-bit matrix seen in another shape, in boxes as the tensor cores read them.
+
+    Raises:
+        NotImplementedError: it does not begin at a multiple of 16 bytes, as TMA needs it.
+    """
+    if matrix.data_ptr() % 16:
+        raise NotImplementedError("warp_specialized needs matrices that begin at a multiple of 16 bytes")
     dtype = gl.float16 if matrix.dtype == torch.float16 else gl.bfloat16
     layout = gl.NVMMASharedLayout.get_default_for(list(box), dtype)
     return TensorDescriptor(matrix, list(shape), [shape[1], 1], list(box), layout)

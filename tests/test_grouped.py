@@ -134,6 +134,10 @@ def test_what_warp_specialized_refuses_is_named():
     for given, message in [((x, weight, ragged), "even groups"), ((x.float(), weight.float(), groups), "16-bit")]:
         with pytest.raises(NotImplementedError, match=message):
             grouped_parts.product("k32s7b3", *given, torch.empty_like(given[0]))
+    with pytest.raises(NotImplementedError, match="without rows"):
+        grouped_parts.product("k32s7b3", x[:0], weight, Groups(0, 2, None, None), x[:0])
+    with pytest.raises(NotImplementedError, match="begin at a multiple of 16 bytes"):
+        specialized.described(torch.zeros(257).half()[1:].view(1, 256), (1, 256), (64, 64))
     with pytest.raises(ValueError, match="'k16' is no way to compute this part; there are tma, k64s3b4"):
         grouped_parts.product("k16", x, weight, groups, x)
     with pytest.raises(ValueError, match="'bmm' is no way"):
@@ -273,6 +277,18 @@ def test_what_a_way_refuses_goes_to_another_unless_it_was_asked_for(way, op, rag
         checker.error(asked, "best")
     monkeypatch.setattr(grouped_ways, "_best", lambda *_: way)
     assert checker.error(FAMILIES[op], "best") < 2e-3
+
+
+@pytest.mark.parametrize("op", FAMILIES)
+def test_no_rows_at_all_are_no_work(op, monkeypatch):
+    monkeypatch.setattr(grouped_ways, "_best", lambda *_: "warp_specialized")
+    checker = Checker.draw(halved(op), shape(op, 1, 2, 256, 256, False), DEVICE, seed=1)
+    given = FAMILIES[op].arguments("best", checker.inputs)
+    empty = {name: value[:0] if name in ("x", "grad_out") else value for name, value in given.items()}
+    results = tensors_of(FAMILIES[op].variants["best"](**empty))
+    assert results[0].shape[0] == 0
+    # Gradients of weights are sums over rows.
+    assert all((result == 0).all() for result in results)
 
 
 def test_triton_kernels_fit_a_hopper_gpu():
