@@ -163,7 +163,9 @@ def test_a_head_that_kills_its_process_at_import_fails_and_names_how(project):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_process(project, number, tmp_path):
     # The worker is in a check that never ends when somebody presses Ctrl-C, or the runner cancels the job.
-    project.write("toy/product.py", KERNELS + BROKEN)
+    hanging = tmp_path / "hanging"
+    hang = f"open({str(hanging)!r}, 'w').close(); time.sleep(1000)"
+    project.write("toy/product.py", KERNELS + BROKEN.replace("time.sleep(1000)", hang))
     # There is a GPU whose clocks can be locked, and nothing that could run on it.
     load = "\nclocks.torch_load = lambda gpu: lambda: load(gpu.index)\n"
     process = project.popen(
@@ -172,9 +174,9 @@ def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_proc
         LD_LIBRARY_PATH=str(build(tmp_path)),
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not (workers := _workers(project)) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(5)
+    while not hanging.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = _workers(project)
     locked = (tmp_path / "sm-0").exists()
     process.send_signal(number)
     shown, _ = process.communicate(timeout=30)
