@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -26,15 +28,8 @@ def code_of(function: Callable[..., Any], seen: set[str]) -> list[str]:
     Helpers and constants of the same module count: editing ``sizes()`` changes what is measured.
     """
     module = inspect.getmodule(function)
-    tree = ast.parse(inspect.getsource(module)) if module else ast.Module([], [])
-    own = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.Lambda) and _first_line(node) == function.__code__.co_firstlineno
-    ]
-    for node in own:
-        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
+    functions = _functions(inspect.getsource(module)) if module else {}
+    own = [_undocumented(node) for node in functions.get(function.__code__.co_firstlineno, ())]
     parts = [ast.unparse(node) for node in own]
     # From the source and in its order: bytecode keeps the names of a comprehension apart, or not, as Python's
     # version has it.
@@ -49,6 +44,24 @@ def code_of(function: Callable[..., Any], seen: set[str]) -> list[str]:
         elif isinstance(used, int | float | str | tuple):
             parts.append(f"{name.id}={used!r}")
     return parts
+
+
+@functools.cache
+def _functions(source: str) -> Mapping[int, Sequence[ast.FunctionDef | ast.Lambda]]:
+    """The functions of a module by their first lines. Kept: a suite asks for a dozen, and parsing takes 10 ms."""
+    found: dict[int, list[ast.FunctionDef | ast.Lambda]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            found.setdefault(_first_line(node), []).append(node)
+    return found
+
+
+def _undocumented(node: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
+    if isinstance(node, ast.Lambda) or ast.get_docstring(node) is None:
+        return node
+    bare = copy.copy(node)
+    bare.body = node.body[1:] or [ast.Pass()]
+    return bare
 
 
 def _first_line(node: ast.FunctionDef | ast.Lambda) -> int:

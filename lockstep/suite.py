@@ -169,7 +169,7 @@ class Suite:
 
     @functools.cached_property
     def _sources(self) -> list[str]:
-        """What ``digest`` reads of the suite's module. Kept: every case asks, and parsing takes up to 60 ms."""
+        """What ``digest`` reads of the suite's module. Kept: every case asks."""
         seen: set[str] = set()
         sources: list[str] = []
         for name in ("inputs", "reference", "outputs", "flops", "bytes"):
@@ -215,7 +215,7 @@ class Suite:
         Assign them in the suite's module: ``latency, speedup = SUITE.series()``; with an op,
         ``mlp_latency, mlp_speedup = MLP.series()``. Both are served from one measurement.
         """
-        caller = inspect.stack()[1].frame.f_globals["__name__"]
+        caller = sys._getframe(1).f_globals["__name__"]
         return _series(self, "latency", caller), _series(self, "speedup", caller)
 
 

@@ -86,8 +86,11 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
     slower = found["twice"]
     assert slower["confirmed"]
     assert slower["shared"]
-    assert slower["change"]["low"] > slower["min_effect"] >= 0.01
-    assert 0.3 < slower["change"]["value"] < 3
+    # Six multiplications for two: +200 %. On a busy machine the interval, which holds for every look at once, may
+    # reach lower than what two rounds have decided.
+    assert slower["change"]["low"] < slower["change"]["value"] < slower["change"]["high"]
+    assert 0.5 < slower["change"]["value"] < 5
+    assert slower["min_effect"] >= 0.01
     assert (slower["file"], slower["line"]) == (
         "toy/product.py",
         1 + (project.root / "toy/product.py").read_text().split("def twice")[0].count("\n"),
@@ -99,7 +102,7 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
     assert all(one["change"] for one in report["meter"])
     assert "Traceback" not in shown
 
-    assert f"::error file=toy/product.py,line={slower['line']}::slower  +" in shown
+    assert re.search(rf"^::error file=toy/product\.py,line={slower['line']}::slower +\+\d", shown, re.MULTILINE)
     assert re.search(r"^::error file=toy/product\.py,line=\d+::failed +product \w+ M=2", shown, re.MULTILINE)
     assert re.search(r"^verdict<<(\S+)\nfailed\n\1\nregressions<<(\S+)\n1\n\2$", output.read_text(), re.MULTILINE)
     assert summary.read_text().startswith("### ❌ 6 cases failed: product ")
@@ -163,7 +166,9 @@ def test_a_head_that_kills_its_process_at_import_fails_and_names_how(project):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_process(project, number, tmp_path):
     # The worker is in a check that never ends when somebody presses Ctrl-C, or the runner cancels the job.
-    project.write("toy/product.py", KERNELS + BROKEN)
+    hanging = tmp_path / "hanging"
+    hang = f"open({str(hanging)!r}, 'w').close(); time.sleep(1000)"
+    project.write("toy/product.py", KERNELS + BROKEN.replace("time.sleep(1000)", hang))
     # There is a GPU whose clocks can be locked, and nothing that could run on it.
     load = "\nclocks.torch_load = lambda gpu: lambda: load(gpu.index)\n"
     process = project.popen(
@@ -172,9 +177,9 @@ def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_proc
         LD_LIBRARY_PATH=str(build(tmp_path)),
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not (workers := _workers(project)) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(5)
+    while not hanging.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = _workers(project)
     locked = (tmp_path / "sm-0").exists()
     process.send_signal(number)
     shown, _ = process.communicate(timeout=30)

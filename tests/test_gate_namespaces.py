@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -96,6 +97,27 @@ def test_a_side_within_a_side_gives_way_and_comes_back(sides):
         with pytest.raises(ZeroDivisionError), sides.active("head"):
             _ = 1 / 0
         assert sys.modules["parcel"].TREE == "base"
+
+
+def test_modules_that_are_put_in_place_exchanged_or_removed_are_each_sides_own(sides):
+    made, other = ModuleType("parcel.made"), ModuleType("parcel.other")
+    with sides.active("base"):
+        importlib.import_module("parcel.late")
+        sys.modules["parcel.made"] = made
+    assert "parcel.made" not in sys.modules
+    with sides.active("head"):
+        assert "parcel.made" not in sys.modules
+    with sides.active("base"):
+        assert sys.modules["parcel.made"] is made
+        del sys.modules["parcel.made"]
+        sys.modules["parcel.other"] = other
+    with sides.active("base"):
+        assert sys.modules["parcel.other"] is other
+        assert "parcel.made" not in sys.modules
+        del sys.modules["parcel.other"]
+    with sides.active("base"):
+        assert {name for name in sys.modules if name.startswith("parcel")} >= {"parcel", "parcel.late"}
+        assert "parcel.other" not in sys.modules
 
 
 def test_names_sources_and_pickles_are_each_sides_own(sides):

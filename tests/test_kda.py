@@ -60,15 +60,8 @@ def test_persistent_deals_every_tile(M, heads, multiprocessors, monkeypatch):
     assert checker.error(FAMILY, "persistent") < 2e-3
 
 
-@pytest.mark.parametrize("launch", ["rows", "tiles"])
-def test_the_counters_are_left_as_they_were_found(launch):
-    given = arguments(launch)
-    FAMILY.variants[launch](**given)
-    assert not kda_flags.counters_of(given["x"].device).any()
-
-
 @pytest.mark.parametrize("variant", INTERPRETED)
-def test_variant_allocates_its_output_when_given_none(variant):
+def test_variant_allocates_its_output_when_given_none_and_leaves_its_counters_as_they_were(variant):
     given = arguments(variant)
     fresh = FAMILY.variants[variant](**given)
     out = half_outputs(Draw(DEVICE, 0), M=2, heads=2)
@@ -76,6 +69,7 @@ def test_variant_allocates_its_output_when_given_none(variant):
     for one, other in zip(fresh, written, strict=True):
         assert torch.equal(one, other)
         assert other.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
+    assert not kda_flags.counters_of(given["x"].device).any()
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)

@@ -421,16 +421,18 @@ def test_wrong_usage_is_named(project, arguments, complaint):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project, number, status):
+def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project, number, status, tmp_path):
     # Both trees are in a call that never returns; a runner that cancels a job waits for ten seconds.
     kernels = project.root / "toy/product.py"
-    kernels.write_text(kernels.read_text() + "\n\nplain.__globals__['torch'].mm = lambda *_, **__: time.sleep(1000)\n")
+    called = f"open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w').close()"
+    never = f"plain.__globals__['torch'].mm = lambda *_, **__: ({called}, time.sleep(1000))"
+    kernels.write_text(f"{kernels.read_text()}\n\n{never}\n")
     project.commit("Never return")
     kernels.write_text(kernels.read_text() + "\n\nNEW = 1\n")
     process = project.popen("code", "diff", "HEAD", "--target", "sm_90")
     try:
-        wait_until(lambda: len(workers(project)) == 2)
-        time.sleep(4)  # for torch, and the call
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        assert len(workers(project)) == 2
         asked = time.monotonic()
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)

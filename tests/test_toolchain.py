@@ -35,12 +35,16 @@ PROGRAM = """
 
 
 @pytest.fixture
-def run(tmp_path):
-    other = tmp_path / "_inductor" / "bin" / "ptxas"
-    other.parent.mkdir(parents=True)
-    other.write_text('#!/bin/sh\necho "Cuda compilation tools, release 99.1, V99.1.0"\n')
-    other.chmod(0o755)
+def other(tmp_path):
+    path = tmp_path / "_inductor" / "bin" / "ptxas"
+    path.parent.mkdir(parents=True)
+    path.write_text('#!/bin/sh\necho "Cuda compilation tools, release 99.1, V99.1.0"\n')
+    path.chmod(0o755)
+    return str(path)
 
+
+@pytest.fixture
+def run(tmp_path, other):
     def call(*arguments, **variables):
         hidden = ("TRITON_PTXAS_PATH", "TRITON_CACHE_DIR")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -49,15 +53,15 @@ def run(tmp_path):
             program, capture_output=True, text=True, check=False, env={**environment, **variables}
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout), str(other)
+        return json.loads(done.stdout)
 
     return call
 
 
-def test_inductor_changes_the_assembler_of_a_process_unless_it_is_kept(run):
-    found, other = run()
+def test_inductor_changes_the_assembler_of_a_process_unless_it_is_kept(run, other):
+    found = run()
     assert (found["ptxas"], found["version"]) == (other, "99.1")
-    found, _ = run("keep")
+    found = run("keep")
     assert found["ptxas"] == found["own"]
     assert found["version"] not in ("", "99.1")
     assert found["cache"] == found["expected"]
@@ -65,7 +69,6 @@ def test_inductor_changes_the_assembler_of_a_process_unless_it_is_kept(run):
     assert found["same"]
 
 
-def test_an_assembler_that_the_user_chose_stays(run, tmp_path):
-    _, other = run()
-    found, _ = run("keep", TRITON_PTXAS_PATH=other, TRITON_CACHE_DIR=str(tmp_path))
+def test_an_assembler_that_the_user_chose_stays(run, other, tmp_path):
+    found = run("keep", TRITON_PTXAS_PATH=other, TRITON_CACHE_DIR=str(tmp_path))
     assert (found["ptxas"], found["cache"]) == (other, str(tmp_path))

@@ -53,7 +53,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         """Measure and print; exit status 2 if a series failed."""
         suites = pick_suites(load_suites(Path(conf.benchmark_dir)), args.family)
         for suite in suites:
-            _refuse_unknown(suite, args.variants or [])
+            _refuse_unknown(suite, args.variants or [], args.case)
         # The device comes last: a typo must not cost the import of torch.
         from lockstep.device import open_device
         from lockstep.measure import Measurer
@@ -85,11 +85,13 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         return 2 if failed else 0
 
 
-def _refuse_unknown(suite: Suite, variants: Sequence[str]) -> None:
+def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:
     known = suite.variants()
     for name in variants:
         if name not in known:
             raise SuiteError(f"{suite.name} has no variant {name!r}{nearest(name, known)}")
+    for text in cases:
+        match_cases(suite, text)
 
 
 def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[tuple[Case, str]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -16,7 +18,7 @@ from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.record import TWIN, Record
-from lockstep.suite import CACHE_STATES, Suite
+from lockstep.suite import CACHE_STATES, Case, Suite
 from lockstep.suites import load_suites, pick_suites
 
 
@@ -57,7 +59,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("families", nargs="*", help="families or suites (default: all)")
         parser.add_argument("--runs", type=int, default=5, help="fresh processes (default: 5)")
-        parser.add_argument("--series", type=int, default=60, help="at least this many series (default: 60)")
+        parser.add_argument(
+            "--series", type=int, default=60, help="at least this many speedups, if there are so many (default: 60)"
+        )
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="cold", help="cache state (default: cold)")
         parser.add_argument("--quick", action="store_true", help="one short look, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements there")
@@ -74,13 +78,16 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         spec = WorkerSpec(Path.cwd(), packages, Path(conf.benchmark_dir).resolve(), quick=args.quick)
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
+        plan: list[tuple[Suite, str, str]] = []  # grows in the first run, until there are enough series
         for number in range(args.runs):
             worker = Worker(spec, float(conf.default_benchmark_timeout))
             on_cpu = worker.host.get("device") == "cpu"
+            pending = in_turn(suites, ("warm",) if on_cpu else states, quick_only=on_cpu) if not runs else iter(plan)
             taken: dict[tuple[str, str, str, str], Record] = {}
-            asked = ("warm",) if on_cpu else states
-            plan = list(pick_cases(suites, asked, args.series, quick_only=on_cpu))
-            for suite, case, l2 in plan:
+            for one in pending:
+                if not runs:
+                    plan.append(one)
+                suite, case, l2 = one
                 variants = suite.variants()
                 try:
                     records, _, _ = worker.measure(suite.name, case, l2, variants, {}, twins=variants)
@@ -90,6 +97,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                     worker = Worker(spec, float(conf.default_benchmark_timeout))
                     continue
                 taken |= {record.key: record for record in records}
+                if not runs and _compared(taken.values()) >= args.series:
+                    break
             worker.close()
             runs.append(taken)
             console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(taken)} arms", markup=False)
@@ -108,19 +117,35 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         return 2 if failed else 0
 
 
-def pick_cases(
-    suites: Sequence[Suite], states: Sequence[str], series: int, *, quick_only: bool
-) -> Iterator[tuple[Suite, str, str]]:
-    """Cases spread evenly over every suite, enough for about ``series`` series."""
-    width = fmean(len(suite.variants()) for suite in suites)
-    share = max(1, round(1.3 * series / width / len(suites) / len(states)))
-    for suite in suites:
-        pool = list(suite.quick if quick_only else suite.cases)
-        step = max(1, len(pool) // share)
-        # From the middle of each stretch: the first case of most suites is its smallest, and the noisiest.
-        for case in pool[step // 2 :: step][:share]:
-            for l2 in states:
-                yield suite, case.label, l2
+def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool) -> Iterator[tuple[Suite, str, str]]:
+    """A case of each suite, then another of each, and so on: the middle one first, then the middles of what is left.
+
+    The first case of most suites is its smallest, and the noisiest.
+    """
+    pools = [_middles(list(suite.quick if quick_only else suite.cases)) for suite in suites]
+    for turn in itertools.zip_longest(*pools):
+        for suite, case in zip(suites, turn, strict=True):
+            if case is not None:
+                yield from ((suite, case.label, l2) for l2 in states)
+
+
+def _middles(pool: Sequence[Case]) -> Iterator[Case]:
+    """All of them, breadth first: the middle, the middle of either half, …"""
+    stretches = deque([pool])
+    while stretches:
+        stretch = stretches.popleft()
+        if stretch:
+            middle = len(stretch) // 2
+            yield stretch[middle]
+            stretches += stretch[:middle], stretch[middle + 1 :]
+
+
+def _compared(records: Iterable[Record]) -> int:
+    """How many series have a speedup; the baseline's is 1 by definition and not counted."""
+    return sum(
+        record.speedup is not None and record.variant != record.baseline and not record.variant.endswith(TWIN)
+        for record in records
+    )
 
 
 def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[Agreement]:

@@ -61,6 +61,9 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         """Tune case by case; what has won is written after each, so that an interrupted run keeps it."""
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
+        for suite in suites:
+            for text in args.case:
+                match_cases(suite, text)
         # The device comes last: a typo must not cost the import of torch.
         from lockstep.candidates import compile_all, table_of
         from lockstep.device import open_device

@@ -42,6 +42,7 @@ class Sides:
         self.roots = {name: root.resolve() for name, root in roots.items()}
         self._modules: dict[str, dict[str, ModuleType]] = {name: {} for name in roots}
         self._active: str | None = None
+        self._mark = _mark()
         for name in self._loaded():
             raise ImportError(f"{name} is imported already, from {sys.modules[name].__file__}")
         sys.meta_path.insert(0, _Finder(self))
@@ -88,12 +89,15 @@ class Sides:
 
     def _switch(self, side: str | None) -> None:
         """Put the modules of the side at hand away and those of ``side`` in their place."""
-        leaving = {name: sys.modules.pop(name) for name in self._loaded()}
+        unchanged = self._mark == _mark()
+        known = list(self._modules[self._active]) if self._active is not None else []
+        leaving = {name: sys.modules.pop(name) for name in (known if unchanged else self._loaded())}
         if self._active is not None:
             self._modules[self._active] = leaving
         if side is not None:
             sys.modules.update(self._modules[side])
         self._active = side
+        self._mark = _mark()
 
     def _verify(self, side: str) -> None:
         root = self.roots[side]
@@ -101,6 +105,14 @@ class Sides:
             file = getattr(sys.modules[name], "__file__", None)
             if file is not None and not Path(file).resolve().is_relative_to(root):
                 raise Conflict(f"{name} of {side} was taken from {file}, outside {root}")
+
+
+def _mark() -> tuple[int, str]:
+    """Differs once a module came or went: a dict keeps what is added at its end.
+
+    Looking through all of ``sys.modules`` takes 0.3 ms, and a side is entered for every replay on a CPU, of 1 ms.
+    """
+    return len(sys.modules), next(reversed(sys.modules), "")
 
 
 class _Finder(importlib.abc.MetaPathFinder):
