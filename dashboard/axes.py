@@ -23,10 +23,11 @@ def within(place: int, zoom: tuple[float, ...]) -> bool:
 def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> dict[str, Any]:
     """Ordinals, labelled with at most six hashes; the last one that is shown always."""
     last = len(commits) - 1
-    shown = [place for place in range(len(commits)) if within(place, zoom)]
+    first, end = zoom or (0, last)
+    shown = range(max(math.ceil(first), 0), min(math.floor(end), last) + 1)
     # Six labels fit a phone only where nothing stands left of the chart.
     step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
-    at = shown[::-1][::step][::-1]
+    at = list(shown[::-1][::step][::-1])
     return {
         "tickvals": at,
         "ticktext": [commits[index].short[:7] for index in at],

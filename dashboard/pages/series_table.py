@@ -7,25 +7,33 @@ from typing import Any
 
 from dash import html
 
+from dashboard.axes import within
 from dashboard.beside import Points
-from dashboard.pages.parts import commit_link, day
+from dashboard.pages.parts import commit_link, count, day
 from dashboard.results.model import Commit
 from dashboard.rows import STATE_LABELS, Quantity
 from dashboard.series_figure import toolchain_change
 
-#: Commits listed; the chart has all of them.
-MOST_ROWS = 200
+#: Commits listed; the chart has all of them, and chooses which.
+MOST_ROWS = 50
 
 
-def commit_table(commits: Sequence[Commit], machine: str, points: Points, what: Quantity) -> list[Any]:
-    """The newest commits of the series: number, step from the one before, clocks, toolchain."""
+def commit_table(
+    commits: Sequence[Commit], machine: str, points: Points, what: Quantity, zoom: tuple[float, ...] = ()
+) -> list[Any]:
+    """The newest commits that are in view: number, step from the one before, clocks, toolchain."""
     head = ["Commit", "Date", f"{what.label} {what.unit}", "Δ %", "SM MHz", "°C", "State", "Subject"]
-    listed = range(len(points))[-MOST_ROWS:][::-1]
+    seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
+    listed = seen[-MOST_ROWS:][::-1]
     body = [html.Tr(_table_cells(commits, machine, points, place)) for place in listed]
-    more = len(points) - len(listed)
+    more = len(seen) - len(listed)
     table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
     parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
-    return [*parts, html.P(f"and {more} older", className="dim")] if more else parts
+    return (
+        [*parts, html.P(f"and {count(more, 'older commit')}: drag along the chart to list them", className="dim")]
+        if more
+        else parts
+    )
 
 
 def _table_cells(commits: Sequence[Commit], machine: str, points: Points, place: int) -> list[Any]:
