@@ -207,7 +207,7 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
     for case in cases:
         own = [row for row in rows if row.case == case]
         told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
-        marked = marks(told, commits, scheme)
+        marked = marks(told, commits, place, scheme)
         for name in address.quantities:
             what = described(own, name)
             heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
