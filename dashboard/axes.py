@@ -29,11 +29,11 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> dict
     step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
     at = list(shown[::-1][::step][::-1])
     return {
+        "type": "linear",
         "tickvals": at,
         "ticktext": [commits[index].short[:7] for index in at],
         "tickangle": 0,
-        # Room for the half of the last label that lies beyond its point.
-        "range": list(zoom) or [-0.4, last + max(0.4, 0.035 * last)],
+        "range": list(zoom) or [-0.4, last + max(0.4, 0.01 * last)],
         "showgrid": False,
     }
 
@@ -43,7 +43,7 @@ def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
     if high / low > LOG_FROM:
         return log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
-    return {"range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
+    return {"type": "linear", "range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
 
 
 def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:

@@ -88,6 +88,9 @@ def finished(
     """
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom)
+    # Room for every label, half the newest commit's on the right: where Plotly has to make some, it draws all again.
+    layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
+    layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
     if ends and ends[0] > 0:
         layout["yaxis"] |= value_axis(*ends, what.unit if what.unit in "×%" else "")

@@ -83,7 +83,7 @@ def series_figure(
     marks = [*_toolchain(points, scheme), *_changes(found, commits, scheme)]
     layout |= _marked(marks, layout["xaxis"]["range"])
     data += _failures(points, commits, scheme, layout)
-    layout["margin"] = {"l": 62, "r": 14, "t": 26, "b": 30}
+    layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
     return {"data": data, "layout": layout}
 
 

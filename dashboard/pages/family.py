@@ -210,7 +210,7 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
         marked = marks(told, commits, place, scheme)
         for name in address.quantities:
             what = described(own, name)
-            heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
+            heading = [mono(case), f"{what.label} {what.unit}".replace("% of floor %", "% of floor")]
             known = {key[2]: line for key, line in lines.get(name, {}).items() if key[3] == case}
             figure = None
             if any(np.any(line.value > 0) for line in known.values()):
