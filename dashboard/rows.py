@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -38,6 +39,19 @@ class Measured:
         low = None if self.low is None else factor * self.low
         high = None if self.high is None else factor * self.high
         return Measured(factor * self.value, low, high, self.error)
+
+    def ends(self, between: str) -> str:
+        """Both ends of the interval, with something between them; "" where none is known."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{significant(self.low, 4)}{between}{significant(self.high, 4)}"
+
+
+def significant(value: float, count: int) -> str:
+    """A number with so many digits that count, all of them shown: ``1.400``, ``200,000``."""
+    if value == 0 or not 1e-6 <= abs(value) < 1e12:
+        return f"{value:.{count}g}"
+    return f"{value:,.{max(count - 1 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
 @dataclass(frozen=True, slots=True)

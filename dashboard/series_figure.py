@@ -19,7 +19,7 @@ from dashboard.changes import Seen
 from dashboard.comparing import sign
 from dashboard.figures import commit_line, wrapped
 from dashboard.results.model import Commit, Point
-from dashboard.rows import Measured, Quantity
+from dashboard.rows import Measured, Quantity, significant
 from dashboard.shown import Behaviour, Finding
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
@@ -282,8 +282,8 @@ def _failures(
 
 
 def _hover(point: Point, number: Measured, what: Quantity, commit: Commit) -> str:
-    ends = f" [{number.low:.4g}, {number.high:.4g}]" if number.low is not None and number.high is not None else ""
-    lines = [f"<b>{number.value:.5g} {escape(what.unit)}</b>{ends}", commit_line(commit)]
+    ends = f" [{number.ends(', ')}]" if number.ends("") else ""
+    lines = [f"<b>{significant(number.value, 5)} {escape(what.unit)}</b>{ends}", commit_line(commit)]
     return "<br>".join([*lines, wrapped(point.note)] if point.note else lines)
 
 

@@ -34,7 +34,9 @@
   functions.whole = (params) => fixed(params.value, 0);
   functions.tenth = (params) => fixed(params.value, 1);
   functions.hundredth = (params) => fixed(params.value, 2);
-  functions.general = (params) => (params.value == null ? "–" : Number(params.value.toPrecision(5)).toLocaleString("en"));
+  // Four digits of each, so that the numbers of a column can be compared.
+  functions.general = (params) =>
+    params.value == null ? "–" : params.value.toLocaleString("en", { minimumSignificantDigits: 4, maximumSignificantDigits: Math.max(4, String(Math.trunc(Math.abs(params.value))).length) });
   functions.staleText = (params) => (params.data.stale ? "stale" : "");
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
 

@@ -19,7 +19,7 @@ from dashboard.pages.series_table import commit_table
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import series_of
+from dashboard.rows import series_of, significant
 from dashboard.series_figure import figure_height
 from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
 from dashboard.shown import Behaviour, Shown
@@ -164,8 +164,8 @@ def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
     told: list[tuple[str, str, str]] = []
     if numbers:
         point, number = numbers[-1]
-        ends = f"{number.low:.4g} – {number.high:.4g}" if number.low is not None and number.high is not None else ""
-        told.append((f"Newest {shown.what.label.lower()}", f"{number.value:.4g} {shown.what.unit}", ends))
+        newest = f"{significant(number.value, 4)} {shown.what.unit}"
+        told.append((f"Newest {shown.what.label.lower()}", newest, number.ends(" – ")))
     if shown.analysis:
         told += _noise_facts(shown.analysis, shown.follows)
     elif picture is None:
@@ -190,6 +190,8 @@ def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
 
 def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:
     noise = analysis.noise
+    if noise.kind == "short":
+        return [("Noise", "–", f"too few points of the {follows} to tell")]
     scale = f"{100 * noise.scale:.2f} %" if math.isfinite(noise.scale) else "–"
     repeats = analysis.repeats_for_1_percent
     mde = f"{100 * analysis.mde:.2f} %" if math.isfinite(analysis.mde) else "–"
