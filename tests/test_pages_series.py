@@ -14,6 +14,7 @@ from dashboard.address import SeriesAddress, parse_series
 from dashboard.app import create_app, page
 from dashboard.findings import Findings
 from dashboard.pages import series
+from dashboard.rows import significant
 from lockstep.record import Clocks
 
 __all__ = ["shown"]
@@ -149,3 +150,11 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
     assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
     assert Findings(store.cache, tmp_path).picture(results, "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.4, "1.400"), (200_000.0, "200,000"), (0.0001234, "0.0001234"), (9.9996, "10.000"), (0.0, "0"), (3e15, "3e+15")],
+)
+def test_a_number_shows_all_digits_that_count(value, text):
+    assert significant(value, 4) == text
