@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -51,7 +50,9 @@ def significant(value: float, count: int) -> str:
     """A number with so many digits that count, all of them shown: ``1.400``, ``200,000``."""
     if value == 0 or not 1e-6 <= abs(value) < 1e12:
         return f"{value:.{count}g}"
-    return f"{value:,.{max(count - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+    # After rounding: 9.9996 is 10.00 with four.
+    exponent = int(f"{value:.{count - 1}e}".partition("e")[2])
+    return f"{value:,.{max(count - 1 - exponent, 0)}f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.4, "1.400"), (200_000.0, "200,000"), (0.0001234, "0.0001234"), (9.9996, "10.000"), (0.0, "0"), (3e15, "3e+15")],
+    [(1.4, "1.400"), (200_000.0, "200,000"), (0.0001234, "0.0001234"), (9.9996, "10.00"), (0.0, "0"), (3e15, "3e+15")],
 )
 def test_a_number_shows_all_digits_that_count(value, text):
     assert significant(value, 4) == text
