@@ -197,7 +197,7 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
     shown = [key for key in keys if key[3] in cases and key[2] in drawn]
     long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
     lines = long_trends(results, address.suite, shown) if long else {}
-    wanted = [] if long else [one for key in keys if key[3] in cases for one in keys[key]]
+    wanted = [] if long else [one for key in shown for one in keys[key]]
     rows = rows_of(results, results.points(*wanted))
     place = {commit.hash: at for at, commit in enumerate(commits)}
     if RELATIVE in address.quantities:
