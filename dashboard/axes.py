@@ -23,16 +23,17 @@ def within(place: int, zoom: tuple[float, ...]) -> bool:
 def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> dict[str, Any]:
     """Ordinals, labelled with at most six hashes; the last one that is shown always."""
     last = len(commits) - 1
-    shown = [place for place in range(len(commits)) if within(place, zoom)]
+    first, end = zoom or (0, last)
+    shown = range(max(math.ceil(first), 0), min(math.floor(end), last) + 1)
     # Six labels fit a phone only where nothing stands left of the chart.
     step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
-    at = shown[::-1][::step][::-1]
+    at = list(shown[::-1][::step][::-1])
     return {
+        "type": "linear",
         "tickvals": at,
         "ticktext": [commits[index].short[:7] for index in at],
         "tickangle": 0,
-        # Room for the half of the last label that lies beyond its point.
-        "range": list(zoom) or [-0.4, last + max(0.4, 0.035 * last)],
+        "range": list(zoom) or [-0.4, last + max(0.4, 0.01 * last)],
         "showgrid": False,
     }
 
@@ -42,7 +43,7 @@ def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
     if high / low > LOG_FROM:
         return log_axis(low / 1.08, high * 1.08, unit)
     middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
-    return {"range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
+    return {"type": "linear", "range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
 
 
 def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:

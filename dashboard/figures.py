@@ -60,10 +60,8 @@ def trend(
             lines.append(_line(points, commits, what, variant, style, scheme))
         absent += [row for row in own if row.state == "failed"]
     ends = (min(lows), max(highs)) if lows else None
-    figure = finished([*bands, *lines], commits, what, ends, {}, scheme, marks, zoom)
-    if absent:
-        figure["data"].insert(len(bands) + len(lines), _marks(absent, place, commits, scheme))
-    return figure
+    failed = [(place[row.commit], _failed_text(row, commits[place[row.commit]])) for row in absent]
+    return finished([*bands, *lines], commits, what, ends, failed, scheme, marks, zoom)
 
 
 def finished(
@@ -71,7 +69,7 @@ def finished(
     commits: Sequence[Commit],
     what: Quantity,
     ends: tuple[float, float] | None,
-    failed: Mapping[int, str],
+    failed: Sequence[tuple[int, str]],
     scheme: Scheme,
     marks: Sequence[Mark],
     zoom: tuple[float, ...] = (),
@@ -83,21 +81,38 @@ def finished(
         commits: the x axis, oldest first.
         what: the quantity.
         ends: lowest and highest value within ``zoom``; ``None`` there is none.
-        failed: hover (escaped) of each cross at the foot, by place.
+        failed: place and hover (escaped) of each cross at the foot.
         scheme: "light" or "dark".
         marks: changes to mark.
         zoom: range of the x axis, () all.
     """
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom)
+    # Room for every label, half the newest commit's on the right: where Plotly has to make some, it draws all again.
+    layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
+    layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
     if ends and ends[0] > 0:
         layout["yaxis"] |= value_axis(*ends, what.unit if what.unit in "×%" else "")
-    layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
     levels = [_level(1.0, scheme)] if what.name == "speedup" else []
     layout["shapes"] = [*levels, *(_upright(mark) for mark in marks)]
-    below = [_crosses(list(failed), list(failed.values()), scheme)] if failed else []
-    return {"data": [*data, *below, *([_signs(marks)] if marks else [])], "layout": layout}
+    below = [_crosses(failed, scheme) | _height(layout, 0.03, len(failed))] if failed else []
+    above = [_signs(marks) | _height(layout, 0.96, len(marks))] if marks else []
+    return {"data": [*data, *below, *above], "layout": layout}
+
+
+def _height(layout: Figure, share: float, count: int) -> Figure:
+    """Where in a chart of a known range stands what has no value: this share of the height.
+
+    Else an axis of its own is laid over it, which takes a browser as long as half a chart.
+    """
+    axis = layout["yaxis"]
+    if "range" not in axis:
+        layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+        return {"y": [share] * count, "yaxis": "y2"}
+    low, high = axis["range"]
+    at = low + share * (high - low)
+    return {"y": [10**at if axis.get("type") == "log" else at] * count}
 
 
 def _upright(mark: Mark) -> Figure:
@@ -112,9 +127,7 @@ def _signs(marks: Sequence[Mark]) -> Figure:
     return {
         "type": "scatter",
         "mode": "text",
-        "yaxis": "y2",
         "x": [mark.place - 0.5 for mark in marks],
-        "y": [0.96] * len(marks),
         "text": [mark.sign for mark in marks],
         "textfont": {"color": colours, "size": 12},
         "hovertext": [mark.hover for mark in marks],
@@ -181,19 +194,15 @@ def stroke(style: Style, scheme: Scheme) -> Figure:
     }
 
 
-def _marks(rows: Sequence[Row], place: Mapping[str, int], commits: Sequence[Commit], scheme: Scheme) -> Figure:
-    """A cross at the foot of the chart where a series failed, with the reason in its hover."""
-    hover = [
-        f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{wrapped(row.reason)}"
-        f"<br>{commit_line(commits[place[row.commit]])}"
-        for row in rows
-    ]
-    return _crosses([place[row.commit] for row in rows], hover, scheme)
+def _failed_text(row: Row, commit: Commit) -> str:
+    reason = f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{wrapped(row.reason)}"
+    return f"{reason}<br>{commit_line(commit)}"
 
 
-def _crosses(places: Sequence[int], hover: Sequence[str], scheme: Scheme) -> Figure:
+def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
+    """Crosses where a series failed, with the reason in the hover."""
     marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
-    points = {"x": list(places), "y": [0.03] * len(places), "yaxis": "y2", "text": list(hover)}
+    points = {"x": [place for place, _ in failed], "text": [hover for _, hover in failed]}
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
 

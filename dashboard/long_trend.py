@@ -1,7 +1,7 @@
 """The chart of long trends: as ``dashboard.figures.trend``, from arrays and without a marker and a text for each point.
 
 Twenty series of two thousand commits are forty thousand points; as objects with a hover each they take the server
-seconds and the browser longer.
+seconds and the browser longer. Of those in view a chart is sent what it has pixels for, see ``dashboard.thinning``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.figures import Figure, Mark, finished, stroke
-from dashboard.results.model import STATES, Commit, Trend
+from dashboard.results.model import STATES, Commit, Floats, Ints, Trend
 from dashboard.results.picture import Results
 from dashboard.rows import Key, Quantity, part_of, series_of
 from dashboard.theme import Scheme, Style
+from dashboard.thinning import envelope, telling_points
 
 #: Points of a page from which its trends are drawn like this.
 LONG = 3_000
@@ -47,6 +48,7 @@ def long_trend(
     scheme: Scheme,
     marks: Sequence[Mark] = (),
     zoom: tuple[float, ...] = (),
+    columns: int = 400,
 ) -> Figure:
     """One quantity of one case over the commits of a machine, a line a variant with its interval as a band.
 
@@ -58,9 +60,11 @@ def long_trend(
         scheme: "light" or "dark".
         marks: changes to mark.
         zoom: range of the x axis, () all; the other axis fits what is in it.
+        columns: of pixels that the chart has about; a line has at most two points in each.
     """
+    first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
+    width = (last - first) / columns
     factor = 1e6 if what.name == "latency" else 1.0
-    short = [commit.short for commit in commits]
     bands: list[Figure] = []
     data: list[Figure] = []
     ends: list[float] = []
@@ -73,20 +77,38 @@ def long_trend(
         for own in _runs(trend):
             x, y = trend.commit[own], trend.value[own] * factor
             low, high = (np.where(np.isfinite(end), end * factor, y) for end in (trend.low[own], trend.high[own]))
-            seen = (x >= zoom[0]) & (x <= zoom[1]) if zoom else np.full(len(x), True)
-            ends += [*low[seen].tolist(), *high[seen].tolist()]
-            outline = {"x": packed(np.concatenate([x, x[::-1]])), "y": packed(np.concatenate([high, low[::-1]]))}
-            fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
-            bands.append({"type": "scatter", "hoverinfo": "skip", **fill, **outline})
-            hover = f"<b>{escape(variant)}</b><br><b>%{{y:.4~g}} {escape(what.unit)}</b><br>%{{text}}<extra></extra>"
-            line = stroke(style, scheme) | {"mode": "lines", "hovertemplate": hover, "name": escape(variant)}
-            data.append(line | {"x": packed(x), "y": packed(y), "text": [short[at] for at in x.tolist()]})
-    crosses = {at: f"failed<br>{short[at]}" for at in sorted(failed)}
+            seen = (x >= first) & (x <= last)
+            if seen.any():
+                ends += [float(low[seen].min()), float(high[seen].max())]
+            # What lies as far away as a drag of the whole chart leads is drawn as well.
+            near = (x >= 2 * first - last) & (x <= 2 * last - first)
+            if near.any():
+                bands.append(_band(x[near], low[near], high[near], width, style, scheme))
+                data.append(_line(x[near], y[near], width, commits, stroke(style, scheme) | _named(variant, what)))
     known = (min(ends), max(ends)) if ends else None
+    crosses = [(at, f"failed<br>{commits[at].short}") for at in sorted(failed)]
     return finished([*bands, *data], commits, what, known, crosses, scheme, marks, zoom)
 
 
-def packed(values: NDArray[np.float64] | NDArray[np.int32]) -> dict[str, str]:
+def _named(variant: str, what: Quantity) -> Figure:
+    hover = f"<b>{escape(variant)}</b><br><b>%{{y:.4~g}} {escape(what.unit)}</b><br>%{{text}}<extra></extra>"
+    return {"mode": "lines", "hovertemplate": hover, "name": escape(variant)}
+
+
+def _band(x: Ints, low: Floats, high: Floats, width: float, style: Style, scheme: Scheme) -> Figure:
+    at, low, high = envelope(x, low, high, width)
+    outline = {"x": packed(np.concatenate([at, at[::-1]])), "y": packed(np.concatenate([high, low[::-1]]))}
+    fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
+    return {"type": "scatter", "hoverinfo": "skip", **fill, **outline}
+
+
+def _line(x: Ints, y: Floats, width: float, commits: Sequence[Commit], style: Figure) -> Figure:
+    kept = telling_points(x, y, width)
+    x, y = x[kept], y[kept]
+    return style | {"x": packed(x), "y": packed(y), "text": [commits[at].short for at in x.tolist()]}
+
+
+def packed(values: Floats | Ints) -> dict[str, str]:
     """Numbers as Plotly's typed array: 4 bytes each in place of 18."""
     kind = "i4" if values.dtype.kind == "i" else "f4"
     return {"dtype": kind, "bdata": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}

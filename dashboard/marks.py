@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboard.alerts.words import change
@@ -15,9 +15,13 @@ from dashboard.shown import Finding
 from dashboard.theme import Scheme
 
 
-def marks(told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
-    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to."""
-    place = {commit.hash: at for at, commit in enumerate(commits)}
+def marks(
+    told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], place: Mapping[str, int], scheme: Scheme
+) -> list[Mark]:
+    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to.
+
+    ``place``: of each commit's hash among ``commits``.
+    """
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
     for variant, one in told:
         if one.commit in place:

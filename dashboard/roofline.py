@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from dashboard.axes import log_axis
 from dashboard.results.model import Control
 from dashboard.rows import Row
 from dashboard.theme import Scheme, Style, chart_layout, neutral
@@ -50,8 +51,9 @@ def roofline(
             data.append(_points(own, variant, style, scheme))
     layout = chart_layout(scheme)
     small = {"size": 11, "color": neutral(scheme)}
-    layout["xaxis"] |= {"type": "log", "title": {"text": "FLOP per byte", "standoff": 4, "font": small}, "dtick": 1}
-    layout["yaxis"] |= {"type": "log", "title": {"text": "TFLOP/s", "font": small}, "dtick": 1}
+    heights = [rate for trace in data for rate in trace["y"]]
+    layout["xaxis"] |= log_axis(low, high) | {"title": {"text": "FLOP per byte", "standoff": 4, "font": small}}
+    layout["yaxis"] |= log_axis(min(heights) / 1.5, max(heights) * 1.5) | {"title": {"text": "TFLOP/s", "font": small}}
     return {"data": data, "layout": layout}
 
 

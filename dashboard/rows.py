@@ -39,6 +39,21 @@ class Measured:
         high = None if self.high is None else factor * self.high
         return Measured(factor * self.value, low, high, self.error)
 
+    def ends(self, between: str) -> str:
+        """Both ends of the interval, with something between them; "" where none is known."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{significant(self.low, 4)}{between}{significant(self.high, 4)}"
+
+
+def significant(value: float, count: int) -> str:
+    """A number with so many digits that count, all of them shown: ``1.400``, ``200,000``."""
+    if value == 0 or not 1e-6 <= abs(value) < 1e12:
+        return f"{value:.{count}g}"
+    # After rounding: 9.9996 is 10.00 with four.
+    exponent = int(f"{value:.{count - 1}e}".partition("e")[2])
+    return f"{value:,.{max(count - 1 - exponent, 0)}f}"
+
 
 @dataclass(frozen=True, slots=True)
 class Quantity:

@@ -87,7 +87,9 @@ class Guard:
         """What a stranger has to do to write, in words."""
         if self._access.tokens:
             return "sign in"
-        return "come by the authenticating proxy" if self._access.proxies else "nobody can: see docs/dashboard.md"
+        if self._access.proxies:
+            return "come by the authenticating proxy"
+        return "start this server so that it knows people: see docs/dashboard.md"
 
     @property
     def can_sign_in(self) -> bool:

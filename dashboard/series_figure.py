@@ -15,10 +15,11 @@ from dashboard.alerts.words import change
 from dashboard.axes import commit_axis, value_axis, within
 from dashboard.beside import beside
 from dashboard.causes import cause_colour
+from dashboard.changes import Seen
 from dashboard.comparing import sign
 from dashboard.figures import commit_line, wrapped
 from dashboard.results.model import Commit, Point
-from dashboard.rows import Measured, Quantity
+from dashboard.rows import Measured, Quantity, significant
 from dashboard.shown import Behaviour, Finding
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
@@ -79,13 +80,10 @@ def series_figure(
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    hindsight = _in_hindsight(analysis, shown, scheme) if analysis is not None else []
-    marks = [*_toolchain(points, scheme), *hindsight, *_changes(found, commits, scheme)]
-    layout["shapes"] = [shape for shape, _ in marks]
-    low, high = layout["xaxis"]["range"]
-    layout["annotations"] = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
+    marks = [*_toolchain(points, scheme), *_changes(found, commits, scheme)]
+    layout |= _marked(marks, layout["xaxis"]["range"])
     data += _failures(points, commits, scheme, layout)
-    layout["margin"] = {"l": 62, "r": 14, "t": 26, "b": 30}
+    layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
     return {"data": data, "layout": layout}
 
 
@@ -104,7 +102,8 @@ def _main(
         xs = [x for x, _, _ in banded]
         outline = [high for _, _, high in banded] + [low for _, low, _ in reversed(banded)]
         fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
-        data.append({"type": "scatter", "x": xs + xs[::-1], "y": outline, "hoverinfo": "skip", **fill})
+        place = {"x": packed(xs + xs[::-1]), "y": packed(outline)}
+        data.append({"type": "scatter", "hoverinfo": "skip", **fill, **place})
     if len(shown) <= _SAMPLED:
         scattered = [(p.commit, s) for p, n in shown for s in _samples(p, n)]
         dot = {"size": 3, "color": style.colour(scheme), "opacity": 0.35}
@@ -185,18 +184,34 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
     ]
 
 
-def _in_hindsight(
-    analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme
-) -> list[tuple[Figure, Figure]]:
-    """A thin mark for each step that did not ring, or rang for another commit."""
-    own = _analysed(analysis, shown)
+def hindsight_marks(
+    points: Sequence[tuple[Point, Measured | None]],
+    commits: Sequence[Commit],
+    analysis: Behaviour,
+    seen: Sequence[Seen],
+    scheme: Scheme,
+    zoom: tuple[float, ...] = (),
+) -> Figure:
+    """Further "shapes" and "annotations": a thin mark for each step that did not ring, or rang for another commit.
+
+    Args:
+        points, commits, analysis, scheme, zoom: as of ``series_figure``.
+        seen: what hindsight sees.
+    """
+    own = _analysed(analysis, [(point, number) for point, number in points if number is not None])
     rang = [level.start for level in analysis.levels[1:]]
-    apart = [one for one in analysis.in_hindsight if all(abs(one.index - index) > _NEARBY for index in rang)]
-    return [
-        _upright(own[one.index] - 0.5, f"{change(one.size)} in hindsight", neutral(scheme), "dot", 0.9)
-        for one in apart
-        if own
+    apart = [one for one in seen if own and all(abs(one.index - index) > _NEARBY for index in rang)]
+    marks = [
+        _upright(own[one.index] - 0.5, f"{change(one.size)} in hindsight", neutral(scheme), "dot", 0.9) for one in apart
     ]
+    return _marked(marks, commit_axis(commits, zoom)["range"])
+
+
+def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:
+    """Marks as parts of a layout, their words on the side where there is room in what is in view."""
+    low, high = view
+    notes = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
+    return {"shapes": [shape for shape, _ in marks], "annotations": notes}
 
 
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
@@ -267,8 +282,8 @@ def _failures(
 
 
 def _hover(point: Point, number: Measured, what: Quantity, commit: Commit) -> str:
-    ends = f" [{number.low:.4g}, {number.high:.4g}]" if number.low is not None and number.high is not None else ""
-    lines = [f"<b>{number.value:.5g} {escape(what.unit)}</b>{ends}", commit_line(commit)]
+    ends = f" [{number.ends(', ')}]" if number.ends("") else ""
+    lines = [f"<b>{significant(number.value, 5)} {escape(what.unit)}</b>{ends}", commit_line(commit)]
     return "<br>".join([*lines, wrapped(point.note)] if point.note else lines)
 
 

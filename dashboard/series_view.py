@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.address import SeriesAddress
+from dashboard.alerts.steps import SeriesName
 from dashboard.memo import remembered
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
-from dashboard.series_figure import series_figure
+from dashboard.series_figure import hindsight_marks, series_figure
 from dashboard.shown import Behaviour, Finding, Shown
 from dashboard.standings import found_by_key, keys_by_name
 from dashboard.theme import Scheme, styles
@@ -27,6 +28,7 @@ class SeriesView:
         what: the quantity.
         found: its changes.
         analysis: of what the detector follows of this series; ``None`` while it is being looked for, or not followed.
+        name: what the detector calls it; ``None`` as ``analysis``.
         follows: the quantity that the detector follows; "" unknown.
     """
 
@@ -35,6 +37,7 @@ class SeriesView:
     what: Quantity
     found: tuple[Finding, ...]
     analysis: Behaviour | None
+    name: SeriesName | None
     follows: str
 
 
@@ -58,6 +61,7 @@ def view(results: Results, address: SeriesAddress, picture: Shown | None) -> Ser
         what,
         tuple(found_by_key(results, address.machine, picture).get(key, ())),
         picture.behaviour(name) if picture and name else None,
+        name,
         _page_quantity(name.quantity) if name else "",
     )
 
@@ -78,9 +82,24 @@ def _measured_at(results: Results, suite: str, key: Key) -> tuple[dict[str, list
 def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
     """The figure of a view."""
     style = styles([address.variant], set())[address.variant]
-    levels = shown.analysis if shown.follows == shown.what.name else None
     commits = results.commits(address.machine)
-    return series_figure(shown.points, commits, shown.what, shown.found, levels, style, scheme, address.zoom)
+    return series_figure(shown.points, commits, shown.what, shown.found, _levels(shown), style, scheme, address.zoom)
+
+
+def looked_back(
+    results: Results, address: SeriesAddress, shown: SeriesView, picture: Shown, scheme: Scheme
+) -> dict[str, Any]:
+    """What hindsight adds to the figure's layout, see ``hindsight_marks``; {} nothing."""
+    analysis = _levels(shown)
+    if analysis is None or shown.name is None:
+        return {}
+    seen = picture.in_hindsight(shown.name)
+    return hindsight_marks(shown.points, results.commits(address.machine), analysis, seen, scheme, address.zoom)
+
+
+def _levels(shown: SeriesView) -> Behaviour | None:
+    """The analysis, if it is of the quantity that is shown."""
+    return shown.analysis if shown.follows == shown.what.name else None
 
 
 def offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:

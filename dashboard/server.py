@@ -40,10 +40,17 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 def serve(app: Dash, listener: socket.socket, workers: int = 1) -> None:
     """Serve ``app`` on a listening socket, by so many processes, until interrupted."""
     warm(app)
-    # A look at a page makes ten thousand objects and drops them; by default Python then goes through all that the
-    # results are made of again and again, a tenth of a second each time.
-    gc.set_threshold(50_000, 20, 50)
+    collect_seldom()
     _Server(app, listener, workers).run()
+
+
+def collect_seldom() -> None:
+    """Have Python look for cycles less often than it does by default.
+
+    A look at a page makes ten thousand objects and drops them; Python would go through all that the results are made
+    of again and again, a tenth of a second each time.
+    """
+    gc.set_threshold(50_000, 20, 50)
 
 
 def warm(app: Dash) -> None:

@@ -54,11 +54,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a series scatters, what it could show, its levels and what hindsight sees: ``dashboard.changes.Analysis``."""
+    """How a series scatters, what it could show, and its levels: see ``dashboard.changes.Analysis``."""
 
     noise: Noise
     levels: tuple[Level, ...]
-    in_hindsight: tuple[Seen, ...]
     mde: float
     repeats_for_1_percent: int | None
 
@@ -108,9 +107,13 @@ class Shown:
         ends = (row[key] for key in ("start", "stop", "value", "low", "high"))
         noise = Noise(row["scale"], row["kind"], tuple(row["modes"]), row["slope"])
         levels = tuple(Level(*one) for one in zip(*ends, strict=True))
+        return Behaviour(noise, levels, row["mde"], row["repeats"])
+
+    def in_hindsight(self, name: SeriesName) -> tuple[Seen, ...]:
+        """The steps that a series shows now that it is seen whole, () if it is not followed; 60 ms the first time."""
         if name not in self._seen:
             self._seen[name] = hindsight(self._detector, self._state, name)
-        return Behaviour(noise, levels, self._seen[name], row["mde"], row["repeats"])
+        return self._seen[name]
 
     def _texts(self) -> list[list[str]]:
         return [self._table[name].to_pylist() for name in _NAME]

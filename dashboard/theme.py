@@ -45,13 +45,14 @@ MANTINE: dict[str, Any] = {
     "headings": {"fontWeight": "600"},
 }
 
-#: Plotly's defaults upload the chart to its makers at a click; these leave it here.
+#: Plotly's own buttons would lie on the lines, and its defaults upload the chart to its makers at a click. Without them
+#: a drag zooms, with shift it moves, and a double click shows all again.
 GRAPH_CONFIG: dict[str, Any] = {
     "showSendToCloud": False,
     "plotlyServerURL": "",
     "displaylogo": False,
+    "displayModeBar": False,
     "responsive": True,
-    "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
 }
 
 
@@ -126,7 +127,6 @@ def chart_layout(scheme: Scheme) -> dict[str, Any]:
             "font": {"family": SANS, "size": 12, "color": _INK[scheme]},
             "align": "left",
         },
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": _NEUTRAL[scheme], "activecolor": _INK[scheme]},
         "xaxis": dict(axis),
         "yaxis": dict(axis),
         "dragmode": "zoom",

@@ -167,7 +167,7 @@ def test_what_hindsight_sees_survives_in_files(growing):
         series = {one.name: one for one in followed(results, machine, list(results.trends(results.series(machine))))}
         for name, one in series.items():
             seen = analyse(one.values).in_hindsight
-            assert [rounded(step) for step in shown.behaviour(name).in_hindsight] == [rounded(step) for step in seen]
+            assert [rounded(step) for step in shown.in_hindsight(name)] == [rounded(step) for step in seen]
             told += len(seen)
     assert told >= len(PLANTED)
 

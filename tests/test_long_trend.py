@@ -21,9 +21,9 @@ def results(tmp_path_factory):
     return open_store(root / "results", repo=root / "repo").current()
 
 
-def lines(results, quantity):
+def lines(results, quantity, zoom=()):
     """Runs of every line of the chart as a page has it: name, places, values."""
-    address = FamilyAddress("h200", "linear", CASES[:1], "cold", (quantity,), ("torch", "triton"))
+    address = FamilyAddress("h200", "linear", CASES[:1], "cold", (quantity,), ("torch", "triton"), zoom)
     [card] = family.trends(results, address, "light")
     traces = card.children[1].children[0].figure["data"]
     return [(one["name"], unpacked(one["x"]), unpacked(one["y"])) for one in traces if "name" in one]
@@ -44,3 +44,14 @@ def test_the_same_lines_break_at_the_same_places(results, quantity, monkeypatch)
     assert {x[0] for _, x, _ in long} == {0, 12}
     for (_, _, ours), (_, _, theirs) in zip(long, short, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6)
+
+
+def test_a_chart_with_few_columns_has_points_of_the_line_and_all_of_them_where_it_is_zoomed(results, monkeypatch):
+    monkeypatch.setattr(family, "LONG", 0)
+    every = {(name, x, y) for name, xs, ys in lines(results, "latency") for x, y in zip(xs, ys, strict=True)}
+    monkeypatch.setattr(family, "_COLUMNS_ALONE", 3)
+    thin = {(name, x, y) for name, xs, ys in lines(results, "latency") for x, y in zip(xs, ys, strict=True)}
+    assert thin < every
+    assert {x for _, x, _ in thin} >= {0, 11, 12, LENGTH - 1}
+    near = {x for _, xs, _ in lines(results, "latency", (4.0, 6.0)) for x in xs}
+    assert near == {2, 3, 4, 5, 6, 7, 8}

@@ -25,7 +25,7 @@ READY = {
 #: What a page offers to a keyboard; a table is entered once and walked from there.
 OFFERED = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
   .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.tabIndex >= 0
-  && !one.closest(".grid") && !one.closest("dialog:not([open])") && !one.closest(".modebar")
+  && !one.closest(".grid") && !one.closest("dialog:not([open])")
   && !(one.type === "radio" && !one.checked)).map((one, at) => (one.dataset.offered = at))"""
 
 #: Colours that fade into others are none of the two for a while.

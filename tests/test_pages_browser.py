@@ -55,7 +55,7 @@ def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     page = visit(site[0] + address.link(), size, scheme)
     page.locator("#series-chart .annotation-text", has_text="own commit").wait_for()
     assert page.locator("#series-chart .js-plotly-plot").evaluate("plot => plot.layout.xaxis.range") == [30, 50]
-    assert page.locator("#series-table tbody tr").count() == 60
+    assert page.locator("#series-table tbody tr").count() == 21
     assert fits(page)
     assert "zoom=30" in page.url
 

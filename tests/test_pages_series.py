@@ -1,20 +1,20 @@
 """One series: its points, its changes with their causes, what stands beside them, and the address that restores it."""
 
-from dataclasses import replace
-
 import plotly.graph_objects as go
 import pytest
+from history import Here, commits_of, write_history
 from served import words
 from showcase import COMMITS, FAST, SLOW
-from test_dashboard_app import CASE, call, golden
+from test_dashboard_app import CASE, ask, call, golden
 from test_pages_overview import shown
-from trees import MACHINE, open_store, record, write_measurement
+from trees import MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard import series_view
 from dashboard.address import SeriesAddress, parse_series
 from dashboard.app import create_app, page
 from dashboard.findings import Findings
 from dashboard.pages import series
+from dashboard.rows import significant
 from lockstep.record import Clocks
 
 __all__ = ["shown"]
@@ -47,16 +47,26 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert "cd34" in text
 
 
-def test_a_step_that_never_rang_has_a_quiet_mark(shown):
+def test_a_step_that_never_rang_is_added_to_the_chart_as_a_quiet_mark(tmp_path):
+    commits = commits_of(tmp_path / "repo", COMMITS)
+    write_history(tmp_path / "r", "h200", commits, lambda n: Here(slower=1.001 if n >= 30 else 1.0))
+    store = open_store(tmp_path / "r", repo=tmp_path / "repo")
+    client = create_app(store, findings=analysed(store, tmp_path / "repo")).server.test_client()
+    address = SeriesAddress("h200", "linear", "triton", "M=1,K=64", "cold")
+    drawn = call(client, "series-drawn.data", "speedup", "", "light", "1", state=(vars(address),))
+    assert drawn["series-chart"]["figure"]["layout"]["annotations"] == []
+    added = ask(client, "series-chart.figure@", ("1",), ("speedup", "", "light", vars(address)))
+    assert "0.1 % in hindsight" in added.text
+    assert '"x":29.5' in added.text
+    assert ask(client, "series-chart.figure@", ("1",), ("latency", "", "light", vars(address))).json["response"] == {}
+
+
+def test_what_rang_needs_no_mark_of_hindsight(shown):
+    _, findings = shown
     results, seen = view(shown, ONE)
-    [step] = seen.analysis.in_hindsight
-    assert step.reported_at is not None
-    quiet = replace(step, index=20, size=0.009, reported_at=None)
-    analysis = replace(seen.analysis, in_hindsight=(quiet, step))
-    figure = series_view.chart(results, ONE, replace(seen, analysis=analysis), "light")
-    marks = {note["text"]: note["x"] for note in figure["layout"]["annotations"]}
-    assert marks["+0.9 % in hindsight"] == 19.5
-    assert len(marks) == 2
+    picture = findings.picture(results, FAST)
+    assert [step.reported_at is not None for step in picture.in_hindsight(seen.name)] == [True]
+    assert series_view.looked_back(results, ONE, seen, picture, "light") == {"shapes": [], "annotations": []}
 
 
 def test_the_machine_code_of_each_commit_stands_below(shown):
@@ -115,7 +125,7 @@ def test_the_page_answers_and_its_address_restores_it(shown):
     store, findings = shown
     client = create_app(store, findings=findings).server.test_client()
     kept = {**vars(address), "zoom": list(address.zoom)}
-    answer = call(client, "series-chart.figure", "latency", "10.50,42.00", "light", None, state=(kept,))
+    answer = call(client, "series-drawn.data", "latency", "10.50,42.00", "light", None, state=(kept,))
     assert answer["series-chart"]["figure"]["layout"]["xaxis"]["range"] == [10.5, 42.0]
     assert "Latency \\u00b5s" in str(answer).encode("unicode_escape").decode().replace("\\xb5", "\\u00b5")
 
@@ -140,3 +150,11 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
     assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
     assert Findings(store.cache, tmp_path).picture(results, "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.4, "1.400"), (200_000.0, "200,000"), (0.0001234, "0.0001234"), (9.9996, "10.00"), (0.0, "0"), (3e15, "3e+15")],
+)
+def test_a_number_shows_all_digits_that_count(value, text):
+    assert significant(value, 4) == text

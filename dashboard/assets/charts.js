@@ -13,6 +13,24 @@
     },
   });
 
+  const approached = (event) => {
+    const box = event.target.closest && event.target.closest(".graph");
+    if (!box || box.querySelector(":scope > .saves")) return;
+    const corner = document.createElement("div");
+    corner.className = "saves";
+    for (const kind of ["SVG", "PNG"]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.dataset.save = kind.toLowerCase();
+      button.textContent = kind;
+      button.setAttribute("aria-label", `Save the chart as ${kind}`);
+      corner.append(button);
+    }
+    box.append(corner);
+  };
+  document.addEventListener("pointerover", approached);
+  document.addEventListener("focusin", approached);
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-save]");
     const box = button && button.closest(".graph");

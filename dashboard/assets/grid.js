@@ -34,7 +34,12 @@
   functions.whole = (params) => fixed(params.value, 0);
   functions.tenth = (params) => fixed(params.value, 1);
   functions.hundredth = (params) => fixed(params.value, 2);
-  functions.general = (params) => (params.value == null ? "–" : Number(params.value.toPrecision(5)).toLocaleString("en"));
+  // Four digits of each, so that the numbers of a column can be compared; what is counted has no more.
+  functions.general = ({ value }) => {
+    if (value == null) return "–";
+    if (Number.isInteger(value) || Math.abs(value) >= 1e4) return Math.round(value).toLocaleString("en");
+    return value.toLocaleString("en", { minimumSignificantDigits: 4, maximumSignificantDigits: 4 });
+  };
   functions.staleText = (params) => (params.data.stale ? "stale" : "");
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
 

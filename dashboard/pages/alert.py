@@ -200,7 +200,7 @@ def _form(guard: Guard) -> Any:
     who = guard.who
     way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
     if not guard.can_sign_in:
-        way = ["To read only; to act on it ", guard.way_in, "."]
+        way = ["To act on this alert, ", guard.way_in, "."]
     doings = {**_DOINGS, "comment": "Comment"}
     buttons = [
         dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)

@@ -15,7 +15,7 @@ from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
 from dashboard.findings import Findings
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
-from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
+from dashboard.pages.parts import back_link, commit_link, count, day, loading, minus, mono, notice
 from dashboard.results.model import Commit, Run
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
@@ -209,7 +209,7 @@ def _cells(one: Compared) -> dict[str, Any]:
         "change": told.percent,
         "change_low": percent(told.low),
         "change_high": percent(told.high),
-        "interval": "" if told.low is None else f"{percent(told.low):+.1f} … {percent(told.high):+.1f}",
+        "interval": "" if told.low is None else minus(f"{percent(told.low):+.1f} … {percent(told.high):+.1f}"),
         "verdict": told.verdict,
         "sign": SIGNS[told.verdict],
         "state": STATE_LABELS[row.state],
@@ -221,11 +221,11 @@ def _run_facts(run: Run) -> Any:
     """What the numbers were measured with."""
     facts = {"clocks": run.clock_state, "gpu": run.host.get("gpu", ""), **run.toolchain}
     facts |= {name: f"{control.seconds * 1e6:.2f} µs" for name, control in run.controls.items() if control.seconds}
-    told = [
-        part for name, text in facts.items() if text for part in (html.Span(f" {name} ", className="dim"), mono(text))
-    ]
-    measured = [html.Span(f"measured {day(run.measured_at)}", className="dim")] if run.measured_at else []
-    return html.P([*measured, *told], className="said")
+    told = [[html.Span(f"{name} ", className="dim"), mono(text)] for name, text in facts.items() if text]
+    if run.measured_at:
+        told.insert(0, [html.Span(f"measured {day(run.measured_at)}", className="dim")])
+    parts = [part for one in told for part in (html.Span(" · ", className="dim"), *one)]
+    return html.P(parts[1:], className="said")
 
 
 def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
@@ -239,7 +239,7 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
 
 
 _COLUMNS = [
-    text("family", "Family", 128, pinned="left", cellRenderer="SeriesLink"),
+    text("family", "Family", 160, pinned="left", cellRenderer="SeriesLink"),
     number("change", "Change %", 100, cellRenderer="Change"),
     text("variant", "Variant", 112, cellClass="mono"),
     text("case", "Case", 230, flex=1, minWidth=180, **BY_SHAPE),

@@ -30,8 +30,11 @@ from dashboard.sweep import sweep, sweep_axis
 from dashboard.telling import first_cache, first_cases
 from dashboard.theme import Scheme, Style
 
-#: Cases drawn at once; a chart costs the browser about 30 ms.
-MOST_CASES = 12
+#: Cases drawn at once; a chart costs the browser about 10 ms.
+MOST_CASES = 20
+
+#: Columns of pixels of a long trend, beside others and alone in its row.
+_COLUMNS, _COLUMNS_ALONE = 400, 800
 
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
@@ -138,17 +141,18 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         results, address = store.current(), _address(suite, *chosen)
         return trends(results, address, scheme, findings.picture(results, address.machine))
 
-    # On its own, so that a zoom asks for nothing that it does not move.
+    # On its own, so that a zoom or another quantity asks for nothing that it does not move.
     @app.callback(
         Output("family-latest", "children"),
-        *chosen,
+        *(one for one in chosen if one.component_id != "family-quantities"),
         Input("colours", "data"),
         Input("version", "data"),
         State("family-suite", "data"),
     )
     def list_newest(*given: Any) -> Any:
-        *chosen, scheme, _, suite = given
-        return no_update if scheme is None else latest(store.current(), _address(suite, *chosen), scheme)
+        machine, cases, l2, variants, scheme, _, suite = given
+        address = _address(suite, machine, cases, l2, (), variants)
+        return no_update if scheme is None else latest(store.current(), address, scheme)
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -193,7 +197,7 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
     shown = [key for key in keys if key[3] in cases and key[2] in drawn]
     long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
     lines = long_trends(results, address.suite, shown) if long else {}
-    wanted = [] if long else [one for key in keys if key[3] in cases for one in keys[key]]
+    wanted = [] if long else [one for key in shown for one in keys[key]]
     rows = rows_of(results, results.points(*wanted))
     place = {commit.hash: at for at, commit in enumerate(commits)}
     if RELATIVE in address.quantities:
@@ -203,14 +207,15 @@ def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Sh
     for case in cases:
         own = [row for row in rows if row.case == case]
         told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
-        marked = marks(told, commits, scheme)
+        marked = marks(told, commits, place, scheme)
         for name in address.quantities:
             what = described(own, name)
-            heading = [mono(case), html.Span(f"{what.label} {what.unit}".replace("% of floor %", "% of floor"))]
+            heading = [mono(case), f"{what.label} {what.unit}".replace("% of floor %", "% of floor")]
             known = {key[2]: line for key, line in lines.get(name, {}).items() if key[3] == case}
             figure = None
             if any(np.any(line.value > 0) for line in known.values()):
-                figure = long_trend(known, commits, what, drawn, scheme, marked, address.zoom)
+                columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
+                figure = long_trend(known, commits, what, drawn, scheme, marked, address.zoom, columns)
             elif any(row.measured(name) for row in own):
                 figure = trend(own, commits, name, drawn, scheme, marked, address.zoom)
             chart: Any

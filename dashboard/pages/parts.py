@@ -109,14 +109,10 @@ def loading(content: Any) -> Any:
 def graph(figure: dict[str, Any], label: str, **more: Any) -> Any:
     """A chart that fills its box, with a name for those who do not see it. ``more``: of ``dcc.Graph``.
 
-    It is saved from its box by ``assets/charts.js``, with that name: Plotly's own button knows one format.
+    It is saved from its box by ``assets/charts.js``, with that name: Plotly's own button knows one format. The buttons
+    are made there as well, for whom comes near: a page of charts has few components, which each take a browser 1 ms.
     """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}
     chart = dcc.Graph(figure=figure, config=config, responsive=True, style={"height": "100%"}, **more)
-    return html.Div([chart, html.Div([_save("SVG"), _save("PNG")], className="saves")], className="graph", **named)
-
-
-def _save(kind: str) -> Any:
-    told: Any = {"data-save": kind.lower(), "aria-label": f"Save the chart as {kind}"}
-    return html.Button(kind, type="button", **told)
+    return html.Div([chart], className="graph", tabIndex=0, **named)

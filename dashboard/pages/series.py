@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, Patch, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.alerts.words import change, span
@@ -19,9 +19,9 @@ from dashboard.pages.series_table import commit_table
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import series_of
+from dashboard.rows import series_of, significant
 from dashboard.series_figure import figure_height
-from dashboard.series_view import SeriesView, chart, key_at, offered, view
+from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
 from dashboard.shown import Behaviour, Shown
 from dashboard.theme import Scheme
 from lockstep.intervals import epochs_to_detect
@@ -58,6 +58,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             html.P(["on ", mono(address.machine), *(["; also on ", *also[1:]] if also else [])], className="said"),
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
+            dcc.Store(id="series-drawn"),
             html.Div(
                 html.Div(
                     [
@@ -88,6 +89,12 @@ def layout(results: Results, address: SeriesAddress) -> Any:
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
+    asked = [Input("series-quantity", "value"), Input("series-zoom", "data"), Input("colours", "data")]
+
+    def seen(quantity: str, zoom: str | None, kept: dict[str, Any]) -> tuple[Results, SeriesAddress, Shown | None]:
+        results = store.current()
+        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
+        return results, address, findings.picture(results, address.machine)
 
     @app.callback(
         Output("series-chart", "figure"),
@@ -95,20 +102,17 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("series-facts", "children"),
         Output("series-found", "children"),
         Output("series-table", "children"),
-        Input("series-quantity", "value"),
-        Input("series-zoom", "data"),
-        Input("colours", "data"),
+        Output("series-drawn", "data"),
+        *asked,
         Input("version", "data"),
         State("series-address", "data"),
     )
     def draw(
-        quantity: str, zoom: str | None, scheme: Scheme | None, _: str | None, kept: dict[str, Any]
+        quantity: str, zoom: str | None, scheme: Scheme | None, version: str | None, kept: dict[str, Any]
     ) -> tuple[Any, ...]:
         if scheme is None:
-            return (no_update,) * 5
-        results = store.current()
-        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
-        picture = findings.picture(results, address.machine)
+            return (no_update,) * 6
+        results, address, picture = seen(quantity, zoom, kept)
         shown = view(results, address, picture)
         figure = chart(results, address, shown, scheme)
         return (
@@ -116,8 +120,25 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             {"height": figure_height(figure)},
             facts(shown, picture),
             changes(results, address, shown),
-            commit_table(results.commits(address.machine), address.machine, shown.points, shown.what),
+            commit_table(results.commits(address.machine), address.machine, shown.points, shown.what, address.zoom),
+            version,
         )
+
+    # After the chart, which would wait for it: it goes over every point of the series once more.
+    @app.callback(
+        Output("series-chart", "figure", allow_duplicate=True),
+        Input("series-drawn", "data"),
+        *(State(one.component_id, one.component_property) for one in asked),
+        State("series-address", "data"),
+        prevent_initial_call=True,
+    )
+    def look_back(_: str | None, quantity: str, zoom: str | None, scheme: Scheme, kept: dict[str, Any]) -> Any:
+        results, address, picture = seen(quantity, zoom, kept)
+        further = looked_back(results, address, view(results, address, picture), picture, scheme) if picture else {}
+        figure = Patch()
+        for part, marks in further.items():
+            figure["layout"][part].extend(marks)
+        return figure if any(further.values()) else no_update
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -143,8 +164,8 @@ def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
     told: list[tuple[str, str, str]] = []
     if numbers:
         point, number = numbers[-1]
-        ends = f"{number.low:.4g} – {number.high:.4g}" if number.low is not None and number.high is not None else ""
-        told.append((f"Newest {shown.what.label.lower()}", f"{number.value:.4g} {shown.what.unit}", ends))
+        newest = f"{significant(number.value, 4)} {shown.what.unit}"
+        told.append((f"Newest {shown.what.label.lower()}", newest, number.ends(" – ")))
     if shown.analysis:
         told += _noise_facts(shown.analysis, shown.follows)
     elif picture is None:
@@ -169,6 +190,8 @@ def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
 
 def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:
     noise = analysis.noise
+    if noise.kind == "short":
+        return [("Noise", "–", f"too few points of the {follows} to tell")]
     scale = f"{100 * noise.scale:.2f} %" if math.isfinite(noise.scale) else "–"
     repeats = analysis.repeats_for_1_percent
     mde = f"{100 * analysis.mde:.2f} %" if math.isfinite(analysis.mde) else "–"

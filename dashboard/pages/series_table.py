@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dash import html
 
+from dashboard.axes import within
 from dashboard.beside import Points
-from dashboard.pages.parts import commit_link, day
-from dashboard.results.model import Commit
-from dashboard.rows import STATE_LABELS, Quantity
+from dashboard.pages.parts import commit_link, count, day, minus
+from dashboard.results.model import Commit, Point
+from dashboard.rows import STATE_LABELS, Quantity, significant
 from dashboard.series_figure import toolchain_change
 
-#: Commits listed; the chart has all of them.
-MOST_ROWS = 200
+#: Commits listed; the chart has all of them, and chooses which.
+MOST_ROWS = 50
 
 
-def commit_table(commits: Sequence[Commit], machine: str, points: Points, what: Quantity) -> list[Any]:
-    """The newest commits of the series: number, step from the one before, clocks, toolchain."""
-    head = ["Commit", "Date", f"{what.label} {what.unit}", "Δ %", "SM MHz", "°C", "State", "Subject"]
-    listed = range(len(points))[-MOST_ROWS:][::-1]
-    body = [html.Tr(_table_cells(commits, machine, points, place)) for place in listed]
-    more = len(points) - len(listed)
+def commit_table(
+    commits: Sequence[Commit], machine: str, points: Points, what: Quantity, zoom: tuple[float, ...] = ()
+) -> list[Any]:
+    """The newest commits that are in view: number, step from the one before, clocks, toolchain."""
+    seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
+    listed = seen[-MOST_ROWS:][::-1]
+    beside = {title: told for title, told in _BESIDE.items() if any(told(points[place][0]) for place in listed)}
+    head = ["Commit", "Date", f"{what.label} {what.unit}", "Δ %", *beside, "State", "Subject"]
+    told = list(beside.values())
+    body = [html.Tr(_table_cells(commits, machine, points, place, told)) for place in listed]
+    more = len(seen) - len(listed)
     table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
     parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
-    return [*parts, html.P(f"and {more} older", className="dim")] if more else parts
+    return (
+        [*parts, html.P(f"and {count(more, 'older commit')}: drag along the chart to list them", className="dim")]
+        if more
+        else parts
+    )
 
 
-def _table_cells(commits: Sequence[Commit], machine: str, points: Points, place: int) -> list[Any]:
+#: What is told of a point where it is known.
+_BESIDE: dict[str, Callable[[Point], str]] = {
+    "SM MHz": lambda point: "" if point.sm_mhz is None else f"{point.sm_mhz:.0f}",
+    "°C": lambda point: "" if point.temperature_c is None else f"{point.temperature_c:.0f}",
+}
+
+
+def _table_cells(
+    commits: Sequence[Commit], machine: str, points: Points, place: int, beside: Sequence[Callable[[Point], str]]
+) -> list[Any]:
     point, number = points[place]
     before, last = points[place - 1] if place else (None, None)
     commit = commits[point.commit]
     moved = ""
     if number and last and before and before.version == point.version and last.value > 0:
-        moved = f"{100 * (number.value / last.value - 1):+.2f}"
+        moved = minus(f"{100 * (number.value / last.value - 1):+.2f}")
     tools = toolchain_change(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
     return [
         html.Td(commit_link(commit, machine)),
         html.Td(day(commit.date), className="dim"),
-        html.Td("–" if number is None else f"{number.value:.5g}", className="number"),
+        html.Td("–" if number is None else significant(number.value, 5), className="number"),
         html.Td(moved, className="number dim"),
-        html.Td("" if point.sm_mhz is None else f"{point.sm_mhz:.0f}", className="number dim"),
-        html.Td("" if point.temperature_c is None else f"{point.temperature_c:.0f}", className="number dim"),
+        *(html.Td(told(point), className="number dim") for told in beside),
         html.Td(state, className="failed" if point.state == "failed" else "dim"),
         html.Td([commit.subject, html.Span(f" {', '.join(tools)}" if tools else "", className="slower")]),
     ]

@@ -3,7 +3,8 @@
     python tests/bench/make_tree.py FOLDER --machines 4 --commits 2000 --series 1200
 
 Files are what ``asv run`` writes for time benchmarks: medians, 99 % intervals, quartiles, number and repeat. Each
-series is 1 % log-normal noise with a few steps, so that analysis has something to find.
+series is 1 % log-normal noise with a few steps, so that analysis has something to find. Benchmarks have in turn many
+sizes of few variants and few sizes of many: a page shows the ones side by side, the others in one chart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from hashlib import sha1
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ COLUMNS = (
 )
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000
+#: Sizes and variants of a benchmark, by turns; as many series either way.
+SHAPES = ((20, 3), (3, 20))
 SIZE = 60
 VERSION = "1" * 64
 
@@ -28,10 +32,10 @@ VERSION = "1" * 64
 def write_tree(root: Path, machines: int, commits: int, series: int, seed: int = 0) -> None:
     """Write ``machines × commits`` files of ``series`` parameters' values each, 60 a benchmark."""
     draw = np.random.default_rng(seed)
-    shapes = [[f"{m}" for m in range(1, SIZE // 4 + 1)], ["'float16'", "'bfloat16'", "'float32'", "'int8'"]]
     names = [f"suite_{number}.Product.time_{number}" for number in range(series // SIZE)]
+    shapes = dict(zip(names, map(_parameters, cycle(SHAPES)), strict=False))
     table = {
-        name: {"name": name, "type": "time", "unit": "seconds", "param_names": ["m", "dtype"], "params": shapes}
+        name: {"name": name, "type": "time", "unit": "seconds", "param_names": ["m", "variant"], "params": shapes[name]}
         | {"version": VERSION, "code": "", "timeout": 60}
         for name in names
     }
@@ -55,11 +59,16 @@ def write_tree(root: Path, machines: int, commits: int, series: int, seed: int =
                 "requirements": {"numpy": "2.0"},
                 "env_vars": {},
                 "result_columns": COLUMNS,
-                "results": {name: _row(row, shapes, place) for name, row in zip(names, value, strict=True)},
+                "results": {name: _row(row, shapes[name], place) for name, row in zip(names, value, strict=True)},
                 "durations": {},
                 "version": 2,
             }
             (root / machine / f"{commit[:8]}-virtualenv-py3.12.json").write_text(json.dumps(content))
+
+
+def _parameters(shape: tuple[int, int]) -> list[list[str]]:
+    sizes, variants = shape
+    return [[f"{m}" for m in range(1, sizes + 1)], [f"'v{number}'" for number in range(variants)]]
 
 
 def _row(value: np.ndarray, shapes: list[list[str]], place: int) -> list[object]:

@@ -55,6 +55,13 @@ class Reader:
             body: bytes = answer.read()
         return body
 
+    def post(self, path: str, data: bytes) -> bytes:
+        """An answer to JSON."""
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            body: bytes = answer.read()
+        return body
+
     def ask(self, output: str, values: dict[str, Any]) -> Any:
         """What the callback of ``output`` answers to these values (by ``id.property``; others are null)."""
         [entry] = [one for one in self.callbacks if output in one["output"] and not one.get("clientside_function")]
@@ -73,12 +80,7 @@ class Reader:
             "state": given("state"),
             "changedPropIds": [next(iter(values))],
         }
-        data = json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.base + "/_dash-update-component", data, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
+        return json.loads(self.post("/_dash-update-component", json.dumps(body).encode()) or b"null")
 
     def timed(self, page: str, output: str, values: dict[str, Any]) -> Any:
         """``ask``, with its time kept."""
@@ -110,7 +112,8 @@ class Reader:
                 address = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
                 kept = {**address, "l2": row["l2"] or "", "quantity": "", "zoom": []}
                 shown = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
-                self.timed("series", "series-chart.figure", shown)
+                self.timed("series", "series-drawn.data", shown)
+                self.timed("hindsight", "series-chart.figure@", {"series-drawn.data": "", **shown})
                 family = {
                     "family-machine.value": machine,
                     "family-cases.value": [row["case"]],

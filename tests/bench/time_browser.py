@@ -3,8 +3,9 @@
     python tests/bench/time_browser.py FOLDER
 
 The overview until its table has rows: cold, in a browser that has loaded nothing yet, and warm, in one that has; and
-a family's trends, from the click on their quantity until all are painted, with as many cases as the page allows. It
-starts ``lockstep dashboard`` on the folder, and waits until the results are analysed. Medians of some.
+twenty trends of a family, from the click on their quantity until the last is drawn and the frame with it painted: a
+chart for each of twenty cases, and one chart of twenty variants. It starts ``lockstep dashboard`` on the folder, and
+waits until the results are analysed. Medians of some.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,16 +28,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from browser import FLAGS
 
 from dashboard.address import FamilyAddress, OverviewAddress
-from dashboard.pages.family import MOST_CASES
 from dashboard.results.store import Store
-from dashboard.rows import keys_of
+from dashboard.rows import Key, keys_of
 
 _SIZE = {"width": 1280, "height": 800}
+_TRENDS = 20
 
 # What is waited for is asked in the page, which its policy forbids; the contexts do without it.
 _ROWS = "document.querySelector('#overview-grid .ag-center-cols-container .ag-row') !== null"
 _CARDS = "document.querySelectorAll('#overview-cards .count-card').length > 0"
-_LINES = "document.querySelectorAll('#family-trend .scatterlayer .trace path.js-line').length >= {0}"
+_LINES = "document.querySelectorAll('#family-trend path.js-line').length"
+# The frame is on the screen once the next one begins.
+_PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def main() -> None:
@@ -51,20 +54,25 @@ def main() -> None:
         with dashboard(args.folder, cache) as (base, _), sync_playwright() as playwright:
             wait_for_analysis(Reader(base, Seen(), 0), machine)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            browse(browser, base, machine, family_of(args.folder, cache, machine))
+            keys = keys_of(Store.open(args.folder, cache=cache).current(), machine)
+            browse(browser, base, machine)
+            for shape in ((_TRENDS, 1), (1, _TRENDS)):
+                trends(browser, base, families(keys, *shape))
             browser.close()
 
 
-def family_of(folder: Path, cache: Path, machine: str) -> FamilyAddress:
-    """A family's page with all the cases that it draws at once."""
-    keys = sorted(keys_of(Store.open(folder, cache=cache).current(), machine))
-    suite, variants = keys[0][1], (keys[0][2],)
-    cases = tuple(dict.fromkeys(case for _, of, _, case, _ in keys if of == suite))[:MOST_CASES]
-    return FamilyAddress(machine, suite, cases, keys[0][4], ("latency",), variants)
+def families(keys: Collection[Key], cases: int, variants: int) -> FamilyAddress:
+    """The page of a family with so many cases of so many variants."""
+    for machine, suite, *_, l2 in sorted(keys):
+        own = [key for key in sorted(keys) if (key[1], key[4]) == (suite, l2)]
+        named = [tuple(dict.fromkeys(key[place] for key in own)) for place in (3, 2)]
+        if len(named[0]) >= cases and len(named[1]) >= variants:
+            return FamilyAddress(machine, suite, named[0][:cases], l2, ("latency",), named[1][:variants])
+    raise SystemExit(f"no family has {cases} cases of {variants} variants")
 
 
-def browse(browser: Any, base: str, machine: str, family: FamilyAddress) -> None:
-    """Print what each page takes."""
+def browse(browser: Any, base: str, machine: str) -> None:
+    """Print what the overview takes."""
 
     def overview(page: Any) -> float:
         def there() -> None:
@@ -83,21 +91,31 @@ def browse(browser: Any, base: str, machine: str, family: FamilyAddress) -> None
     page = browser.new_context(viewport=_SIZE, bypass_csp=True).new_page()
     warm = [overview(page) for _ in range(6)][1:]
     print(f"overview, loaded before       {1e3 * median(warm):.0f} ms", flush=True)
-    lines = _LINES.format(len(family.cases))
+
+
+def trends(browser: Any, base: str, family: FamilyAddress) -> None:
+    """Print what the trends of a family take."""
+    page = browser.new_context(viewport=_SIZE, bypass_csp=True).new_page()
     page.goto(base + family.link())
-    page.wait_for_function(lines, polling=20)
+    page.wait_for_function(f"{_LINES} >= {_TRENDS}", polling=20)
+    page.wait_for_timeout(1000)
+    whole = page.evaluate(_LINES)
     chip = page.locator("#family-quantities label, .mantine-Chip-label", has_text="Latency").first
     painted = []
-    for _ in range(5):
+    for _ in range(9):
         chip.click()
-        page.wait_for_function("document.querySelectorAll('#family-trend .js-plotly-plot').length === 0")
+        page.wait_for_function(f"{_LINES} === 0")
+        page.wait_for_timeout(300)
 
         def drawn() -> None:
             chip.click()
-            page.wait_for_function(lines, polling=20)
+            page.wait_for_function(f"{_LINES} === {whole}", polling="raf")
+            page.evaluate(_PAINTED)
 
         painted.append(seconds(drawn))
-    print(f"{len(family.cases)} trends after the click       {1e3 * median(painted):.0f} ms", flush=True)
+    charts = page.locator("#family-trend .js-plotly-plot").count()
+    print(f"{_TRENDS} trends in {charts:2} charts          {1e3 * median(painted):.0f} ms after the click", flush=True)
+    page.context.close()
 
 
 def seconds(do: Callable[[], None]) -> float:

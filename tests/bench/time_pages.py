@@ -2,9 +2,9 @@
 
     python tests/bench/time_pages.py FOLDER
 
-Times are of the server's answers without network: the first, with nothing remembered, then the median and the 95th
-percentile of forty, and the CPU of one. The analysis runs in another process before, as it does beside a server; the
-memory is of the process that answers.
+Times are of the server's whole answers, JSON included, without network: the first, with nothing remembered, then the
+median and the 95th percentile of forty, and the CPU of one. A series is opened for the first time each time. The
+analysis runs in another process before, as it does beside a server; the memory is of the process that answers.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ import random
 import resource
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 
-from dashboard import series_view
-from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
+from dash import Dash
+from read_pages import Reader, Seen
+
+from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.alerts.publish import survey
+from dashboard.app import create_app
 from dashboard.findings import Findings
-from dashboard.heatmap import heatmap
-from dashboard.pages import commit, family, overview, series
-from dashboard.pages.overview_cards import cards
-from dashboard.pages.overview_table import table
-from dashboard.pages.series_table import commit_table
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import quantities_of, suite_of
-from dashboard.shown import Shown
+from dashboard.rows import keys_of
+from dashboard.server import collect_seldom
 from lockstep.thresholds import Thresholds
 
 
@@ -53,7 +52,8 @@ def main() -> None:
         findings = Findings(store.cache, args.folder)
         if findings.picture(results, machine) is None:
             raise SystemExit("the analysis left nothing")
-        ask(results, machine, findings)
+        collect_seldom()
+        ask(results, machine, Local(create_app(store, findings=findings)))
         print(f"memory      {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB at most")
 
 
@@ -62,53 +62,76 @@ def analyse(folder: Path, cache: Path) -> None:
     survey(Store.open(folder, cache=cache), Thresholds(), folder)
 
 
-def ask(results: Results, machine: str, findings: Findings) -> None:
+class Local(Reader):
+    """A reader in the server's own process."""
+
+    def __init__(self, app: Dash) -> None:
+        self.client = app.server.test_client()
+        super().__init__("", Seen(), 1)
+
+    def get(self, path: str) -> bytes:
+        """An answer."""
+        answer: bytes = self.client.get(path).data
+        return answer
+
+    def post(self, path: str, data: bytes) -> bytes:
+        """An answer to JSON."""
+        answer = self.client.post(path, data=data, content_type="application/json")
+        assert answer.status_code == 200, answer.text
+        body: bytes = answer.data
+        return body
+
+
+def ask(results: Results, machine: str, reader: Reader) -> None:
     """Print what each page's answer takes."""
     draw = random.Random(1)
-    every = results.series(machine=machine)
+    keys = sorted(keys_of(results, machine))
     commits = results.commits(machine)
-    thresholds = findings.thresholds
-    asked = OverviewAddress(machine)
+    light = {"colours.data": "light"}
 
-    def picture() -> Shown:
-        shown = findings.picture(results, machine)
-        assert shown is not None
-        return shown
+    def overview() -> object:
+        chosen = {"machine": machine, "l2": "all", "since": draw.choice(commits).hash, "show": "change"}
+        return reader.ask(
+            "overview-grid.rowData", {f"overview-{name}.value": one for name, one in chosen.items()} | light
+        )
 
-    def whole_overview() -> None:
-        since = draw.choice(commits).hash
-        stood = overview.stand(results, machine, "all", since, 0, findings)
-        table(results, machine, stood)
-        cards(stood, picture())
-        heatmap(stood, "change", "light")
+    def series(output: str) -> object:
+        _, suite, variant, case, l2 = draw.choice(keys)
+        at = vars(SeriesAddress(machine, suite, variant, case, l2))
+        return reader.ask(output, {"series-quantity.value": "latency", **light, "series-address.data": at})
 
-    def one_series() -> None:
-        one = draw.choice(every)
-        case = ",".join(f"{name}={value}" for name, value in one.axes)
-        address = SeriesAddress(machine, suite_of(results.benchmarks[one.benchmark]), "", case)
-        shown = series_view.view(results, address, picture())
-        assert shown.points
-        series_view.chart(results, address, shown, "light")
-        commit_table(commits, machine, shown.points, shown.what)
-        series.facts(shown, picture())
+    def family(output: str, drawn: int, one_chart: bool = False) -> object:
+        of: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for _, suite, variant, case, l2 in keys:
+            of[(suite, l2, case if one_chart else variant)].append(variant if one_chart else case)
+        suite, l2, one = draw.choice([place for place, several in of.items() if len(several) >= drawn])
+        several = of[suite, l2, one][:drawn]
+        cases, variants = ([one], several) if one_chart else (several, [one])
+        chosen = {"machine": machine, "cases": cases, "l2": l2, "quantities": ["latency"], "variants": variants}
+        asked = {f"family-{name}.value": value for name, value in chosen.items()}
+        return reader.ask(output, {**asked, **light, "family-suite.data": suite})
 
-    def one_family() -> None:
-        suite = suite_of(results.benchmarks[draw.choice(every).benchmark])
-        cases = tuple(sorted({key[3] for key in family.series_of(results, suite, machine)})[:2])
-        address = FamilyAddress(machine, suite, cases, "", quantities_of(results, suite)[:1], ("",))
-        assert family.trends(results, address, "light", picture())
-        family.latest(results, address, "light")
-
-    def one_commit() -> None:
-        assert commit.compare(results, machine, draw.choice(commits).hash, picture(), thresholds)
+    def at_commit(page: bool) -> object:
+        at = CommitAddress(draw.choice(commits).hash, machine)
+        path, _, search = at.link().partition("?")
+        there = {"url.pathname": path, "url.search": f"?{search}"}
+        return (
+            reader.ask("page.children", there)
+            if page
+            else reader.ask("commit-grid.rowData", {"commit-address.data": vars(at)})
+        )
 
     questions: dict[str, Callable[[], object]] = {
-        "overview": whole_overview,
-        "layout": lambda: overview.layout(results, asked),
-        "series": one_series,
-        "family": one_family,
-        "commit": one_commit,
-        "commit page": lambda: commit.layout(results, CommitAddress(draw.choice(commits).hash, machine)),
+        "overview": overview,
+        "layout": lambda: reader.ask("page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"}),
+        "series": lambda: series("series-drawn.data"),
+        "hindsight": lambda: series("series-chart.figure@"),
+        "family, 2 trends": lambda: family("family-trend.children", 2),
+        "20 beside another": lambda: family("family-trend.children", 20),
+        "20 in one chart": lambda: family("family-trend.children", 20, one_chart=True),
+        "family, newest": lambda: family("family-latest.children", 2),
+        "commit": lambda: at_commit(page=False),
+        "commit page": lambda: at_commit(page=True),
     }
     for name, question in questions.items():
         times, before = [], time.process_time()
@@ -119,7 +142,7 @@ def ask(results: Results, machine: str, findings: Findings) -> None:
         cpu = 1e3 * (time.process_time() - before) / len(times)
         first, rest = times[0], sorted(times[1:])
         told = f"first {first:.0f} ms, then median {rest[20]:.0f} ms, p95 {rest[37]:.0f} ms, CPU {cpu:.0f} ms"
-        print(f"{name:11} {told}", flush=True)
+        print(f"{name:17} {told}", flush=True)
 
 
 if __name__ == "__main__":
