@@ -164,9 +164,9 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
         yield f"- Floor: the task's bytes at the rate of a copy ({copy / 1e12:.2f} TB/s here) or its operations at that"
         yield f"  of a product ({product / 1e12:.0f} TFLOP/s), whichever takes longer"
     yield ""
-    yield "Ratios are the baseline's time over ours, paired in one run at one SM clock, with their 95 % interval. Where"
-    yield "the power cap gives the two different clocks, the quotient of their times differs, by up to 5 %. In"
-    yield "brackets: the moonshot. ≈ marks a ratio below a target that lies within the interval."
+    yield "Ratios are the baseline's time over ours, paired in one run, with their 95 % interval, at one SM clock as"
+    yield "far as the clocks of the two reach. Under a power cap the quotient of the times differs from it by up to"
+    yield "some percent. In brackets: the moonshot. ≈ marks a ratio below a target that lies within the interval."
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
