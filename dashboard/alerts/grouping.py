@@ -107,9 +107,7 @@ class Alert:
     @property
     def range(self) -> str:
         """The culprit range as git takes it: ``before..after``, or the one commit."""
-        if len(self.commits) == 1:
-            return self.after[:8]
-        return f"{self.before[:8]}..{self.after[:8]}" if self.before else self.after[:8]
+        return range_text(self.before, self.commits)
 
     @property
     def suspects(self) -> tuple[str, ...]:
@@ -123,6 +121,12 @@ class Alert:
         about = self.members[0].key if self.members else ""
         text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def range_text(before: str, commits: Sequence[str]) -> str:
+    """See ``Alert.range``."""
+    after = commits[-1][:8] if commits else ""
+    return f"{before[:8]}..{after}" if before and len(commits) != 1 else after
 
 
 @dataclass(frozen=True)
