@@ -2,14 +2,16 @@
 
 import datetime
 import shutil
+import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from dashboard.alerts.followed import followed
+from dashboard.alerts.followed import baselines_of, followed
 from dashboard.alerts.publish import survey
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.watch import look
@@ -61,10 +63,11 @@ class Growing:
                 shutil.copy2(path, to)
 
     def looked(self, kept):
-        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept=kept)
+        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept)
 
     def says_the_same(self):
-        now, anew = self.looked(self.kept), self.looked(None)
+        with tempfile.TemporaryDirectory() as nothing:
+            now, anew = self.looked(self.kept), self.looked(Kept(Path(nothing)))
         assert now.alerts == anew.alerts
         assert [as_text(one) for one in now.found] == [as_text(one) for one in anew.found]
         assert now.series == anew.series
@@ -106,10 +109,11 @@ def test_only_new_points_are_read(growing, monkeypatch):
     growing.looked(growing.kept)
     growing.add(growing.commits[-1:])
     results, asked = growing.store.current(), []
-    read = type(results).trends
-    monkeypatch.setattr(type(results), "trends", lambda self, *a, **k: asked.append(k) or read(self, *a, **k))
+    read = type(results).newest
+    monkeypatch.setattr(type(results), "newest", lambda self, *a: asked.append(a) or read(self, *a))
+    monkeypatch.setattr(type(results), "trends", lambda *_: pytest.fail("old points are read"))
     growing.looked(growing.kept)
-    assert asked == [{"last": 1}] * len(results.machines)
+    assert asked == [(machine, 1) for machine in results.machines]
     asked.clear()
     growing.looked(growing.kept)
     assert asked == []
@@ -164,7 +168,8 @@ def test_what_hindsight_sees_survives_in_files(growing):
     findings, told = Findings(growing.store.cache, growing.repo), 0
     for machine in PLANTED:
         shown = findings.picture(results, machine)
-        series = {one.name: one for one in followed(results, machine, list(results.trends(results.series(machine))))}
+        trends = list(results.trends(results.series(machine)))
+        series = {one.name: one for one in followed(trends, baselines_of(results, machine))}
         for name, one in series.items():
             seen = analyse(one.values).in_hindsight
             assert [rounded(step) for step in shown.behaviour(name).in_hindsight] == [rounded(step) for step in seen]
@@ -195,5 +200,5 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     survey(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)
-    each = dict.fromkeys(("detector.npz", "notes.json", "series", "changes"), machines)
+    each = dict.fromkeys(("detector.npz", "notes.json", "changes"), machines)
     assert Counter(left) == each | {"done": 1}

@@ -73,6 +73,13 @@ class Monitor:
             rows = np.flatnonzero(lengths > index)
             self.replay.extend(values[rows, index], errors[rows, index] if known else None, rows)
 
+    @classmethod
+    def of(cls, replay: Replay, better: Sequence[Better]) -> Monitor:
+        """A monitor of a replay that went on somewhere else; ``better`` is of its series."""
+        monitor = cls((), replay.settings)
+        monitor.better, monitor.replay = list(better), replay
+        return monitor
+
     def __len__(self) -> int:
         return len(self.better)
 
