@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -99,7 +99,7 @@ def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert])
     places: dict[SeriesName, int] = {}
     rows = [[places.setdefault(one.series, len(places)), *(getattr(one, name) for name in _CHANGE)] for one in found]
     told = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.excuse)]
-    content = json.dumps({"series": [astuple(name) for name in places], "found": rows, "alerts": told})
+    content = json.dumps({"series": [list(vars(name).values()) for name in places], "found": rows, "alerts": told})
     write_whole(path, lambda out: out.write(content.encode("utf-8", "surrogatepass")))
 
 

@@ -245,7 +245,7 @@ def _main_cause(members: Sequence[Member], commits: Sequence[str]) -> Cause:
 def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
     """The cause without the commits that are out of the range."""
     left = tuple(one for one in cause.evidence if one.what != "commit" or one.after in commits)
-    return replace(cause, evidence=left)
+    return replace(cause, evidence=left) if len(left) < len(cause.evidence) else cause
 
 
 def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
@@ -259,6 +259,9 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
         own = alert.commits if alert.cause.kind == "own commit" else ()
         meeting = [other for commit in own for other in at[alert.family, alert.topic, commit]]
         others = [other for other in meeting if other.machine != alert.machine]
+        if not others:
+            narrowed.append(alert)
+            continue
         shared = set(alert.commits).intersection(*(other.commits for other in others))
         commits = tuple(commit for commit in alert.commits if commit in shared) or alert.commits
         machines = tuple(sorted({other.machine for other in others}))

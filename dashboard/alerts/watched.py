@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboard.alerts.followed import Followed, baselines_said, followed, name_in, name_of, voted
+from dashboard.alerts.followed import Followed, baselines_said, followed, name_in, voted
 from dashboard.alerts.freshness import MachineReports
 from dashboard.alerts.look import WINDOW, Look, sized
 from dashboard.alerts.memory import Remembered, analyse, extend, holds
@@ -133,12 +133,10 @@ class _Watch:
             measured=measured,
             reported=reported,
             followed=len(done.names),
-            changed=self._changed(done, series, reported.baselines),
+            changed=self._changed(done, series, reported),
         )
 
-    def _changed(
-        self, done: Remembered, series: Mapping[str, Followed], baselines: Mapping[str, str]
-    ) -> dict[str, Noted]:
+    def _changed(self, done: Remembered, series: Mapping[str, Followed], reported: Reported) -> dict[str, Noted]:
         """The changes of every row with their surroundings; those that stay what they were noted as are taken over."""
         old = self.notes.changed if self.notes else {}
         lengths = done.monitor.replay.length.tolist()
@@ -156,7 +154,7 @@ class _Watch:
             told.append((place, row, changes, taken))
         missing = [row for _, row, changes, taken in told if len(taken) < len(changes)]
         if missing and not series:
-            series = self._read(missing, baselines)
+            series = self._read(missing, reported)
         closer = Look(self.results, self.machine, self.ranges)
         found = {}
         for place, row, changes, taken in told:
@@ -168,16 +166,13 @@ class _Watch:
             found[row] = Noted(lengths[place], steps)
         return found
 
-    def _read(self, rows: Sequence[str], baselines: Mapping[str, str]) -> dict[str, Followed]:
+    def _read(self, rows: Sequence[str], reported: Reported) -> dict[str, Followed]:
         """These rows, with all that is looked at to explain their changes."""
-        wanted = {name_in(row) for row in rows}
-        places = {(one.suite, one.case, one.l2) for one in wanted}
-        series = []
-        for one in self.results.series(machine=self.machine):
-            name = name_of(one, self.results.benchmarks[one.benchmark])
-            if (name.suite, name.case, name.l2) in places:
-                series.append(one)
-        return {one.row: one for one in followed(list(self.results.trends(series)), baselines)}
+        places = {(one.suite, one.case, one.l2) for one in map(name_in, rows)}
+        each = zip(reported.number.tolist(), reported.name, strict=True)
+        numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]
+        trends = list(self.results.trends_of(self.machine, numbers))
+        return {one.row: one for one in followed(trends, reported.baselines)}
 
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:

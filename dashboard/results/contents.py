@@ -54,6 +54,7 @@ class Shelf:
     def __init__(self, name: str, contents: Contents) -> None:
         self._contents = contents
         self._name = name
+        self._made: dict[int, Series] = {}
         place = {commit.hash: place for place, commit in enumerate(contents.commits)}
         own = [index for index, run in enumerate(contents.runs) if run.machine == name]
         own.sort(key=lambda index: place[contents.runs[index].commit])
@@ -95,13 +96,19 @@ class Shelf:
         """Names of those that it ever measured."""
         return {self._contents.known[number][0] for number in self._numbers}
 
+    def one(self, number: int) -> Series:
+        """The series of a number; the whole order takes longer than a few of it."""
+        found = self._made.get(number)
+        if found is None:
+            name, values = self._contents.known[number]
+            found = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+            self._made[number] = found
+        return found
+
     @cached_property
     def series(self) -> dict[int, Series]:
         """Series by number, in order of benchmark and parameters."""
-        found = {}
-        for number in self._numbers:
-            name, values = self._contents.known[number]
-            found[number] = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+        found = {number: self.one(number) for number in self._numbers}
         keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
         order = sorted(found, key=lambda number: _order(found[number], keys))
         return {number: found[number] for number in order}

@@ -120,10 +120,14 @@ class Results:
                 if shelf and one in shelf.numbers:
                     wanted[one.machine].add(shelf.numbers[one])
         for name, numbers in wanted.items():
-            shelf = self._shelves[name]
-            source = shelf.source if last is None else shelf.newest(last)
-            for found in self._reader.numbers(source, sorted(numbers)):
-                yield from self._trends(found, shelf)
+            yield from self.trends_of(name, numbers, last)
+
+    def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
+        """``trends`` of the series of a machine that have these numbers, see ``number``."""
+        shelf = self._shelves[machine]
+        source = shelf.source if last is None else shelf.newest(last)
+        for found in self._reader.numbers(source, sorted(numbers)):
+            yield from self._trends(found, shelf)
 
     def newest(self, machine: str, commits: int) -> Numbers:
         """The points of a machine's last commits, in columns, of which ``version`` holds indices.
@@ -173,7 +177,7 @@ class Results:
         version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
         for start, end in pairwise(found.starts):
             own = slice(start, end)
-            series = shelf.series[int(found.series[start])]
+            series = shelf.one(int(found.series[start]))
             yield Trend(
                 series=series,
                 benchmark=self.benchmarks[series.benchmark],
