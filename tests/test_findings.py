@@ -1,6 +1,7 @@
 """What an analysis keeps: going on from it says what a new one says, and no damage to it shows."""
 
 import datetime
+import itertools
 import shutil
 import tempfile
 from collections import Counter
@@ -17,7 +18,7 @@ from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.watch import look
 from dashboard.changes import analyse
 from dashboard.findings import Findings
-from dashboard.kept import Kept
+from dashboard.kept import Kept, write_whole
 from dashboard.results.store import Store
 from lockstep.thresholds import Thresholds
 
@@ -86,13 +87,43 @@ def growing(whole, tmp_path):
     return Growing(whole, tmp_path)
 
 
-def test_commit_after_commit_says_the_same_as_all_at_once(growing):
+@pytest.fixture(params=[False, True], ids=["each time", "seldom"])
+def seldom(request, monkeypatch):
+    """Whether the detector is written as seldom as that of a long history, and catches up in between."""
+    if request.param:
+        monkeypatch.setattr("dashboard.alerts.memory._SELDOM", 1)
+    return request.param
+
+
+def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
     before = 0
     for upto in (12, 16, 17, 18, 23, 24, LENGTH):
         growing.add(growing.commits[before:upto])
         before = upto
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
+    assert seldom == any(growing.kept.folder.rglob("recent.npz"))
     assert {one.step.series.machine for one in found.found} >= {"slowdown", "fixed", "foreign"}
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom, files):
+    growing.add(growing.commits[:20])
+    growing.looked(growing.kept)
+    for commit in growing.commits[20:22]:
+        growing.add([commit])
+        written = itertools.count()
+
+        def write(path, what, written=written):
+            if next(written) == files:
+                raise KeyboardInterrupt
+            write_whole(path, what)
+
+        with monkeypatch.context() as killed:
+            for module in ("memory", "notes"):
+                killed.setattr(f"dashboard.alerts.{module}.write_whole", write)
+            with pytest.raises(KeyboardInterrupt):
+                growing.looked(growing.kept)
+    growing.says_the_same()
 
 
 def test_what_is_measured_later_in_between_says_the_same(growing):
@@ -120,9 +151,10 @@ def test_only_new_points_are_read(growing, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [b"", b"no file of ours", None])
-def test_a_damaged_file_is_made_anew(growing, damage):
-    growing.add(growing.commits[:20])
-    survey(growing.store, Thresholds(), growing.repo)
+def test_a_damaged_file_is_made_anew(growing, damage, seldom):
+    for first, after in ((0, 19), (19, 20)):
+        growing.add(growing.commits[first:after])
+        survey(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
     before = findings.picture(growing.store.current(), "slowdown").found
     assert before
@@ -160,20 +192,21 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     assert findings.picture(growing.store.current(), "slowdown") is None
 
 
-def test_what_hindsight_sees_survives_in_files(growing):
-    growing.add(growing.commits[:20])
-    survey(growing.store, Thresholds(), growing.repo)
-    growing.add(growing.commits[20:24])
-    results, _ = survey(growing.store, Thresholds(), growing.repo)
+def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
+    for first, after in ((0, 20), (20, 22), (22, 24)):
+        growing.add(growing.commits[first:after])
+        results, _ = survey(growing.store, Thresholds(), growing.repo)
     findings, told = Findings(growing.store.cache, growing.repo), 0
     for machine in PLANTED:
         shown = findings.picture(results, machine)
         trends = list(results.trends(results.series(machine)))
         series = {one.name: one for one in followed(trends, baselines_of(results, machine))}
         for name, one in series.items():
-            seen = analyse(one.values).in_hindsight
-            assert [rounded(step) for step in shown.behaviour(name).in_hindsight] == [rounded(step) for step in seen]
-            told += len(seen)
+            found, whole = shown.behaviour(name), analyse(one.values)
+            assert [rounded(step) for step in found.in_hindsight] == [rounded(step) for step in whole.in_hindsight]
+            assert shown.noise[name] == pytest.approx(found.noise.scale, rel=1e-12, nan_ok=True)
+            assert found.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9, nan_ok=True)
+            told += len(whole.in_hindsight)
     assert told >= len(PLANTED)
 
 
