@@ -22,8 +22,11 @@ from dashboard.kept import Kept
 from dashboard.results.picture import Results
 from lockstep.thresholds import Threshold, Thresholds
 
-#: More points than this are worth the start of a second process.
-_MUCH = 500_000
+#: More points than this are worth a second process: they take half a second.
+_MUCH = 50_000
+
+#: Points that take as long to analyse as a series that is known and goes on.
+_GOES_ON = 15
 
 
 @dataclass(frozen=True)
@@ -114,17 +117,20 @@ def look(
 
 def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: Kept) -> Iterator[Watched]:
     """Every machine; two at a time where there is much to analyse."""
-    fresh = [one for one in machines if not kept.notes(one).exists()]
-    work = {one: len(results.series(machine=one)) * len(results.commits(one)) for one in fresh}
-    if len(fresh) < 2 or sum(work.values()) < _MUCH:
-        processes = 2 if max(work.values(), default=0) > _MUCH else 1
-        yield from (watch(results, one, ranges, kept, processes) for one in machines)
+    work = {one: _points(results, one, kept) for one in machines}
+    if len(machines) < 2 or sum(work.values()) < _MUCH:
+        yield from (watch(results, one, ranges, kept, 2 if work[one] > _MUCH else 1) for one in machines)
         return
     # Forked, so that they have the results; what they found lies in files, and only what alerts need comes back.
     fork = get_context("fork")
     with ProcessPoolExecutor(2, mp_context=fork, initializer=_take, initargs=(results, ranges, kept)) as pool:
-        found = dict(zip(fresh, pool.map(_watch_taken, fresh), strict=True))
-    yield from (found.get(one) or watch(results, one, ranges, kept) for one in machines)
+        yield from pool.map(_watch_taken, machines)
+
+
+def _points(results: Results, machine: str, kept: Kept) -> int:
+    """About how many points a machine's analysis has to look at."""
+    series = results.count(machine)
+    return series * (_GOES_ON if kept.notes(machine).exists() else len(results.commits(machine)))
 
 
 _TAKEN: list[tuple[Results, Ranges, Kept]] = []

@@ -91,6 +91,11 @@ class Shelf:
         found: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
         return found
 
+    @property
+    def count(self) -> int:
+        """How many series it has."""
+        return len(self._numbers)
+
     @cached_property
     def benchmarks(self) -> set[str]:
         """Names of those that it ever measured."""

@@ -139,6 +139,10 @@ class Results:
         found = self._reader.every(self._shelves[machine].newest(commits))
         return replace(found, version=np.searchsorted(self._version_ids, found.version))
 
+    def count(self, machine: str) -> int:
+        """How many series a machine has; 0 for an unknown one."""
+        return self._shelves[machine].count if machine in self._shelves else 0
+
     def number(self, series: Series) -> int:
         """What tells the series from all others of its machine in ``Numbers.series``, and always does.
 
