@@ -57,7 +57,7 @@ def view(results: Results, address: SeriesAddress, picture: Shown | None) -> Ser
         rows,
         what,
         tuple(found_by_key(results, address.machine, picture).get(key, ())),
-        picture.behaviour(name) if picture and name else None,
+        picture.behaviour(name, hindsight=True) if picture and name else None,
         _page_quantity(name.quantity) if name else "",
     )
 

@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import math
 import shutil
 import tempfile
 from collections import Counter
@@ -43,6 +44,7 @@ def whole(tmp_path_factory):
         write_history(root / "results", machine, commits, plan)
     write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
     write_foreign(root / "results", "foreign", commits, lambda n: 1.1e-3 if n >= AT else 1e-3)
+    write_foreign(root / "results", "failing", commits, lambda n: math.nan if n in (18, 23) or n >= 27 else 1e-3)
     return root, commits
 
 
@@ -103,6 +105,10 @@ def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
     assert seldom == any(growing.kept.folder.rglob("recent.npz"))
     assert {one.step.series.machine for one in found.found} >= {"slowdown", "fixed", "foreign"}
+    assert {(one.machine, one.topic) for one in found.alerts} >= {
+        ("failing", "stopped"),
+        ("new ruler after", "version"),
+    }
 
 
 @pytest.mark.parametrize("files", [0, 1, 3])
@@ -203,7 +209,9 @@ def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
         series = {one.name: one for one in followed(trends, baselines_of(results, machine))}
         for name, one in series.items():
             found, whole = shown.behaviour(name), analyse(one.values)
-            assert [rounded(step) for step in found.in_hindsight] == [rounded(step) for step in whole.in_hindsight]
+            assert (found.changes, found.in_hindsight) == (whole.changes, ())
+            seen = shown.in_hindsight(name)
+            assert [rounded(step) for step in seen] == [rounded(step) for step in whole.in_hindsight]
             assert shown.noise[name] == pytest.approx(found.noise.scale, rel=1e-12, nan_ok=True)
             assert found.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9, nan_ok=True)
             told += len(whole.in_hindsight)
