@@ -100,5 +100,4 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 @remembered
 def _shown(results: Results, kept: Kept, key: str, machine: str, _stamp: int) -> Shown:
-    state = results.state(machine)
-    return Shown(kept.series(machine, state), kept.changes(machine, key), kept.detector(machine), state)
+    return Shown(kept.changes(machine, key), kept.detector(machine), results.state(machine))

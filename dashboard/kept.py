@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -54,10 +54,6 @@ class Kept:
         """What was seen around its changes: see ``dashboard.alerts.notes``."""
         return self._of(machine) / "notes.json"
 
-    def series(self, machine: str, state: str) -> Path:
-        """How each of its series behaves, of that state of its results: see ``dashboard.shown``."""
-        return self._of(machine) / f"series-{state}.parquet"
-
     def changes(self, machine: str, key: str) -> Path:
         """Its changes and alerts, as pages show them. ``key``: see ``key_of``."""
         return self._of(machine) / f"changes-{key}.json"
@@ -66,11 +62,10 @@ class Kept:
         """Written last: where it is, everything is. Its time tells one analysis of the same results from another."""
         return self.folder / f"done-{key}"
 
-    def sweep(self, key: str, states: Mapping[str, str]) -> None:
+    def sweep(self, key: str, machines: Iterable[str]) -> None:
         """Delete what is of a state of the results that nobody shows any more, or of other code."""
-        current = {self.done(key), *(self.series(*one) for one in states.items())}
-        current |= {self.changes(machine, key) for machine in states}
-        for pattern in ("*/series-*", "*/changes-*", "done-*", "*/*.tmp"):
+        current = {self.done(key), *(self.changes(machine, key) for machine in machines)}
+        for pattern in ("*/changes-*", "done-*", "*/*.tmp"):
             for path in self.folder.glob(pattern):
                 if path not in current and _age(path) > _STAY:
                     path.unlink(missing_ok=True)

@@ -19,8 +19,12 @@ from numpy.typing import NDArray
 _HEADER, _LENGTHS = 30, slice(26, 30)
 
 
-def mapped(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays, by name; they cannot be written to.
+def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
+    """The arrays, by name.
+
+    Args:
+        path: of the file; whoever writes it anew must do so beside it, for what is mapped stays the file that it was.
+        own: whether they may be written to, which the file never sees; otherwise they cannot be.
 
     Raises:
         OSError: there is no such file.
@@ -28,15 +32,16 @@ def mapped(path: Path) -> dict[str, NDArray[Any]]:
     """
     found = {}
     with zipfile.ZipFile(path) as archive:
-        whole = np.memmap(path, np.uint8, "r")
+        # A plain array of it: every slice of a memmap runs Python code.
+        whole = np.asarray(np.memmap(path, np.uint8, "c" if own else "r"))
         for member in archive.infolist():
             with archive.open(member) as file:
                 if npy.read_magic(file) != (1, 0) or member.compress_type != zipfile.ZIP_STORED:
                     raise ValueError(f"{path}: {member.filename} is not as savez writes it")
                 shape, columns_first, dtype = npy.read_array_header_1_0(file)
                 before = file.tell()
-            own = whole[member.header_offset :]
-            start = _HEADER + sum(struct.unpack("<HH", own[_LENGTHS].tobytes()))
-            flat = own[start + before : start + member.file_size].view(dtype)
+            rest = whole[member.header_offset :]
+            start = _HEADER + sum(struct.unpack("<HH", rest[_LENGTHS].tobytes()))
+            flat = rest[start + before : start + member.file_size].view(dtype)
             found[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if columns_first else "C")
     return found

@@ -16,7 +16,6 @@ from statistics import fmean, stdev
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from lockstep.record import Estimate
 
@@ -65,8 +64,11 @@ def standard_error(
     """
     known = (epochs >= 2) & (low > 0) & (high >= low) & np.isfinite(high)
     found = np.full(len(low), np.nan)
-    quantile = special.stdtrit(epochs[known] - 1.0, 0.5 + NOMINAL / 2)
-    found[known] = np.log(high[known] / low[known]) / 2 / quantile
+    if known.any():
+        from scipy.special import stdtrit  # as long to import as all else that a reader of results needs
+
+        quantile = stdtrit(epochs[known] - 1.0, 0.5 + NOMINAL / 2)
+        found[known] = np.log(high[known] / low[known]) / 2 / quantile
     return found
 
 
@@ -101,7 +103,9 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
 
 @cache
 def _t(quantile: float, freedom: int) -> float:
-    return float(special.stdtrit(freedom, quantile))
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, quantile))
 
 
 def _exp(value: float) -> float:

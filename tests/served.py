@@ -19,6 +19,7 @@ from dashboard.alerts.store import AlertStore
 from dashboard.alerts.watch import look
 from dashboard.app import create_app
 from dashboard.desk import Desk
+from dashboard.kept import Kept
 from dashboard.results.store import Store
 from dashboard.server import warm
 from lockstep.thresholds import Thresholds
@@ -57,7 +58,8 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     store = Store.open(root, cache=folder / "cache", patience=0.0)
     desk = Desk(AlertStore(Database(folder / "alerts.sqlite")), site="https://bench.example.org")
     now = datetime.datetime.fromtimestamp(store.current().machines["h200"].last_date / 1000, datetime.UTC)
-    desk.alerts.sync(look(store.current(), Thresholds(), Ranges(root, ("kernels",)), now).seen)
+    kept = Kept(store.cache)
+    desk.alerts.sync(look(store.current(), Thresholds(), Ranges(root, ("kernels",)), now, kept).seen)
     given = access or Access(tokens={TOKEN: NAME})
     return Place(root, hashes, store, desk, create_app(store, desk, given))
 

@@ -312,6 +312,12 @@ class TestMonitor:
         trends = self.trends()
         assert repr(analyse_many(trends)) == repr([analyse(trend) for trend in trends])
 
+    def test_changes_alone_are_those_of_the_analyses(self):
+        monitor = Monitor([*self.trends(), Trend(stepped(7, 45, 0.06, 300))])
+        whole = {row: one.changes for row, one in enumerate(monitor.analyses()) if one.changes}
+        assert monitor.changes() == whole
+        assert whole.keys() >= {3, 5}
+
     def test_says_which_series_have_news(self):
         trends = [Trend(stepped(seed, 45, 0.06, 47)) for seed in range(3)]
         monitor = Monitor(trends)

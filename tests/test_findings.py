@@ -1,21 +1,25 @@
 """What an analysis keeps: going on from it says what a new one says, and no damage to it shows."""
 
 import datetime
+import itertools
+import math
 import shutil
+import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from dashboard.alerts.followed import followed
+from dashboard.alerts.followed import baselines_of, followed
 from dashboard.alerts.publish import survey
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.watch import look
 from dashboard.changes import analyse
 from dashboard.findings import Findings
-from dashboard.kept import Kept
+from dashboard.kept import Kept, write_whole
 from dashboard.results.store import Store
 from lockstep.thresholds import Thresholds
 
@@ -40,6 +44,7 @@ def whole(tmp_path_factory):
         write_history(root / "results", machine, commits, plan)
     write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
     write_foreign(root / "results", "foreign", commits, lambda n: 1.1e-3 if n >= AT else 1e-3)
+    write_foreign(root / "results", "failing", commits, lambda n: math.nan if n in (18, 23) or n >= 27 else 1e-3)
     return root, commits
 
 
@@ -61,10 +66,11 @@ class Growing:
                 shutil.copy2(path, to)
 
     def looked(self, kept):
-        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept=kept)
+        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept)
 
     def says_the_same(self):
-        now, anew = self.looked(self.kept), self.looked(None)
+        with tempfile.TemporaryDirectory() as nothing:
+            now, anew = self.looked(self.kept), self.looked(Kept(Path(nothing)))
         assert now.alerts == anew.alerts
         assert [as_text(one) for one in now.found] == [as_text(one) for one in anew.found]
         assert now.series == anew.series
@@ -83,13 +89,47 @@ def growing(whole, tmp_path):
     return Growing(whole, tmp_path)
 
 
-def test_commit_after_commit_says_the_same_as_all_at_once(growing):
+@pytest.fixture(params=[False, True], ids=["each time", "seldom"])
+def seldom(request, monkeypatch):
+    """Whether the detector is written as seldom as that of a long history, and catches up in between."""
+    if request.param:
+        monkeypatch.setattr("dashboard.alerts.memory._SELDOM", 1)
+    return request.param
+
+
+def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
     before = 0
     for upto in (12, 16, 17, 18, 23, 24, LENGTH):
         growing.add(growing.commits[before:upto])
         before = upto
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
+    assert seldom == any(growing.kept.folder.rglob("recent.npz"))
     assert {one.step.series.machine for one in found.found} >= {"slowdown", "fixed", "foreign"}
+    assert {(one.machine, one.topic) for one in found.alerts} >= {
+        ("failing", "stopped"),
+        ("new ruler after", "version"),
+    }
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom, files):
+    growing.add(growing.commits[:20])
+    growing.looked(growing.kept)
+    for commit in growing.commits[20:22]:
+        growing.add([commit])
+        written = itertools.count()
+
+        def write(path, what, written=written):
+            if next(written) == files:
+                raise KeyboardInterrupt
+            write_whole(path, what)
+
+        with monkeypatch.context() as killed:
+            for module in ("memory", "notes"):
+                killed.setattr(f"dashboard.alerts.{module}.write_whole", write)
+            with pytest.raises(KeyboardInterrupt):
+                growing.looked(growing.kept)
+    growing.says_the_same()
 
 
 def test_what_is_measured_later_in_between_says_the_same(growing):
@@ -106,19 +146,21 @@ def test_only_new_points_are_read(growing, monkeypatch):
     growing.looked(growing.kept)
     growing.add(growing.commits[-1:])
     results, asked = growing.store.current(), []
-    read = type(results).trends
-    monkeypatch.setattr(type(results), "trends", lambda self, *a, **k: asked.append(k) or read(self, *a, **k))
+    read = type(results).newest
+    monkeypatch.setattr(type(results), "newest", lambda self, *a: asked.append(a) or read(self, *a))
+    monkeypatch.setattr(type(results), "trends", lambda *_: pytest.fail("old points are read"))
     growing.looked(growing.kept)
-    assert asked == [{"last": 1}] * len(results.machines)
+    assert asked == [(machine, 1) for machine in results.machines]
     asked.clear()
     growing.looked(growing.kept)
     assert asked == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"no file of ours", None])
-def test_a_damaged_file_is_made_anew(growing, damage):
-    growing.add(growing.commits[:20])
-    survey(growing.store, Thresholds(), growing.repo)
+def test_a_damaged_file_is_made_anew(growing, damage, seldom):
+    for first, after in ((0, 19), (19, 20)):
+        growing.add(growing.commits[first:after])
+        survey(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
     before = findings.picture(growing.store.current(), "slowdown").found
     assert before
@@ -156,19 +198,23 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     assert findings.picture(growing.store.current(), "slowdown") is None
 
 
-def test_what_hindsight_sees_survives_in_files(growing):
-    growing.add(growing.commits[:20])
-    survey(growing.store, Thresholds(), growing.repo)
-    growing.add(growing.commits[20:24])
-    results, _ = survey(growing.store, Thresholds(), growing.repo)
+def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
+    for first, after in ((0, 20), (20, 22), (22, 24)):
+        growing.add(growing.commits[first:after])
+        results, _ = survey(growing.store, Thresholds(), growing.repo)
     findings, told = Findings(growing.store.cache, growing.repo), 0
     for machine in PLANTED:
         shown = findings.picture(results, machine)
-        series = {one.name: one for one in followed(results, machine, list(results.trends(results.series(machine))))}
+        trends = list(results.trends(results.series(machine)))
+        series = {one.name: one for one in followed(trends, baselines_of(results, machine))}
         for name, one in series.items():
-            seen = analyse(one.values).in_hindsight
-            assert [rounded(step) for step in shown.in_hindsight(name)] == [rounded(step) for step in seen]
-            told += len(seen)
+            found, whole = shown.behaviour(name), analyse(one.values)
+            assert (found.changes, found.in_hindsight) == (whole.changes, ())
+            seen = shown.in_hindsight(name)
+            assert [rounded(step) for step in seen] == [rounded(step) for step in whole.in_hindsight]
+            assert shown.noise[name] == pytest.approx(found.noise.scale, rel=1e-12, nan_ok=True)
+            assert found.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9, nan_ok=True)
+            told += len(whole.in_hindsight)
     assert told >= len(PLANTED)
 
 
@@ -195,5 +241,5 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     survey(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)
-    each = dict.fromkeys(("detector.npz", "notes.json", "series", "changes"), machines)
+    each = dict.fromkeys(("detector.npz", "notes.json", "changes"), machines)
     assert Counter(left) == each | {"done": 1}

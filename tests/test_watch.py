@@ -8,9 +8,12 @@ import pytest
 from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from dashboard.alerts.database import Database
+from dashboard.alerts.followed import name_in
+from dashboard.alerts.memory import said, scales
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.store import AlertStore
 from dashboard.alerts.watch import look
+from dashboard.kept import Kept
 from dashboard.results.store import Store
 from lockstep.thresholds import Thresholds, read_thresholds
 
@@ -44,7 +47,8 @@ def planted(tmp_path_factory):
         write_history(root / "results", machine, commits, plan)
     write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
     results = Store.open(root / "results", cache=root.parent / "cache").current()
-    return results, commits, look(results, Thresholds(), Ranges(root, ("kernels",)), NOW)
+    kept = Kept(root.parent / "found")
+    return results, commits, look(results, Thresholds(), Ranges(root, ("kernels",)), NOW, kept), kept
 
 
 def alerts_on(picture, machine):
@@ -52,17 +56,16 @@ def alerts_on(picture, machine):
 
 
 def test_a_quiet_machine_and_a_bimodal_one_ring_for_nothing(planted):
-    _, _, picture = planted
+    results, _, picture, kept = planted
     assert alerts_on(picture, "quiet") == []
     assert alerts_on(picture, "bimodal") == []
-    kinds = {
-        a.noise.kind for name, a in picture.analyses.items() if (name.machine, name.variant) == ("bimodal", "triton")
-    }
-    assert kinds == {"bimodal"}
+    detector, state = kept.detector("bimodal"), results.state("bimodal")
+    rows = [row for row in scales(detector, state) if name_in(row).variant == "triton"]
+    assert {one.noise.kind for one in said(detector, state, rows)} == {"bimodal"}
 
 
 def test_a_slowdown_is_the_commit_that_made_it(planted):
-    _, commits, picture = planted
+    _, commits, picture, _ = planted
     [alert] = alerts_on(picture, "slowdown")
     assert (alert.topic, alert.cause.kind, alert.family) == ("slower", "own commit", "linear")
     assert alert.commits == (commits[AT],) == alert.suspects
@@ -72,13 +75,13 @@ def test_a_slowdown_is_the_commit_that_made_it(planted):
 
 
 def test_an_improvement_is_recorded(planted):
-    _, _, picture = planted
+    _, _, picture, _ = planted
     [alert] = alerts_on(picture, "improved")
     assert (alert.topic, round(alert.members[0].factor, 2)) == ("faster", 0.9)
 
 
 def test_a_change_of_the_toolchain(planted):
-    _, _, picture = planted
+    _, _, picture, _ = planted
     causes = {alert.cause.kind for alert in alerts_on(picture, "toolchain")}
     assert causes == {"toolchain"}
     [alert] = alerts_on(picture, "toolchain")
@@ -86,7 +89,7 @@ def test_a_change_of_the_toolchain(planted):
 
 
 def test_a_change_of_the_machine_is_told_by_the_baselines_alone(planted):
-    _, _, picture = planted
+    _, _, picture, _ = planted
     [alert] = alerts_on(picture, "machine")
     assert alert.cause.kind == "machine"
     assert {member.series.variant for member in alert.members} == {"torch"}
@@ -95,7 +98,7 @@ def test_a_change_of_the_machine_is_told_by_the_baselines_alone(planted):
 
 
 def test_another_way_of_measuring(planted):
-    _, commits, picture = planted
+    _, commits, picture, _ = planted
     [alert] = alerts_on(picture, "protocol")
     assert (alert.cause.kind, alert.cause.sentence) == ("protocol", "it is measured another way: protocol 1 → 2")
     [alert] = alerts_on(picture, "version")
@@ -103,7 +106,7 @@ def test_another_way_of_measuring(planted):
 
 
 def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(planted):
-    _, _, picture = planted
+    _, _, picture, _ = planted
     assert alerts_on(picture, "unchanged code") == []
     found = [one for one in picture.found if one.step.series.machine == "unchanged code"]
     assert [(one.cause.kind, one.quiet) for one in found] == [("noise", "noise")] * 3
@@ -113,31 +116,31 @@ def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(plant
 
 
 def test_changed_machine_code_is_shown_with_the_alert(planted):
-    _, _, picture = planted
+    _, _, picture, _ = planted
     [alert] = alerts_on(picture, "changed code")
     assert alert.cause.sentence == "a commit changed it: matmul machine code aa → bb"
 
 
 def test_a_new_ruler_does_not_make_an_old_slowdown_forgotten(planted):
-    _, commits, picture = planted
+    _, commits, picture, _ = planted
     alerts = {one.topic: one for one in alerts_on(picture, "new ruler after")}
     assert (alerts["slower"].commits, alerts["slower"].gone) == ((commits[AT],), False)
     assert alerts["version"].after == commits[AT + 8]
 
 
 def test_the_range_is_narrowed_by_a_machine_that_measured_more(planted):
-    _, commits, picture = planted
+    _, commits, picture, _ = planted
     [alert] = alerts_on(picture, "seldom")
     assert alert.commits == (commits[AT],)
     assert (alert.before, alert.also_on) == (commits[AT - 1], ("changed code", "fixed", "new ruler after", "slowdown"))
-    alone = look(planted[0], Thresholds(), Ranges(planted[0].root.parent, ("kernels",)), NOW, ["seldom"])
+    alone = look(planted[0], Thresholds(), Ranges(planted[0].root.parent, ("kernels",)), NOW, planted[3], ["seldom"])
     [alert] = alone.alerts
     assert alert.commits == (commits[AT], commits[AT + 1])
     assert alert.suspects == (commits[AT],)
 
 
 def test_kept_and_followed_until_it_is_closed(planted, tmp_path):
-    _, _, picture = planted
+    _, _, picture, _ = planted
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
     store.sync(picture.seen)
     again = store.sync(picture.seen)
@@ -151,20 +154,20 @@ def test_kept_and_followed_until_it_is_closed(planted, tmp_path):
 
 def test_replayed_commit_by_commit_each_event_opens_one_alert(planted, tmp_path):
     """What a nightly analysis sees: the store never holds two alerts for one event, whatever it was told when."""
-    _, commits, _ = planted
+    _, commits, _, _ = planted
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
     root = tmp_path / "repo"
     for upto in range(AT, LENGTH + 1, 4):
         write_history(root / "results", "slowdown", commits[:upto], PLANTED["slowdown"])
         results = Store.open(root / "results", cache=tmp_path / "cache").current()
         now = datetime.datetime.fromtimestamp((START_MS + upto * DAY_MS) / 1000, datetime.UTC)
-        store.sync(look(results, Thresholds(), Ranges(root), now).seen, now.date())
+        store.sync(look(results, Thresholds(), Ranges(root), now, Kept(tmp_path / "found")).seen, now.date())
     [one] = store.alerts()
     assert (one.state, one.alert.topic, len(one.alert.members)) == ("new", "slower", 3)
 
 
 def test_thresholds_decide_what_is_told(planted, tmp_path):
-    results, _, _ = planted
+    results, _, _, kept = planted
     path = tmp_path / "thresholds.toml"
     path.write_text(
         """
@@ -181,7 +184,7 @@ def test_thresholds_decide_what_is_told(planted, tmp_path):
         because = "exact rounding"
         """
     )
-    picture = look(results, read_thresholds(path), Ranges(tmp_path), NOW, ["slowdown"])
+    picture = look(results, read_thresholds(path), Ranges(tmp_path), NOW, kept, ["slowdown"])
     [alert] = picture.alerts
     assert {member.series.case for member in alert.members} == {"M=8,K=64", "M=64,K=64"}
     assert (alert.owner, alert.excuse) == ("small-batch", None)
@@ -200,7 +203,8 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     write_foreign(results, "toolchain", commits, step(1e-3, 1.2e-3), requirements=step({"numpy": "1"}, {"numpy": "2"}))
     write_foreign(results, "quiet", commits, lambda n: 1e-3)
     found = Store.open(results, cache=tmp_path / "cache").current()
-    alerts = {one.machine: one for one in look(found, Thresholds(), Ranges(results), NOW).alerts}
+    picture = look(found, Thresholds(), Ranges(results), NOW, Kept(tmp_path / "found"))
+    alerts = {one.machine: one for one in picture.alerts}
     assert {machine: one.cause.kind for machine, one in alerts.items()} == {
         "commit": "own commit",
         "settings": "protocol",
@@ -215,6 +219,6 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
 def test_the_recorded_history_rings_for_nothing(tmp_path):
     results = Store.open(ROOT / "results", cache=tmp_path).current()
     now = datetime.datetime.fromtimestamp(results.machines["h200-unlocked"].last_date / 1000, datetime.UTC)
-    picture = look(results, Thresholds(), Ranges(ROOT, ("kernels",)), now)
-    assert len(picture.analyses) > 900
+    picture = look(results, Thresholds(), Ranges(ROOT, ("kernels",)), now, Kept(tmp_path / "found"))
+    assert picture.series > 900
     assert [one for one in picture.alerts if one.topic == "slower"] == []

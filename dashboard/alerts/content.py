@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from dashboard.alerts.attribution import Cause
@@ -15,10 +14,18 @@ from dashboard.alerts.steps import SeriesName
 
 def to_json(alert: Alert) -> dict[str, Any]:
     """The alert in dicts, lists, texts and numbers."""
-    content = asdict(alert)
-    if alert.excuse and alert.excuse.until:
-        content["excuse"]["until"] = alert.excuse.until.isoformat()
-    return content
+    # As JSON gives it back, so that both can be compared; by hand, since ``asdict`` takes ten times as long.
+    excuse = alert.excuse
+    return {
+        **vars(alert),
+        "commits": list(alert.commits),
+        "cause": _cause_json(alert.cause),
+        "members": [
+            {**vars(one), "series": vars(one.series), "cause": _cause_json(one.cause)} for one in alert.members
+        ],
+        "also_on": list(alert.also_on),
+        "excuse": excuse and {"because": excuse.because, "until": excuse.until and excuse.until.isoformat()},
+    }
 
 
 def from_json(content: Mapping[str, Any]) -> Alert:
@@ -37,6 +44,10 @@ def from_json(content: Mapping[str, Any]) -> Alert:
             "excuse": excuse and Excuse(excuse["because"], _day(excuse["until"])),
         }
     )
+
+
+def _cause_json(cause: Cause) -> dict[str, Any]:
+    return {**vars(cause), "evidence": [vars(one) for one in cause.evidence]}
 
 
 def _cause(content: Mapping[str, Any]) -> Cause:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -72,12 +72,11 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
 
 
-def followed(results: Results, machine: str, trends: list[Trend]) -> list[Followed]:
+def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
     """The series of a machine to be followed, out of all its trends, each as often as its ruler changed.
 
-    What was found with an old ruler stays true with a new one, and comes first.
+    What was found with an old ruler stays true with a new one, and comes first. ``baselines``: of each of our suites.
     """
-    baselines = baselines_of(results, machine)
     ours: dict[tuple[_Place, str], Trend] = {}
     for trend in trends:
         if trend.benchmark.ours:
@@ -133,15 +132,26 @@ def values_of(points: Trend, paired: bool) -> Values:
     return Values(points.value, points.error, better)
 
 
-def baselines_of(results: Results, machine: str) -> Mapping[str, str]:
-    """The baseline of each of our suites, as the newest records have it; nothing in another project."""
+def baselines_said(results: Results, machine: str) -> dict[Series, str]:
+    """Which variant the newest point of each of our series refers to, "" none; nothing in another project."""
     if not any(one.ours for one in results.benchmarks.values()):
         return {}
+    newest = results.latest(machine)
+    return {one.series: one.baseline for one in newest if results.benchmarks[one.series.benchmark].ours}
+
+
+def baselines_of(results: Results, machine: str) -> Mapping[str, str]:
+    """The baseline of each of our suites, as the newest records have it; nothing in another project."""
+    said = baselines_said(results, machine)
+    return voted((results.benchmarks[series.benchmark].suite, baseline) for series, baseline in said.items())
+
+
+def voted(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The baseline that most series of a suite refer to; ``said``: suite and baseline of each, "" none."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
-    for point in results.latest(machine):
-        benchmark = results.benchmarks[point.series.benchmark]
-        if benchmark.ours and point.baseline:
-            votes[benchmark.suite][point.baseline] += 1
+    for suite, baseline in said:
+        if baseline:
+            votes[suite][baseline] += 1
     return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}
 
 

@@ -107,9 +107,7 @@ class Alert:
     @property
     def range(self) -> str:
         """The culprit range as git takes it: ``before..after``, or the one commit."""
-        if len(self.commits) == 1:
-            return self.after[:8]
-        return f"{self.before[:8]}..{self.after[:8]}" if self.before else self.after[:8]
+        return range_text(self.before, self.commits)
 
     @property
     def suspects(self) -> tuple[str, ...]:
@@ -123,6 +121,12 @@ class Alert:
         about = self.members[0].key if self.members else ""
         text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def range_text(before: str, commits: Sequence[str]) -> str:
+    """See ``Alert.range``."""
+    after = commits[-1][:8] if commits else ""
+    return f"{before[:8]}..{after}" if before and len(commits) != 1 else after
 
 
 @dataclass(frozen=True)
@@ -241,7 +245,7 @@ def _main_cause(members: Sequence[Member], commits: Sequence[str]) -> Cause:
 def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
     """The cause without the commits that are out of the range."""
     left = tuple(one for one in cause.evidence if one.what != "commit" or one.after in commits)
-    return replace(cause, evidence=left)
+    return replace(cause, evidence=left) if len(left) < len(cause.evidence) else cause
 
 
 def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
@@ -255,6 +259,9 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
         own = alert.commits if alert.cause.kind == "own commit" else ()
         meeting = [other for commit in own for other in at[alert.family, alert.topic, commit]]
         others = [other for other in meeting if other.machine != alert.machine]
+        if not others:
+            narrowed.append(alert)
+            continue
         shared = set(alert.commits).intersection(*(other.commits for other in others))
         commits = tuple(commit for commit in alert.commits if commit in shared) or alert.commits
         machines = tuple(sorted({other.machine for other in others}))

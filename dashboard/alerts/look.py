@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from dashboard.alerts.followed import Followed
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.steps import Facts, Move, Step
-from dashboard.changes import Analysis, Change
+from dashboard.changes import Change
 from dashboard.changes.trend import Better
 from dashboard.results.model import Floats, Point, Run, Series
 from dashboard.results.picture import Results
@@ -45,8 +45,9 @@ class Look:
         self._ranges = ranges
         self._commits = results.commits(machine)
         self._at = cache(self._points)
+        self._shared: dict[Hashable, Facts] = {}
 
-    def step(self, one: Followed, analysis: Analysis, change: Change) -> Step:
+    def step(self, one: Followed, change: Change) -> Step:
         """The change as a step."""
         trend = one.trend
         first = change.earliest
@@ -70,7 +71,7 @@ class Look:
             baseline=_move(one.baseline, before, after),
             controls=self._controls(one, before, after),
         )
-        return sized(found, one.values.better, analysis, change)
+        return sized(found, one.values.better, change)
 
     def _between(self, good: int, last: int) -> tuple[str, ...]:
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
@@ -80,18 +81,25 @@ class Look:
         trend = one.trend
         commit = self._commits[int(trend.commit[index])].hash
         run = self._results.runs[int(trend.run[index])]
+        version = self._results.versions[int(trend.version[index])]
         # Our own samples are as many as the sequential stop needs; other projects choose theirs.
         chosen = {} if trend.benchmark.ours else {"number": trend.number[index], "repeat": trend.repeat[index]}
-        return Facts(
-            commit=commit,
-            version=self._results.versions[int(trend.version[index])],
-            protocol=_protocol(run),
-            sampling={name: int(value) for name, value in chosen.items() if value > 0},
-            toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
-            machine=_hardware(run),
-            code=self._code(trend.series, commit) if trend.benchmark.ours else None,
-            measured_at=run.measured_at,
-        )
+        sampling = {name: int(value) for name, value in chosen.items() if value > 0}
+        ours = trend.series if trend.benchmark.ours else None
+        asked = (int(trend.run[index]), version, *sampling.items(), ours)
+        # Thousands of changes share their facts, and share them in memory.
+        if asked not in self._shared:
+            self._shared[asked] = Facts(
+                commit=commit,
+                version=version,
+                protocol=_protocol(run),
+                sampling=sampling,
+                toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
+                machine=_hardware(run),
+                code=self._code(ours, commit) if ours else None,
+                measured_at=run.measured_at,
+            )
+        return self._shared[asked]
 
     def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
         """The code of the series' record; of a ratio the baseline's as well, since both decide."""
@@ -118,12 +126,13 @@ class Look:
         return moves
 
 
-def sized(step: Step, better: Better, analysis: Analysis, change: Change) -> Step:
+def sized(step: Step, better: Better, change: Change) -> Step:
     """The step with all that may move with every point that is measured later."""
     worse = -1.0 if better == "higher" else 1.0
     low, high = sorted((worse * change.low, worse * change.high))
-    left = worse * _left(analysis, change)
-    return replace(step, size=worse * change.size, low=low, high=high, confidence=change.confidence, left=left)
+    size, left = worse * change.size, worse * change.left
+    moved = {"size": size, "low": low, "high": high, "confidence": change.confidence, "left": left}
+    return Step(**(vars(step) | moved))
 
 
 def _seconds(run: Run, control: str) -> float:
@@ -166,9 +175,3 @@ def _apart(before: Floats, after: Floats) -> Move | None:
     scatter = 1.4826 * float(np.median(np.abs(apart)))
     error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))
     return Move(float(np.median(sides[1]) - np.median(sides[0])), error)
-
-
-def _left(analysis: Analysis, change: Change) -> float:
-    """Log of the newest level over the one right before the change."""
-    before = [level.value for level in analysis.levels if level.start < change.index]
-    return float(np.log(analysis.levels[-1].value / before[-1])) if before else change.size

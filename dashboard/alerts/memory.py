@@ -1,15 +1,18 @@
 """What the detector knew of a machine's series after the last analysis, so that only new points are filtered.
 
-A file of arrays for each machine (``dashboard.changes.keeping``). Nothing in it is believed of itself: each series
-stands there with a checksum of the points that it has seen, and is taken up again only if those are its first points
-now. So the folder may be deleted, be of another state of the results, or be written by several at once.
+Two files for each machine: the detector as it stood some commits ago (``dashboard.changes.keeping``), which grows with
+the history and is written seldom, and beside it the points that came since, which are filtered again. Nothing in them
+is believed of itself: both say of which results they are, and each series stands there with a checksum of the points
+that it has seen, to be taken up again if those are its first points now. So they may be deleted, be of another state
+of the results, or be written by several at once.
 """
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,50 +21,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.alerts.followed import name_in
-from dashboard.alerts.steps import SeriesName
-from dashboard.changes import Analysis, Monitor, Seen, Trend
-from dashboard.changes.hypotheses import Ints
+from dashboard.changes import Analysis, Monitor, Trend
+from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.keeping import Arrays, from_arrays, select, to_arrays, together
-from dashboard.changes.trend import Better
 from dashboard.kept import write_whole
 from dashboard.mapped import mapped
 
 #: Series replayed together: as many as keep the hypotheses in the processor's cache.
 _TOGETHER = 500
 
+#: The detector is written again for every so many commits of its history, as those take longer to write than one to
+#: filter; but at the latest when it is this far behind.
+_SELDOM, _BEHIND = 256, 8
+
+_NEEDED = {"of", "series.names", "series.check", "scatter.variance"}
+
 
 @dataclass(frozen=True, eq=False)
 class Remembered:
-    """Series after an analysis: their names, which way of each is good, and what each says (but for hindsight)."""
+    """Series after an analysis: their names, and the detector that has seen them."""
 
     names: Sequence[str]
-    better: Sequence[Better]
-    analyses: Sequence[Analysis]
+    monitor: Monitor
 
 
-def analyse(
-    path: Path | None, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1
-) -> Remembered:
-    """``dashboard.changes.analyse_many``, going on from what the file knows, which is then written anew.
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What a commit adds: for each of some series, each once, its value and the standard error of its logarithm.
+
+    ``row``: places among the series' names. ``errors``: NaN where unknown.
+    """
+
+    row: Ints
+    values: Floats
+    errors: Floats
+
+
+def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1) -> Remembered:
+    """Filter whole series, going on from what the file knows, which is then written anew.
 
     Args:
-        path: of the file, which need not exist; ``None`` remembers nothing.
+        path: of the file, which need not exist.
         of: what the trends were taken from; ``extend`` asks for it.
         names: of the series, each different.
         trends: of the same series.
         processes: that share the work of series that are not known.
     """
-    kept = _read(path) if path else None
+    kept = _read(path)
     known = _known(kept, names, trends) if kept is not None else {}
     parts: list[Arrays] = []
     if kept is not None and known:
         try:
-            monitor = from_arrays(select(kept, np.array(list(known.values()))))
+            monitor = from_arrays(select(_state(kept), np.array(list(known.values()))))
         except (ValueError, KeyError, IndexError):
             known = {}
         else:
-            _extend(monitor, [trends[place] for place in known])
+            _catch_up(monitor, [trends[place] for place in known])
             parts.append(to_arrays(monitor))
     fresh = [place for place in range(len(trends)) if place not in known]
     # Series of one length together: a replay is at its fastest when all of its series go on.
@@ -74,67 +89,124 @@ def analyse(
     else:
         parts += map(_replayed, jobs)
     if not parts:
-        return Remembered((), (), ())
+        return Remembered((), Monitor(()))
     monitor = from_arrays(select(together(parts), np.argsort([*known, *fresh])))
-    if path:
-        checks = np.array([_check(one, len(one)) for one in trends], dtype=np.int64)
-        _write(path, of, monitor, names, checks)
-    return Remembered(names, monitor.better, monitor.analyses(hindsight=False))
+    _write(path, of, monitor, names, np.array([_check(one, len(one)) for one in trends], dtype=np.int64))
+    return Remembered(names, monitor)
 
 
-def extend(path: Path, before: str, after: str, new: Mapping[str, Trend]) -> Remembered | None:
-    """Add to what the file knows, and write it anew.
+def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Remembered | None:
+    """Add commits to what the files know.
 
     Args:
         path: of the file.
-        before: what it must have been made of, see ``analyse``; after: what it will be made of.
-        new: further points, by the name of their series.
+        before: what they must have been made of, see ``analyse``; after: what they will be made of.
+        new: each commit's points, oldest first.
 
     Returns:
         all series of the file; ``None`` if it was made of something else, or does not know one of ``new``.
     """
-    kept = _read(path)
-    if kept is None or str(kept.get("of")) != before:
+    kept = _load(path, before)
+    if kept is None:
         return None
+    arrays, past = kept
     try:
-        names, checks = kept["series.name"].tolist(), kept["series.check"]
-        rows = {name: row for row, name in enumerate(names)}
-        if not new.keys() <= rows.keys():
-            return None
-        monitor = from_arrays(kept)
-        lengths = monitor.replay.length.tolist()
-        for name, trend in new.items():
-            checks[rows[name]] = _check(trend, len(trend), checks[rows[name]].tolist(), lengths[rows[name]])
+        names, monitor = _names(arrays), from_arrays(_state(arrays))
+        since = [*past, *new]
+        for one in since:
+            monitor.replay.extend(np.log(one.values), one.errors, one.row)
+        if len(since) < min(1 + int(monitor.replay.length.max(initial=0)) // _SELDOM, _BEHIND):
+            _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.replay.scatter.variance))
+        else:
+            _write(path, after, monitor, names, _checks(arrays["series.check"], monitor, since))
     except (ValueError, KeyError, IndexError, TypeError):
         return None
-    _extend(monitor, list(new.values()), np.array([rows[name] for name in new], dtype=np.int64))
-    _write(path, after, monitor, names, checks)
-    return Remembered(names, monitor.better, monitor.analyses(hindsight=False))
+    return Remembered(names, monitor)
 
 
-def hindsight(path: Path, of: str, name: SeriesName) -> tuple[Seen, ...]:
-    """The steps that a series shows under its newest ruler now that it is seen whole: see ``dashboard.changes``.
+def holds(path: Path, of: str) -> bool:
+    """Whether the files are there, and were made of this."""
+    return _load(path, of) is not None
 
-    It goes over every point of the series, which is nothing for the one that somebody looks at, and would be most of
-    the work of an analysis that asked it of all.
 
-    Args:
-        path, of: of the file, and what it must have been made of; otherwise nothing is seen.
-        name: which series.
+def scales(path: Path, of: str) -> dict[str, float]:
+    """Run-to-run noise (standard deviation of the logarithm) of each series, NaN unknown.
+
+    Raises:
+        ValueError: the files were made of something else, or are damaged.
     """
+    arrays, past = _loaded(path, of)
+    scale = np.sqrt(arrays["scatter.variance"])
+    if past:
+        recent = _arrays(_recent(path)) or {}
+        scale = recent.get("scale", scale)
+    return dict(zip(_names(arrays), scale.tolist(), strict=True))
+
+
+def said(path: Path, of: str, names: Sequence[str], hindsight: bool = True) -> list[Analysis]:
+    """The analyses of these series.
+
+    Hindsight goes over every point of a series, which is nothing for the one that somebody looks at, and would be most
+    of the work of an analysis that asked it of all.
+
+    Raises:
+        ValueError: the files were made of something else, or are damaged.
+        KeyError: they do not know one of the series.
+    """
+    arrays, past = _loaded(path, of)
+    places = {name: place for place, name in enumerate(_names(arrays))}
+    rows = np.array([places[name] for name in names], dtype=np.int64)
     try:
-        kept = mapped(path)
-        if str(kept["of"]) != of:
-            return ()
-        rows = [row for row, text in enumerate(kept["series.name"].tolist()) if name_in(text) == name]
-        monitor = from_arrays(select(kept, np.array(rows[-1:], dtype=np.int64)))
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, IndexError, TypeError):
-        return ()
-    return monitor.analyses()[0].in_hindsight if len(monitor) else ()
+        monitor = from_arrays(select(_state(arrays), rows))
+    except (KeyError, IndexError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    mine = np.full(len(places), -1)
+    mine[rows] = np.arange(len(rows))
+    for one in past:
+        some = np.flatnonzero(mine[one.row] >= 0)
+        monitor.replay.extend(np.log(one.values[some]), one.errors[some], mine[one.row[some]])
+    return monitor.analyses(hindsight=hindsight)
+
+
+def _recent(path: Path) -> Path:
+    return path.with_name("recent.npz")
+
+
+def _loaded(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
+    kept = _load(path, of)
+    if kept is None:
+        raise ValueError(f"{path} is not of these results, or damaged")
+    return kept
+
+
+def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] | None:
+    """The detector's arrays, and the points that came since; ``None`` if they were made of something else."""
+    arrays = _read(path)
+    if arrays is None or not arrays.keys() >= _NEEDED:
+        return None
+    if str(arrays["of"]) == of:
+        return arrays, []
+    recent = _arrays(_recent(path))
+    try:
+        if recent is None or (str(recent["after"]), str(recent["of"])) != (str(arrays["of"]), of):
+            return None
+        ends = recent["ends"].tolist()
+        parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+        return arrays, [Points(recent["row"][at], recent["values"][at], recent["errors"][at]) for at in parts]
+    except KeyError:
+        return None
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]] | None:
-    """The arrays of a file; ``None`` if it is not there or damaged."""
+    """The detector's arrays, of which only what is looked at is read; ``None`` if it is not there or damaged."""
+    try:
+        return mapped(path, own=True)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
+    """All arrays of a small file; ``None`` if it is not there or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -142,16 +214,34 @@ def _read(path: Path) -> dict[str, NDArray[Any]] | None:
         return None
 
 
-def _write(path: Path, of: str, monitor: Monitor, names: Sequence[str], checks: NDArray[np.int64]) -> None:
-    arrays = to_arrays(monitor) | {"series.name": np.array(names), "series.check": checks, "of": np.array(of)}
+def _state(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Those of the arrays that the detector is made of."""
+    return {name: array for name, array in arrays.items() if name != "of" and not name.startswith("series.")}
+
+
+def _names(arrays: Arrays) -> list[str]:
+    names: list[str] = json.loads(arrays["series.names"].tobytes())
+    return names
+
+
+def _write(path: Path, of: str, monitor: Monitor, names: Sequence[str], checks: Ints) -> None:
+    text = np.frombuffer(json.dumps(list(names)).encode(), np.uint8)
+    arrays = to_arrays(monitor) | {"series.names": text, "series.check": checks, "of": np.array(of)}
     write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scale: Floats) -> None:
+    columns = {name: np.concatenate([getattr(one, name) for one in since]) for name in ("row", "values", "errors")}
+    ends = np.cumsum([len(one.row) for one in since])
+    arrays = {**columns, "ends": ends, "scale": scale, "after": np.array(after), "of": np.array(of)}
+    write_whole(_recent(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def _known(kept: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[int, int]:
     """Which series are known as they begin now: their places, and their rows in the file."""
     try:
         lengths = kept["replay.length"].tolist()
-        told = zip(kept["series.name"].tolist(), lengths, kept["series.check"].tolist(), strict=True)
+        told = zip(_names(kept), lengths, kept["series.check"].tolist(), strict=True)
         rows = {name: (row, length, tuple(check)) for row, (name, length, check) in enumerate(told)}
     except (KeyError, ValueError, TypeError):
         return {}
@@ -163,17 +253,26 @@ def _known(kept: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[
     return found
 
 
-def _check(trend: Trend, length: int, before: Sequence[int] = (0, 0), known: int = 0) -> tuple[int, int]:
-    """Checksums of the first points, of values and of errors; ``before`` those of ``known`` points that came before."""
-    seed = before[0] if known else zlib.crc32(trend.better.encode())
-    values = zlib.crc32(trend.values[:length].tobytes(), seed)
-    return values, 0 if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes(), before[1])
+def _check(trend: Trend, length: int) -> tuple[int, int]:
+    """Checksums of the first points, of values and of errors."""
+    values = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(trend.better.encode()))
+    return values, 0 if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes())
 
 
-def _extend(monitor: Monitor, trends: Sequence[Trend], rows: Ints | None = None) -> None:
-    """Filter what is new: the points of ``trends`` that the monitor has not seen, or with ``rows`` all of them."""
-    start = monitor.replay.length.copy() if rows is None else np.zeros(len(trends), dtype=np.int64)
-    rows = np.arange(len(trends)) if rows is None else rows
+def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
+    """The checksums of the points that the series have seen, from those of the ones before."""
+    checks = [tuple(pair) for pair in before.tolist()]
+    for one in since:
+        values, errors = one.values.tobytes(), one.errors.tobytes()
+        for place, row in enumerate(one.row.tolist()):
+            at = slice(8 * place, 8 * place + 8)
+            checks[row] = zlib.crc32(values[at], checks[row][0]), zlib.crc32(errors[at], checks[row][1])
+    return np.array(checks, dtype=np.int64)
+
+
+def _catch_up(monitor: Monitor, trends: Sequence[Trend]) -> None:
+    """Filter the points of ``trends`` that the monitor has not seen."""
+    start = monitor.replay.length.copy()
     lengths = np.array([len(one) for one in trends], dtype=np.int64)
     known = any(one.errors is not None for one in trends)
     for more in range(int((lengths - start).max(initial=0))):
@@ -181,7 +280,7 @@ def _extend(monitor: Monitor, trends: Sequence[Trend], rows: Ints | None = None)
         at = [(trends[place], int(start[place]) + more) for place in now.tolist()]
         values = np.array([trend.values[index] for trend, index in at])
         errors = np.array([np.nan if trend.errors is None else trend.errors[index] for trend, index in at])
-        monitor.extend(values, errors if known else None, rows[now])
+        monitor.extend(values, errors if known else None, now)
 
 
 def _replayed(trends: Sequence[Trend]) -> dict[str, NDArray[Any]]:

@@ -1,16 +1,22 @@
-"""What an analysis notes of a machine for the next one, as JSON: changes with their surroundings, and reports."""
+"""What an analysis notes of a machine for the next one, as JSON: changes with their surroundings, and reports.
+
+Texts and facts that many share stand there once, and are named by their place.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboard.alerts.freshness import Said
+import numpy as np
+
+from dashboard.alerts.followed import name_in
+from dashboard.alerts.reported import Reported
 from dashboard.alerts.steps import Facts, Move, SeriesName, Step
-from dashboard.changes import Change, Noise
+from dashboard.changes import Change
 from dashboard.kept import write_whole
 
 #: What says where a change lies; its size may still move with every point.
@@ -19,36 +25,15 @@ Place = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True)
 class Noted:
-    """A followed series with changes.
+    """The changes of a followed series.
 
     Attributes:
         length: points that it had.
-        noise: of them.
         steps: by the place of each change, oldest first.
     """
 
     length: int
-    noise: Noise
     steps: Mapping[Place, Step]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A series of the store.
-
-    Attributes:
-        row: name of the followed series that its newest points belong to, "" if it is not followed.
-        version: of the ruler of those points.
-        paired: whether the paired ratio is followed, in place of the number.
-        commits, states, versions: what it reported, see ``dashboard.alerts.freshness.Reports``.
-    """
-
-    row: str
-    version: str
-    paired: bool
-    commits: tuple[int, ...]
-    states: tuple[Said, ...]
-    versions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,18 +43,16 @@ class Notes:
     Attributes:
         state: of its results, see ``Results.state``. commits: how many it had.
         ranges: the repository that was asked.
-        baselines: by suite.
         measured: positions of the commits that measured something, by family.
-        series: of the store, by name. followed: how many rows the detector has.
+        reported: by its series. followed: how many rows the detector has.
         changed: by row.
     """
 
     state: str
     commits: int
     ranges: str
-    baselines: Mapping[str, str]
-    measured: Mapping[str, list[int]]
-    series: Mapping[str, Entry]
+    measured: Mapping[str, Sequence[int]]
+    reported: Reported
     followed: int
     changed: Mapping[str, Noted]
 
@@ -81,9 +64,18 @@ def place_of(change: Change) -> Place:
 
 def write_notes(path: Path, notes: Notes) -> None:
     """Keep them."""
-    content = vars(notes) | {
-        "series": {name: list(vars(entry).values()) for name, entry in notes.series.items()},
-        "changed": {row: _noted_json(noted) for row, noted in notes.changed.items()},
+    shared = _Shared()
+    changed = [
+        [row, noted.length, *([*at, *shared.step(one)] for at, one in noted.steps.items())]
+        for row, noted in notes.changed.items()
+    ]
+    content = {
+        **vars(notes),
+        "reported": notes.reported.to_json(),
+        "measured": {family: _spans(commits) for family, commits in notes.measured.items()},
+        "changed": changed,
+        "texts": list(shared.texts),
+        "facts": [vars(one) for one in shared.facts.values()],
     }
     write_whole(path, lambda file: file.write(json.dumps(content).encode("utf-8", "surrogatepass")))
 
@@ -92,53 +84,88 @@ def read_notes(path: Path) -> Notes | None:
     """What was kept; ``None`` if there is nothing, or nothing that can be read."""
     try:
         content = json.loads(path.read_bytes())
-        series = {
-            name: Entry(row, version, bool(paired), *(tuple(one) for one in reports))
-            for name, (row, version, paired, *reports) in content["series"].items()
-        }
-        changed = {row: _noted(noted) for row, noted in content["changed"].items()}
-        return Notes(**{**content, "series": series, "changed": changed})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        texts, facts = content.pop("texts"), [Facts(**one) for one in content.pop("facts")]
+        content["reported"] = Reported.from_json(content["reported"])
+        changed = {}
+        for row, length, *steps in content["changed"]:
+            name = name_in(row)
+            own = {(a, b, c, d, e): _step(name, texts, facts, step) for a, b, c, d, e, *step in steps}
+            changed[row] = Noted(length, own)
+        content["changed"] = changed
+        content["measured"] = {family: _expanded(spans) for family, spans in content["measured"].items()}
+        return Notes(**content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
 
 
-def _noted_json(noted: Noted) -> dict[str, Any]:
-    noise = [noted.noise.scale, noted.noise.kind, list(noted.noise.modes), noted.noise.slope]
-    return {
-        "length": noted.length,
-        "noise": noise,
-        "steps": [[*at, _step_json(one)] for at, one in noted.steps.items()],
-    }
+class _Shared:
+    """Texts and facts by place, each once."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.facts: dict[int, Facts] = {}
+        self._places: dict[int, int] = {}
+
+    def step(self, step: Step) -> list[Any]:
+        """What ``_step`` takes."""
+        touched = step.touched
+        return [
+            self._fact(step.before),
+            self._fact(step.after),
+            *(step.size, step.low, step.high, step.confidence, step.left, step.first, step.last),
+            self._text(step.good),
+            [self._text(one) for one in step.between],
+            None if touched is None else [self._text(one) for one in touched],
+            self._text(step.rang_at),
+            _move_json(step.own),
+            _move_json(step.baseline),
+            {name: _move_json(move) for name, move in step.controls.items()},
+        ]
+
+    def _text(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
+    def _fact(self, facts: Facts) -> int:
+        # Those that are the same are one object: see ``dashboard.alerts.look``.
+        place = self._places.setdefault(id(facts), len(self._places))
+        self.facts[place] = facts
+        return place
 
 
-def _noted(content: Mapping[str, Any]) -> Noted:
-    scale, kind, modes, slope = content["noise"]
-    steps = {(a, b, c, d, e): _step(step) for a, b, c, d, e, step in content["steps"]}
-    return Noted(content["length"], Noise(scale, kind, tuple(modes), slope), steps)
-
-
-def _step_json(step: Step) -> dict[str, Any]:
-    content = dict(vars(step))
-    content |= {name: vars(content[name]) for name in ("series", "before", "after")}
-    content |= {name: _move_json(content[name]) for name in ("own", "baseline")}
-    return content | {"controls": {name: _move_json(move) for name, move in step.controls.items()}}
-
-
-def _step(content: Mapping[str, Any]) -> Step:
-    touched = content["touched"]
+def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], content: Sequence[Any]) -> Step:
+    before, after, size, low, high, confidence, left, first, last, *others = content
+    good, between, touched, rang_at, own, baseline, controls = others
     return Step(
-        **{
-            **content,
-            "series": SeriesName(**content["series"]),
-            "before": Facts(**content["before"]),
-            "after": Facts(**content["after"]),
-            "between": tuple(content["between"]),
-            "touched": None if touched is None else tuple(touched),
-            "own": _move(content["own"]),
-            "baseline": _move(content["baseline"]),
-            "controls": {name: _move(move) for name, move in content["controls"].items()},
-        }
+        series=series,
+        before=facts[before],
+        after=facts[after],
+        size=size,
+        low=low,
+        high=high,
+        confidence=confidence,
+        first=first,
+        last=last,
+        good=texts[good],
+        between=tuple([texts[one] for one in between]),
+        touched=None if touched is None else tuple([texts[one] for one in touched]),
+        rang_at=texts[rang_at],
+        own=_move(own),
+        baseline=_move(baseline),
+        controls={name: Move(*move) for name, move in controls.items()},
+        left=left,
     )
+
+
+def _spans(rising: Sequence[int]) -> list[list[int]]:
+    """First and last of the numbers that follow one another."""
+    all_of = np.asarray(rising)
+    turns = np.flatnonzero(np.diff(all_of) != 1)
+    ends = zip(all_of[np.append(0, turns + 1)].tolist(), all_of[np.append(turns, -1)].tolist(), strict=True)
+    return [list(one) for one in ends]
+
+
+def _expanded(spans: Sequence[Sequence[int]]) -> list[int]:
+    return [number for first, last in spans for number in range(first, last + 1)]
 
 
 def _move_json(move: Move | None) -> list[float] | None:

@@ -28,7 +28,7 @@ def survey(store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[
     """
     results, kept = store.current(), Kept(store.cache)
     now = datetime.datetime.now(datetime.UTC)
-    found = look(results, thresholds, Ranges(repo, packages), now, kept=kept)
+    found = look(results, thresholds, Ranges(repo, packages), now, kept)
     publish(found, results, kept, key_of(results, thresholds, repo, tuple(packages)))
     return results, found
 
@@ -51,7 +51,7 @@ def publish(picture: Picture, results: Results, kept: Kept, key: str) -> None:
     for machine in results.machines:
         write_changes(kept.changes(machine, key), found[machine], alerts[machine])
     write_whole(kept.done(key), lambda file: file.write(b""))
-    kept.sweep(key, {machine: results.state(machine) for machine in results.machines})
+    kept.sweep(key, results.machines)
 
 
 def _finding(one: Found) -> Finding:

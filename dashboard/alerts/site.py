@@ -7,7 +7,6 @@ script and loads nothing.
 
 from __future__ import annotations
 
-import datetime
 import html
 import json
 import os
@@ -62,19 +61,17 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 def _current(conf: Any) -> list[Tracked]:
     """All alerts, in step with the results."""
     from dashboard.alerts.database import Database, StateError, default_state
-    from dashboard.alerts.ranges import Ranges
+    from dashboard.alerts.publish import survey
     from dashboard.alerts.store import AlertStore
-    from dashboard.alerts.watch import look
     from dashboard.results.store import Store, StoreError
     from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
 
     results = Path(conf.results_dir)
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
-    now = datetime.datetime.now(datetime.UTC)
     try:
         thresholds = read_thresholds(Path(FILE))
         store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))
-        store.sync(look(Store.open(results).current(), thresholds, Ranges(results, packages), now).seen)
+        store.sync(survey(Store.open(results), thresholds, results, packages)[1].seen)
         return store.alerts()
     except (StateError, StoreError, ThresholdsError) as error:
         raise UserError(str(error)) from error

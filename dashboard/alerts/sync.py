@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from dashboard.alerts.content import to_json
-from dashboard.alerts.grouping import Alert, Member
+from dashboard.alerts.grouping import Alert, Member, range_text
 from dashboard.alerts.life import OPEN, Act, Ending, State
 from dashboard.alerts.schema import ALERT, MEMBER
-from dashboard.alerts.tracked import Tracked, now_ms, perform, read_alert, tracked, write_log
+from dashboard.alerts.tracked import now_ms, perform, tracked, write_log
 
 #: Who acts when the data do.
 DATA = "lockstep"
@@ -30,6 +30,9 @@ LATER_COMMITS = 3
 
 #: They are worth knowing, and ask nothing of anybody.
 _RECORDED = ("faster", "version", "renamed")
+
+#: Endings that the data do not undo.
+_FOR_GOOD = ("intended", "recorded")
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,17 @@ class Sync:
         self.seen = seen
         self.today = today
         self.outcome = _Outcome()
-        rows = connection.execute(select(ALERT).where(ALERT.c.machine.in_(list(seen.commits))))
-        self.known: dict[int, Row[Any]] = {row.id: row for row in rows}
+        self.known: dict[int, Row[Any]] = {}
+        self.opened: set[int] = set()
+        self._same: dict[str, int] = {}
+        self._near: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        self._revised: list[dict[str, Any]] = []
+        for row in connection.execute(
+            select(ALERT).where(ALERT.c.machine.in_(list(seen.commits))).order_by(ALERT.c.id)
+        ):
+            self._know(row)
         members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
-        self.opened: set[int] = set()
 
     def run(self) -> Synced:
         """Do it."""
@@ -86,30 +95,39 @@ class Sync:
                     parts[number].append(part)
         for number, row in self.known.items():
             if number in parts:
-                self._update(tracked(row), _together(parts[number]))
+                self._update(row, _together(parts[number]))
             elif number not in self.opened:
-                self._lost(tracked(row))
+                self._lost(row)
+        if self._revised:
+            columns: dict[str, Any] = {"topic": bindparam("new_topic"), "content": bindparam("new_content")}
+            of = ALERT.c.id == bindparam("number")
+            self.connection.execute(update(ALERT).where(of).values(columns), self._revised)
         return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
+
+    def _know(self, row: Row[Any]) -> None:
+        self.known[row.id] = row
+        self._same[row.fingerprint] = row.id
+        self._near[row.machine, row.family, row.topic].append(row.id)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """The alert, split where its changes are already told of by several; new ones join the oldest."""
         if not alert.members:
-            same = [number for number, row in self.known.items() if row.fingerprint == alert.fingerprint]
-            return [(same[0] if same else None, alert)]
+            return [(self._same.get(alert.fingerprint), alert)]
         owners = [self.owner.get(_hash(member.key)) for member in alert.members]
-        home = min((one for one in owners if one is not None), default=self._overlapping(alert))
+        told = [one for one in owners if one is not None]
+        home = min(told) if told else self._overlapping(alert)
         shares: dict[int | None, list[Member]] = defaultdict(list)
         for member, owner in zip(alert.members, owners, strict=True):
             shares[home if owner is None else owner].append(member)
+        if len(shares) == 1:
+            return [(home, alert)]
         return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
 
     def _overlapping(self, alert: Alert) -> int | None:
         """An alert of the same place whose range shares a commit: these are more cases of it, told later."""
-        for number, row in sorted(self.known.items()):
-            same = (row.machine, row.family, row.topic) == (alert.machine, alert.family, alert.topic)
-            if same and set(row.content["commits"]) & set(alert.commits):
-                return number
-        return None
+        near = self._near[alert.machine, alert.family, alert.topic]
+        own = set(alert.commits)
+        return next((number for number in near if own.intersection(self.known[number].content["commits"])), None)
 
     def _open(self, alert: Alert) -> None:
         state, ending, who, note = _first_state(alert, self.today)
@@ -128,79 +146,71 @@ class Sync:
             "content": to_json(alert),
         }
         number = self.connection.execute(insert(ALERT).values(values)).inserted_primary_key[0]  # type: ignore[index]
-        self.known[number] = self.connection.execute(select(ALERT).where(ALERT.c.id == number)).one()
+        self._know(self.connection.execute(select(ALERT).where(ALERT.c.id == number)).one())
         self.opened.add(number)
         self._claim(number, alert)
         write_log(self.connection, number, who, "opened", state, note)
         if state in OPEN:
             self.outcome.opened.append(number)
 
-    def _update(self, one: Tracked, alert: Alert) -> None:
-        more = self._claim(one.id, alert)
-        if to_json(alert) != to_json(one.alert):
-            self.connection.execute(
-                update(ALERT).where(ALERT.c.id == one.id).values(topic=alert.topic, content=to_json(alert))
-            )
-            if more or alert.range != one.alert.range or alert.topic != one.alert.topic:
+    def _update(self, row: Row[Any], alert: Alert) -> None:
+        more, content = self._claim(row.id, alert), to_json(alert)
+        if content != row.content:
+            self._revised.append({"number": row.id, "new_topic": alert.topic, "new_content": content})
+            said = range_text(row.content["before"], row.content["commits"])
+            if more or alert.range != said or alert.topic != row.topic:
                 note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
-                write_log(self.connection, one.id, DATA, "revised", one.state, note)
-        self._live(one, alert)
+                write_log(self.connection, row.id, DATA, "revised", row.state, note)
+        self._live(row, alert)
 
-    def _live(self, one: Tracked, alert: Alert) -> None:
+    def _live(self, row: Row[Any], alert: Alert) -> None:
         """What the data and the calendar do to an alert that is still found."""
-        if one.state == "muted" and one.muted_until is not None and one.muted_until < self.today:
-            self._reopen(one, f"its mute ended on {one.muted_until}")
-        elif one.state == "resolved":
-            self._live_again(one, alert)
+        if row.state == "muted" and row.muted_until is not None and row.muted_until < self.today:
+            self._reopen(row, f"its mute ended on {row.muted_until}")
+        elif row.state == "resolved":
+            self._live_again(row, alert)
         elif alert.gone:
-            self._resolve(one, "fixed", "its series are back at their old level")
+            self._resolve(row, "fixed", "its series are back at their old level")
         elif alert.excuse and alert.excuse.until is None:
-            self._resolve(one, "intended", alert.excuse.because, FILE)
-        elif alert.excuse and one.state in OPEN:
-            perform(self.connection, one, Act("mute", FILE, alert.excuse.because, alert.excuse.until), "", self.today)
+            self._resolve(row, "intended", alert.excuse.because, FILE)
+        elif alert.excuse and row.state in OPEN:
+            act = Act("mute", FILE, alert.excuse.because, alert.excuse.until)
+            perform(self.connection, tracked(row), act, "", self.today)
 
-    def _live_again(self, one: Tracked, alert: Alert) -> None:
-        if alert.topic == "slower" != one.alert.topic:
-            self._reopen(one, "beside what became faster, something became slower")
-        if (
-            alert.topic != one.alert.topic
-            or alert.gone
-            or alert.excuse
-            or alert.old
-            or one.ending in ("intended", "recorded")
-        ):
+    def _live_again(self, row: Row[Any], alert: Alert) -> None:
+        if alert.topic == "slower" != row.topic:
+            self._reopen(row, "beside what became faster, something became slower")
+        if alert.topic != row.topic or alert.gone or alert.excuse or alert.old or row.ending in _FOR_GOOD:
             return
-        row = self.known[one.id]
-        commits = list(self.seen.commits[one.alert.machine])
+        commits = list(self.seen.commits[row.machine])
         closed = commits.index(row.closed_at_commit) if row.closed_at_commit in commits else -1
         later = len(commits) - 1 - closed
-        by_hand = one.ending == "fixed" and not one.alert.gone
+        by_hand = row.ending == "fixed" and not row.content["gone"]
         if not by_hand:
-            self._reopen(one, "it is back")
+            self._reopen(row, "it is back")
         elif later >= LATER_COMMITS:
-            self._reopen(one, f"{later} commits were measured since it was called fixed, and it is still there")
+            self._reopen(row, f"{later} commits were measured since it was called fixed, and it is still there")
 
-    def _lost(self, one: Tracked) -> None:
+    def _lost(self, row: Row[Any]) -> None:
         """An alert that the data no longer show."""
-        if one.state == "muted" and one.muted_until is not None and one.muted_until < self.today:
-            self._reopen(one, f"its mute ended on {one.muted_until}")
-            one = read_alert(self.connection, one.id)
-        if one.state == "resolved":
+        if row.state == "muted" and row.muted_until is not None and row.muted_until < self.today:
+            self._reopen(row, f"its mute ended on {row.muted_until}")
+            row = self.connection.execute(select(ALERT).where(ALERT.c.id == row.id)).one()
+        if row.state == "resolved":
             return
-        if one.alert.members:
-            self._resolve(one, "withdrawn", "with what was measured later it is no change")
+        if row.content["members"]:
+            self._resolve(row, "withdrawn", "with what was measured later it is no change")
         else:
-            self._resolve(one, "fixed", "it is measured again")
+            self._resolve(row, "fixed", "it is measured again")
 
-    def _resolve(self, one: Tracked, ending: Ending, note: str, who: str = DATA) -> None:
-        perform(
-            self.connection, one, Act("resolve", who, note, ending=ending), self._newest(one.alert.machine), self.today
-        )
-        self.outcome.resolved.append(one.id)
+    def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
+        act = Act("resolve", who, note, ending=ending)
+        perform(self.connection, tracked(row), act, self._newest(row.machine), self.today)
+        self.outcome.resolved.append(row.id)
 
-    def _reopen(self, one: Tracked, note: str) -> None:
-        perform(self.connection, one, Act("reopen", DATA, note), "", self.today)
-        self.outcome.reopened.append(one.id)
+    def _reopen(self, row: Row[Any], note: str) -> None:
+        perform(self.connection, tracked(row), Act("reopen", DATA, note), "", self.today)
+        self.outcome.reopened.append(row.id)
 
     def _claim(self, number: int, alert: Alert) -> int:
         """Note that the alert tells of its changes; how many of them are new."""

@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Literal
 
@@ -15,16 +15,18 @@ from dashboard.alerts.attribution import Cause, attribute
 from dashboard.alerts.freshness import freshness, is_old
 from dashboard.alerts.grouping import Alert, Excuse, Told, group
 from dashboard.alerts.ranges import Ranges
-from dashboard.alerts.steps import SeriesName, Step
+from dashboard.alerts.steps import Step
 from dashboard.alerts.sync import Seen
 from dashboard.alerts.watched import Changed, Watched, watch
-from dashboard.changes import Analysis, Noise
 from dashboard.kept import Kept
 from dashboard.results.picture import Results
 from lockstep.thresholds import Threshold, Thresholds
 
-#: More points than this are worth the start of a second process.
-_MUCH = 500_000
+#: More points than this are worth a second process: they take half a second.
+_MUCH = 50_000
+
+#: Points that take as long to analyse as a series that is known and goes on.
+_GOES_ON = 15
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,16 @@ class Found:
     """A change that was found, why, and whether it is worth telling.
 
     Attributes:
+        row: of its series, see ``dashboard.alerts.followed.Followed``.
         step, cause: what and why.
-        noise: of its series.
         threshold: of its series.
         quiet: why it is not told: "small", "unsure", "noise" (its code did not change, or did less than changes
             of unchanged code do); "" it is.
     """
 
+    row: str
     step: Step
     cause: Cause
-    noise: Noise
     threshold: Threshold
     quiet: Literal["", "small", "unsure", "noise"]
 
@@ -54,14 +56,12 @@ class Picture:
         found: every change of every followed series, in the order of the series.
         alerts: those worth telling, grouped, and the freshness of everything.
         commits: of each machine that was looked at, oldest first.
-        analyses: of each followed series that was analysed now, and in this process.
         series: how many are followed.
     """
 
     found: tuple[Found, ...]
     alerts: tuple[Alert, ...]
     commits: Mapping[str, tuple[str, ...]]
-    analyses: Mapping[SeriesName, Analysis]
     series: int = 0
 
     @property
@@ -87,8 +87,8 @@ def look(
     thresholds: Thresholds,
     ranges: Ranges,
     now: datetime.datetime,
+    kept: Kept,
     machines: Sequence[str] | None = None,
-    kept: Kept | None = None,
 ) -> Picture:
     """Analyse the results of these machines (``None``: of all).
 
@@ -97,39 +97,40 @@ def look(
         thresholds: what counts.
         ranges: the repository whose commits they are.
         now: for mutes and for machines that are silent.
+        kept: where to go on from, and what to go on from is left.
         machines: names.
-        kept: where to go on from; ``None`` analyses everything anew.
     """
     found: list[Found] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
-    analyses: dict[SeriesName, Analysis] = {}
     series = 0
     for one in _watch_all(results, list(results.machines) if machines is None else machines, ranges, kept):
         found += _found(one.changed, thresholds)
         stale += freshness(one.reports, int(now.timestamp() * 1000))
         commits[one.machine] = tuple(commit for commit, _ in one.reports.commits)
-        analyses |= one.analyses
         series += one.followed
     tell = _Teller(results, thresholds, now.date())
     told = [tell(one) for one in found if not one.quiet]
     order = [commit.hash for commit in results.commits()]
-    return Picture(tuple(found), (*group(told, order), *stale), commits, analyses, series)
+    return Picture(tuple(found), (*group(told, order), *stale), commits, series)
 
 
-def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: Kept | None) -> Iterator[Watched]:
+def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: Kept) -> Iterator[Watched]:
     """Every machine; two at a time where there is much to analyse."""
-    fresh = [one for one in machines if kept is None or not kept.series(one, results.state(one)).exists()]
-    work = {one: len(results.series(machine=one)) * len(results.commits(one)) for one in fresh}
-    if kept is None or len(fresh) < 2 or sum(work.values()) < _MUCH:
-        processes = 2 if max(work.values(), default=0) > _MUCH else 1
-        yield from (watch(results, one, ranges, kept, processes) for one in machines)
+    work = {one: _points(results, one, kept) for one in machines}
+    if len(machines) < 2 or sum(work.values()) < _MUCH:
+        yield from (watch(results, one, ranges, kept, 2 if work[one] > _MUCH else 1) for one in machines)
         return
     # Forked, so that they have the results; what they found lies in files, and only what alerts need comes back.
     fork = get_context("fork")
     with ProcessPoolExecutor(2, mp_context=fork, initializer=_take, initargs=(results, ranges, kept)) as pool:
-        found = dict(zip(fresh, pool.map(_watch_taken, fresh), strict=True))
-    yield from (found.get(one) or watch(results, one, ranges, kept) for one in machines)
+        yield from pool.map(_watch_taken, machines)
+
+
+def _points(results: Results, machine: str, kept: Kept) -> int:
+    """About how many points a machine's analysis has to look at."""
+    series = results.count(machine)
+    return series * (_GOES_ON if kept.notes(machine).exists() else len(results.commits(machine)))
 
 
 _TAKEN: list[tuple[Results, Ranges, Kept]] = []
@@ -141,7 +142,7 @@ def _take(*what: Any) -> None:
 
 def _watch_taken(machine: str) -> Watched:
     [(results, ranges, kept)] = _TAKEN
-    return replace(watch(results, machine, ranges, kept), analyses={})
+    return watch(results, machine, ranges, kept)
 
 
 def _found(changed: Sequence[Changed], thresholds: Thresholds) -> Iterator[Found]:
@@ -152,7 +153,7 @@ def _found(changed: Sequence[Changed], thresholds: Thresholds) -> Iterator[Found
         # What unchanged code does by itself, changed code must outdo.
         meter = max((abs(s.size) for s, c in zip(one.steps, causes, strict=True) if c.kind == "noise"), default=0.0)
         for step, cause in zip(one.steps, causes, strict=True):
-            yield Found(step, cause, one.noise, threshold, _quiet(step, cause, threshold, meter))
+            yield Found(one.row, step, cause, threshold, _quiet(step, cause, threshold, meter))
 
 
 def _quiet(step: Step, cause: Cause, threshold: Threshold, meter: float) -> Literal["", "small", "unsure", "noise"]:

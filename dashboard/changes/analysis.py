@@ -7,12 +7,12 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from dashboard.changes.findings import Analysis
+from dashboard.changes.findings import Analysis, Change
 from dashboard.changes.hindsight import look_back
 from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.replay import Replay
 from dashboard.changes.settings import DEFAULT, Settings
-from dashboard.changes.summary import summarise
+from dashboard.changes.summary import changes_of, summarise
 from dashboard.changes.trend import Better, Trend
 
 #: Series replayed together: as many as keep the hypotheses in the processor's cache.
@@ -73,6 +73,13 @@ class Monitor:
             rows = np.flatnonzero(lengths > index)
             self.replay.extend(values[rows, index], errors[rows, index] if known else None, rows)
 
+    @classmethod
+    def of(cls, replay: Replay, better: Sequence[Better]) -> Monitor:
+        """A monitor of a replay that went on somewhere else; ``better`` is of its series."""
+        monitor = cls((), replay.settings)
+        monitor.better, monitor.replay = list(better), replay
+        return monitor
+
     def __len__(self) -> int:
         return len(self.better)
 
@@ -97,13 +104,16 @@ class Monitor:
     def analyses(self, rows: Iterable[int] | None = None, hindsight: bool = True) -> list[Analysis]:
         """What the series ``rows`` (all of them if not given) say now; ``hindsight`` goes over every point again."""
         which = list(range(len(self)) if rows is None else rows)
-        found = []
+        found: list[Analysis] = []
         for first in range(0, len(which), _TOGETHER):
             part = which[first : first + _TOGETHER]
             seen = look_back(self.replay, part) if hindsight else [[]] * len(part)
-            for row, sights in zip(part, seen, strict=True):
-                found.append(summarise(self.replay, row, self.better[row], sights))
+            found += summarise(self.replay, part, self.better, seen)
         return found
+
+    def changes(self) -> dict[int, tuple[Change, ...]]:
+        """What ``analyses`` say of changes, by series, without the others; some twenty times as fast."""
+        return changes_of(self.replay, range(len(self)), self.better)
 
 
 def _analyse_batch(job: tuple[Sequence[Trend], Settings]) -> list[Analysis]:

@@ -30,6 +30,7 @@ class Change:
         confidence: probability that this is a step and not noise, 0 to 1.
         reported_at: index at which the analysis first told of it.
         sense: whether it went the good way of the series' trend.
+        left: log(newest level / old level); ``size`` where no other change followed.
     """
 
     index: int
@@ -42,6 +43,7 @@ class Change:
     confidence: float
     reported_at: int
     sense: Sense
+    left: float
 
     @property
     def factor(self) -> float:

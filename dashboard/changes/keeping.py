@@ -17,7 +17,7 @@ from dashboard.changes.findings import Revision
 from dashboard.changes.hypotheses import Ints
 from dashboard.changes.replay import Replay, Shift
 from dashboard.changes.settings import DEFAULT, Settings
-from dashboard.changes.trend import Trend
+from dashboard.changes.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -56,9 +56,8 @@ def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
     Raises:
         ValueError, KeyError: the arrays are no state.
     """
-    better = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
-    monitor = Monitor([Trend(np.empty(0), better=one) for one in better], settings)  # type: ignore[arg-type]
-    replay = monitor.replay
+    better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
+    replay = Replay(len(better), settings)
     for part, name, fresh in list(_arrays(replay)):
         array = arrays[f"{part}.{name}"]
         if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):
@@ -69,7 +68,7 @@ def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
     for row, reported_at, revised_at, index, moved_to, size, why in _rows(arrays, "revision"):
         moved = None if moved_to == _NOWHERE else moved_to
         replay.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, why))
-    return monitor
+    return Monitor.of(replay, better)
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:

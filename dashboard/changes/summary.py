@@ -1,21 +1,23 @@
-"""What the state of a replay says about one series, for the person reading."""
+"""What the state of a replay says about its series, for the person reading."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dashboard.changes.doubts import autocorrelation, median, two_modes
+from dashboard.changes.doubts import autocorrelation, two_modes
 from dashboard.changes.findings import Analysis, Change, Level, Noise, Seen, Sense
 from dashboard.changes.hindsight import Sight
-from dashboard.changes.hypotheses import NEARBY, Floats
+from dashboard.changes.hypotheses import NEARBY, Floats, Ints
 from dashboard.changes.replay import LARGEST, LOOK_BACK, Replay, Shift
 from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
+from dashboard.changes.stretches import Stretches, between_changes, limits, stretches, wandering
 from dashboard.changes.trend import Better
 
 #: Normal quantiles: of a 95 % interval, and of a power of 80 %.
@@ -26,44 +28,53 @@ _LINKED, _SLOPING = 0.35, 5.0
 _MOST = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Points between two changes: where, their mean in log units, its standard error, and how many count."""
-
-    start: int
-    stop: int
-    mean: float
-    error: float
-    count: float
-    odd: tuple[int, ...]
-    rest: Floats
+def changes_of(replay: Replay, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+    """The changes of those of the series ``rows`` that report some; ``better`` is of all series."""
+    those = [row for row in rows if any(True for _ in replay.reported(row))]
+    return _changes(replay, between_changes(replay, np.array(those, dtype=np.int64)), better)
 
 
-def summarise(replay: Replay, row: int, better: Better, sights: Sequence[Sight]) -> Analysis:
-    """The analysis of series ``row``, in the trend's own unit. ``sights``: what it shows in hindsight."""
-    settings = replay.settings
-    shifts = list(replay.reported(row))
-    scale = float(np.sqrt(replay.scatter.variance[row]))
-    stretches = _stretches(replay, row, [shift.index for shift in shifts], scale)
-    changes = tuple(
-        _change(replay, row, shift, left, right, better)
-        for shift, left, right in zip(shifts, stretches[:-1], stretches[1:], strict=True)
-    )
-    noise = _noise(replay, row, stretches[-1], scale)
-    known = noise.kind != "short"
-    return Analysis(
-        changes=changes,
-        revisions=tuple(replay.revisions[row]),
-        levels=tuple(_level(stretch) for stretch in stretches if math.isfinite(stretch.mean)),
-        in_hindsight=_seen(replay, row, sights, scale, better),
-        noise=noise,
-        outliers=tuple(index for stretch in stretches for index in stretch.odd),
-        mde=math.expm1(smallest_step(scale, stretches[-1].count, settings.prompt + 1, settings)) if known else math.inf,
-        repeats_for_1_percent=_repeats(scale, stretches[-1].count, settings) if known else None,
-    )
+def summarise(
+    replay: Replay, rows: Sequence[int], better: Sequence[Better], sights: Sequence[Sequence[Sight]]
+) -> list[Analysis]:
+    """The analyses of the series ``rows``, in each trend's own unit.
+
+    Args:
+        replay: of all series.
+        rows: which.
+        better: of all series.
+        sights: what each of ``rows`` shows in hindsight.
+    """
+    found = between_changes(replay, np.array(rows, dtype=np.int64))
+    changes = _changes(replay, found, better)
+    starts = np.flatnonzero(found.start == 0).tolist()
+    several = [slice(first, after) for first, after in itertools.pairwise([*starts, found.row.size])]
+    present = np.array([one.stop - 1 for one in several], dtype=np.int64)
+    scale = np.sqrt(replay.scatter.variance[found.row[present]])
+    mde = np.expm1(smallest_step(scale, found.count[present], replay.settings.prompt + 1, replay.settings))
+    repeats = _repeats(scale, found.count[present], replay.settings)
+    levels = _levels(found)
+    analyses = []
+    for place, (row, own) in enumerate(zip(rows, several, strict=True)):
+        apart = [_apart(replay, found, at) for at in range(own.start, own.stop)]
+        noise = _noise(replay, row, apart[-1][1])
+        known = noise.kind != "short"
+        analyses.append(
+            Analysis(
+                changes=changes.get(row, ()),
+                revisions=tuple(replay.revisions[row]),
+                levels=tuple(level for level in levels[own] if math.isfinite(level.value)),
+                in_hindsight=_seen(replay, row, sights[place], better[row]),
+                noise=noise,
+                outliers=tuple(index for odd, _ in apart for index in odd),
+                mde=float(mde[place]) if known else math.inf,
+                repeats_for_1_percent=int(repeats[place]) if known and repeats[place] <= _MOST else None,
+            )
+        )
+    return analyses
 
 
-def smallest_step(scale: float, before: float, after: int, settings: Settings) -> float:
+def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, settings: Settings) -> Floats:
     """The log step that is reported with 80 % probability from that many points before and after it.
 
     The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after), with a spread
@@ -71,98 +82,107 @@ def smallest_step(scale: float, before: float, after: int, settings: Settings) -
 
     Args:
         scale: standard deviation of a point, log units.
-        before: points at the present level.
+        before: points at the present level; from none, no step is seen.
         after: points at the new level.
         settings: the detector's.
     """
-    if before <= 0:
-        return math.inf
-    size = before * after / (before + after)
-    lowered = settings.patience * math.log(min(max(size, 1.0), LARGEST) / settings.run)
-    bar = settings.novelty + settings.evidence - lowered + math.log(max(size, 1.0)) / 2
-    sure = math.sqrt(2 * max(bar, 1.0) * (1 + CAUTION / before)) + _POWER
-    return scale * sure * math.sqrt(1 / size + _wandering(before, settings) + _wandering(after, settings))
+    scale, before, after = (np.asarray(one, dtype=np.float64) for one in (scale, before, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = before * after / (before + after)
+        lowered = settings.patience * np.log(np.clip(size, 1.0, LARGEST) / settings.run)
+        bar = settings.novelty + settings.evidence - lowered + np.log(np.maximum(size, 1.0)) / 2
+        sure = np.sqrt(2 * np.maximum(bar, 1.0) * (1 + CAUTION / before)) + _POWER
+        found = scale * sure * np.sqrt(1 / size + wandering(before, settings) + wandering(after, settings))
+    return np.where(before > 0, found, np.inf)
 
 
-def _repeats(scale: float, before: float, settings: Settings) -> int | None:
-    target = math.log1p(0.01)
-    low, high = settings.run, _MOST
-    if smallest_step(scale, before, high, settings) > target:
-        return None
-    while low < high:
+def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
+    """The fewest points at the new level with which a step of 1 % is reported; more than ``_MOST`` for never."""
+    low, high = np.full(scale.size, settings.run), np.full(scale.size, _MOST + 1)
+    while (open_ := low < high).any():
         middle = (low + high) // 2
-        low, high = (low, middle) if smallest_step(scale, before, middle, settings) <= target else (middle + 1, high)
+        enough = smallest_step(scale, before, middle, settings) <= math.log1p(0.01)
+        high, low = np.where(open_ & enough, middle, high), np.where(open_ & ~enough, middle + 1, low)
     return low
 
 
-def _wandering(count: float, settings: Settings) -> float:
-    """What slow wandering adds to the variance of a mean of ``count`` points, in units of the noise variance."""
-    memory = settings.memory
-    return settings.wander**2 * min(1.0, (1 + memory) / (1 - memory) / max(count, 1.0))
+def _levels(found: Stretches) -> list[Level]:
+    far = _WIDE * found.error
+    columns = found.start, found.stop, *map(np.exp, (found.mean, found.mean - far, found.mean + far))
+    return list(map(Level, *(column.tolist() for column in columns)))
 
 
-def _stretches(replay: Replay, row: int, edges: Sequence[int], scale: float) -> list[_Stretch]:
-    whole = [0, *edges, int(replay.length[row])]
-    return [_stretch(replay, row, start, stop, scale) for start, stop in itertools.pairwise(whole)]
-
-
-def _stretch(replay: Replay, row: int, start: int, stop: int, scale: float) -> _Stretch:
+def _apart(replay: Replay, found: Stretches, at: int) -> tuple[list[int], Floats]:
+    """Where the outliers of a stretch lie in the series, and how far its points are from its mean."""
+    row, start, stop = (int(one[at]) for one in (found.row, found.start, found.stop))
     y = replay.values[row, start:stop]
     index = np.flatnonzero(np.isfinite(y))
-    if not index.size:
-        return _Stretch(start, stop, math.nan, math.nan, 0.0, (), y[index])
-    y = y[index]
-    weights = 1 / replay.weights[row, start:stop][index]
-    spread = scale if math.isfinite(scale) else 0.0
-    limit = replay.settings.gate * spread / np.sqrt(weights)
-    near = np.abs(y - median(y)) <= limit if spread else np.ones(y.size, dtype=bool)
-    if not near.any():
-        near[:] = True
-    count = float(weights[near].sum())
-    mean = float(weights[near] @ y[near]) / count
-    rest = y - mean
-    odd = tuple((start + index[np.abs(rest) > limit]).tolist()) if spread else ()
-    error = scale * math.sqrt(1 / count + _wandering(count, replay.settings))
-    return _Stretch(start, stop, mean, error, count, odd, rest)
+    rest = y[index] - found.mean[at]
+    odd = np.abs(rest) > limits(replay, row, 1 / replay.weights[row, start + index])
+    return (start + index[odd]).tolist(), rest
 
 
-def _level(stretch: _Stretch) -> Level:
-    known = math.isfinite(stretch.error)
-    low, high = (
-        (math.exp(stretch.mean + side * _WIDE * stretch.error) for side in (-1, 1)) if known else (math.nan, math.nan)
-    )
-    return Level(stretch.start, stretch.stop, math.exp(stretch.mean), low, high)
-
-
-def _change(replay: Replay, row: int, shift: Shift, left: _Stretch, right: _Stretch, better: Better) -> Change:
+def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+    """The change at the start of every stretch but each series' first; series without one are left out."""
     settings = replay.settings
-    size = right.mean - left.mean
-    error = math.hypot(left.error, right.error)
-    evidence = (size / error) ** 2 / 2 if error > 0 else math.inf
-    odds = evidence - settings.novelty - math.log(max(1.0, left.count * right.count / (left.count + right.count))) / 2
-    earlier = np.flatnonzero(np.isfinite(replay.values[row, : shift.index]))
-    return Change(
-        index=shift.index,
-        last_before=int(earlier[-1]),
-        earliest=min(shift.earliest, shift.index),
-        latest=max(shift.latest, shift.index),
-        size=size,
-        low=size - _WIDE * error,
-        high=size + _WIDE * error,
-        confidence=1 / (1 + math.exp(-max(min(odds, 700.0), -700.0))),
-        reported_at=shift.reported_at,
-        sense=_sense(size, better),
+    right = np.flatnonzero(found.start > 0)
+    left = right - 1
+    size = found.mean[right] - found.mean[left]
+    error = np.hypot(found.error[left], found.error[right])
+    count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
+    odds = evidence - settings.novelty - np.log(np.maximum(1.0, count)) / 2
+    ends = np.flatnonzero(np.append(found.start[1:], 0) == 0)
+    newest = ends[np.searchsorted(ends, right)]
+    columns = (
+        found.row[right],
+        size,
+        size - _WIDE * error,
+        size + _WIDE * error,
+        1 / (1 + np.exp(-np.clip(odds, -700.0, 700.0))),
+        found.mean[newest] - found.mean[left],
     )
+    shifts: dict[int, Iterator[Shift]] = {}
+    changes: dict[int, list[Change]] = defaultdict(list)
+    for row, log_size, low, high, confidence, remains in zip(*(one.tolist() for one in columns), strict=True):
+        if row not in shifts:
+            shifts[row] = replay.reported(row)
+        shift = next(shifts[row])
+        changes[row].append(
+            Change(
+                index=shift.index,
+                last_before=_last_measured(replay, row, shift.index),
+                earliest=min(shift.earliest, shift.index),
+                latest=max(shift.latest, shift.index),
+                size=log_size,
+                low=low,
+                high=high,
+                confidence=confidence,
+                reported_at=shift.reported_at,
+                sense=_sense(log_size, better[row]),
+                left=remains,
+            )
+        )
+    return {row: tuple(some) for row, some in changes.items()}
+
+
+def _last_measured(replay: Replay, row: int, before: int) -> int:
+    at = before - 1
+    while math.isnan(replay.values[row, at]):
+        at -= 1
+    return at
 
 
 def _sense(size: float, better: Better) -> Sense:
     return "worse" if (size > 0) == (better == "lower") else "better"
 
 
-def _seen(replay: Replay, row: int, sights: Sequence[Sight], scale: float, better: Better) -> tuple[Seen, ...]:
+def _seen(replay: Replay, row: int, sights: Sequence[Sight], better: Better) -> tuple[Seen, ...]:
     if not sights:
         return ()
-    stretches = _stretches(replay, row, [sight.index for sight in sights], scale)
+    edges = np.array([0, *(sight.index for sight in sights), replay.length[row]], dtype=np.int64)
+    mean = stretches(replay, np.full(len(edges) - 1, row), edges[:-1], edges[1:]).mean
     told: dict[int, int] = {}
     for shift in replay.reported(row):
         near = [
@@ -174,7 +194,6 @@ def _seen(replay: Replay, row: int, sights: Sequence[Sight], scale: float, bette
         ]
         if near:
             told[min(near, key=lambda index: abs(index - shift.index))] = shift.reported_at
-    sizes = [right.mean - left.mean for left, right in itertools.pairwise(stretches)]
     return tuple(
         Seen(
             sight.index,
@@ -185,18 +204,20 @@ def _seen(replay: Replay, row: int, sights: Sequence[Sight], scale: float, bette
             reported_at=told.get(sight.index),
             sense=_sense(size, better),
         )
-        for sight, size in zip(sights, sizes, strict=True)
+        for sight, size in zip(sights, np.diff(mean).tolist(), strict=True)
     )
 
 
-def _noise(replay: Replay, row: int, present: _Stretch, scale: float) -> Noise:
+def _noise(replay: Replay, row: int, rest: Floats) -> Noise:
+    """How a series scatters. ``rest``: its present level's points, less that level."""
+    scale = float(np.sqrt(replay.scatter.variance[row]))
     if not math.isfinite(scale):
         return Noise(math.nan, "short")
     recent = replay.values[row, max(0, int(replay.length[row]) - LOOK_BACK) : replay.length[row]]
     modes = two_modes(recent[np.isfinite(recent)])
     if modes is not None:
         return Noise(scale, "bimodal", modes=modes)
-    rest = np.clip(present.rest, -replay.settings.gate * scale, replay.settings.gate * scale)
+    rest = np.clip(rest, -replay.settings.gate * scale, replay.settings.gate * scale)
     if rest.size < 12:
         return Noise(scale, "steady")
     where = np.arange(rest.size) - (rest.size - 1) / 2

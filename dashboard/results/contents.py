@@ -54,6 +54,7 @@ class Shelf:
     def __init__(self, name: str, contents: Contents) -> None:
         self._contents = contents
         self._name = name
+        self._made: dict[int, Series] = {}
         place = {commit.hash: place for place, commit in enumerate(contents.commits)}
         own = [index for index, run in enumerate(contents.runs) if run.machine == name]
         own.sort(key=lambda index: place[contents.runs[index].commit])
@@ -74,15 +75,45 @@ class Shelf:
         parts = self._contents.parts[self._contents.rows[self.runs[0]].folder]
         return Source(parts, ids[order], np.array(self.runs, np.int32)[order], order.astype(np.int32))
 
+    def newest(self, commits: int) -> Source:
+        """The same at the last commits only, without the parts that hold nothing of them."""
+        rows = [self._contents.rows[index] for index in self.runs[-commits:]]
+        there = {row.part for row in rows}
+        parts = tuple(part for part in self.source.parts if part.name in there)
+        ids = np.array([row.id for row in rows], dtype=np.int64)
+        order = np.argsort(ids)
+        places = np.arange(len(self.runs) - len(rows), len(self.runs), dtype=np.int32)
+        return Source(parts, ids[order], np.array(self.runs[-commits:], np.int32)[order], places[order])
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        layouts = {self._contents.rows[index].layout for index in self.runs}
+        found: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many series it has."""
+        return len(self._numbers)
+
+    @cached_property
+    def benchmarks(self) -> set[str]:
+        """Names of those that it ever measured."""
+        return {self._contents.known[number][0] for number in self._numbers}
+
+    def one(self, number: int) -> Series:
+        """The series of a number; the whole order takes longer than a few of it."""
+        found = self._made.get(number)
+        if found is None:
+            name, values = self._contents.known[number]
+            found = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+            self._made[number] = found
+        return found
+
     @cached_property
     def series(self) -> dict[int, Series]:
         """Series by number, in order of benchmark and parameters."""
-        layouts = {self._contents.rows[index].layout for index in self.runs}
-        numbers = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts]))
-        found = {}
-        for number in numbers.tolist():
-            name, values = self._contents.known[number]
-            found[number] = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+        found = {number: self.one(number) for number in self._numbers}
         keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
         order = sorted(found, key=lambda number: _order(found[number], keys))
         return {number: found[number] for number in order}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dashboard.results.catalog import Part
@@ -46,6 +45,8 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
 
     The points are taken in ranges of series, so that memory does not grow with the history.
     """
+    import pyarrow.compute as pc  # seldom needed, and 40 ms to import
+
     runs = np.array(sorted(live), dtype=np.int32)
     files = [pq.ParquetFile(parts / part.name, memory_map=True) for part in old]
     edges = _edges(files, max(1, -(-sum(part.rows for part in old) // _MERGED_AT_ONCE)))

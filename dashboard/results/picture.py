@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +43,7 @@ class Results:
         self._contents = contents
         self._reader = reader
         self._shelves = {name: Shelf(name, contents) for name in self.machines}
+        self._states: dict[tuple[str, int | None], str] = {}
 
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
         """Commits that a machine (``None``: any) has results of, oldest first; () for an unknown machine."""
@@ -63,12 +64,14 @@ class Results:
         shelf = self._shelves.get(machine)
         if shelf is None:
             return ""
-        of = [
-            f"{run} {commit.hash} {commit.subject}" for run, commit in zip(shelf.index_of, shelf.commits, strict=True)
-        ]
-        names = {one.benchmark for one in shelf.series.values()}
-        of = [*of[:first], *(repr(self.benchmarks[name]) for name in sorted(names))]
-        return blake2b("\n".join(of).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+        asked = (machine, first)
+        if asked not in self._states:
+            runs = zip(shelf.index_of, shelf.commits[:first], strict=False)
+            of = [f"{run} {commit.hash} {commit.subject}" for run, commit in runs]
+            of += [repr(self.benchmarks[name]) for name in sorted(shelf.benchmarks)]
+            text = "\n".join(of).encode("utf-8", "surrogateescape")
+            self._states[asked] = blake2b(text, digest_size=16).hexdigest()
+        return self._states[asked]
 
     def series(
         self,
@@ -117,10 +120,36 @@ class Results:
                 if shelf and one in shelf.numbers:
                     wanted[one.machine].add(shelf.numbers[one])
         for name, numbers in wanted.items():
-            shelf = self._shelves[name]
-            source = shelf.source if last is None else shelf.source.last(last)
-            for found in self._reader.numbers(source, sorted(numbers)):
-                yield from self._trends(found, shelf)
+            yield from self.trends_of(name, numbers, last)
+
+    def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
+        """``trends`` of the series of a machine that have these numbers, see ``number``."""
+        shelf = self._shelves[machine]
+        source = shelf.source if last is None else shelf.newest(last)
+        for found in self._reader.numbers(source, sorted(numbers)):
+            yield from self._trends(found, shelf)
+
+    def newest(self, machine: str, commits: int) -> Numbers:
+        """The points of a machine's last commits, in columns, of which ``version`` holds indices.
+
+        Args:
+            machine: one of ``machines``.
+            commits: how many; a few, since all of it is in memory at once.
+        """
+        found = self._reader.every(self._shelves[machine].newest(commits))
+        return replace(found, version=np.searchsorted(self._version_ids, found.version))
+
+    def count(self, machine: str) -> int:
+        """How many series a machine has; 0 for an unknown one."""
+        return self._shelves[machine].count if machine in self._shelves else 0
+
+    def number(self, series: Series) -> int:
+        """What tells the series from all others of its machine in ``Numbers.series``, and always does.
+
+        Raises:
+            KeyError: there is no such series.
+        """
+        return self._shelves[series.machine].numbers[series]
 
     def points(self, *series: Series) -> list[Point]:
         """Every point of some series with all that is known of it; by machine, by series, then oldest first.
@@ -152,7 +181,7 @@ class Results:
         version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
         for start, end in pairwise(found.starts):
             own = slice(start, end)
-            series = shelf.series[int(found.series[start])]
+            series = shelf.one(int(found.series[start]))
             yield Trend(
                 series=series,
                 benchmark=self.benchmarks[series.benchmark],

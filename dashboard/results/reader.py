@@ -54,17 +54,13 @@ class Source:
     runs: Ints
     commits: Ints
 
-    def last(self, commits: int) -> Source:
-        """The same, at the last commits only."""
-        kept = self.commits >= self.commits.max(initial=0) + 1 - commits
-        return Source(self.parts, self.ids[kept], self.runs[kept], self.commits[kept])
-
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """Columns of several series, one after the other and each in the order of commits; see ``Trend``.
 
-    ``starts`` holds the place of each series' first point, and the length at its end; ``version`` the stored numbers.
+    ``starts`` holds the place of each series' first point, and the length at its end; ``series`` and ``version`` the
+    stored numbers; ``baseline`` the variant that a ratio refers to ("" none), where it was asked for.
     """
 
     starts: list[int]
@@ -82,6 +78,7 @@ class Numbers:
     mde: Floats
     number: Ints
     repeat: Ints
+    baseline: NDArray[Any] | None = None
 
 
 #: Columns of points by name, of one length; texts and samples are objects.
@@ -119,6 +116,12 @@ class Reader:
         portion = max(1, _AT_ONCE // max(1, len(source.ids)))
         for start in range(0, len(series), portion):
             yield _in_order(self._columns(source, series[start : start + portion]), source, series)
+
+    def every(self, source: Source) -> Numbers:
+        """All numbers of a source of few runs, and the variants that its ratios refer to."""
+        sql = f"SELECT {_NUMBERS}, baseline FROM read_parquet(?) WHERE run IN ({_listed(source.ids.tolist())})"
+        found = self._ask(sql, [_paths(source)]).fetchnumpy()
+        return _in_order({name: _filled(values, COLUMNS[name]) for name, values in found.items()}, source)
 
     def rows(self, source: Source, series: Sequence[int] = (), runs: Sequence[int] = ()) -> Rows:
         """Points of these series, or of these runs (by their stored numbers), with every column."""
@@ -163,10 +166,11 @@ class Reader:
         return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in found.items()}
 
 
-def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> Numbers:
-    """The source's own points of the series that are wanted, by series and commit."""
+def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | None = None) -> Numbers:
+    """The source's own points of the series that are wanted (``None``: of all), by series and commit."""
     place, own = _lookup(source.ids, found["run"])
-    own &= _lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1]
+    if wanted is not None:
+        own &= _lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1]
     kept = np.flatnonzero(own)
     commits = source.commits[place[kept]]
     order = np.lexsort((commits, found["series"][kept]))
@@ -190,6 +194,7 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int]) -> N
         mde=column["mde"],
         number=column["number"],
         repeat=column["repeat"],
+        baseline=column.get("baseline"),
     )
 
 

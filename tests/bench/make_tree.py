@@ -29,9 +29,13 @@ SIZE = 60
 VERSION = "1" * 64
 
 
-def write_tree(root: Path, machines: int, commits: int, series: int, seed: int = 0) -> None:
-    """Write ``machines × commits`` files of ``series`` parameters' values each, 60 a benchmark."""
+def write_tree(root: Path, machines: int, commits: int, series: int, seed: int = 0, together: bool = False) -> None:
+    """Write ``machines × commits`` files of ``series`` parameters' values each, 60 a benchmark.
+
+    With ``together``, all series of a benchmark step at once, as they do when a commit changes what it measures.
+    """
     draw = np.random.default_rng(seed)
+    at_once = SIZE if together else 1
     names = [f"suite_{number}.Product.time_{number}" for number in range(series // SIZE)]
     shapes = dict(zip(names, map(_parameters, cycle(SHAPES)), strict=False))
     table = {
@@ -48,7 +52,9 @@ def write_tree(root: Path, machines: int, commits: int, series: int, seed: int =
         level = np.exp(draw.uniform(-13, -4, len(names) * SIZE))
         for place in range(commits):
             commit = sha1(f"commit {place}".encode()).hexdigest()
-            level *= np.where(draw.random(len(level)) < 2 / commits, np.exp(draw.normal(0, 0.05, len(level))), 1)
+            many = len(level) // at_once
+            steps = np.where(draw.random(many) < 2 / commits, np.exp(draw.normal(0, 0.05, many)), 1)
+            level *= np.repeat(steps, at_once)
             value = (level * np.exp(draw.normal(0, 0.01, len(level)))).reshape(len(names), SIZE)
             content = {
                 "commit_hash": commit,
@@ -88,8 +94,9 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=2000)
     parser.add_argument("--series", type=int, default=1200, help=f"a multiple of {SIZE}")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--together", action="store_true", help="all series of a benchmark step at once")
     args = parser.parse_args()
-    write_tree(args.folder, args.machines, args.commits, args.series, args.seed)
+    write_tree(args.folder, args.machines, args.commits, args.series, args.seed, args.together)
 
 
 if __name__ == "__main__":

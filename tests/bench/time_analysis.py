@@ -3,62 +3,127 @@
     python tests/bench/time_analysis.py FOLDER
 
 The first analysis, the same results again, and then after one more commit of every machine, which is written to the
-tree (``--commits`` so many, one after the other). CPU seconds are of this process and those that it starts.
+tree: from the new files on disk to what pages and alerts read, in a process that runs already, part by part. The last
+lines are of ``lockstep alerts list --no-list`` as the dashboard runs it, its start and its imports included. CPU
+seconds are of this process and those that it starts.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from hashlib import sha1
 from pathlib import Path
+from random import Random
+from statistics import median
+from typing import TypeVar
 
-from dashboard.alerts.publish import survey
+from dashboard.alerts.commands.options import STATE
+from dashboard.alerts.database import Database
+from dashboard.alerts.publish import publish
+from dashboard.alerts.ranges import Ranges
+from dashboard.alerts.store import AlertStore
+from dashboard.alerts.watch import look
+from dashboard.kept import Kept, key_of
 from dashboard.results.store import Store
 from lockstep.thresholds import Thresholds
+
+T = TypeVar("T")
+
+START = "from lockstep.cli import main; main()"
 
 
 def main() -> None:
     """Analyse, analyse again, and after each further commit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--cache", type=Path, help="keep the store's cache here")
-    parser.add_argument("--commits", type=int, default=3, help="further commits (default: %(default)s)")
+    parser.add_argument("--cache", type=Path, help="keep the store's cache and the alerts here")
+    parser.add_argument("--commits", type=int, default=9, help="further commits (default: %(default)s)")
     args = parser.parse_args()
+    # As the verb does it.
+    gc.disable()
     with tempfile.TemporaryDirectory() as scratch:
         cache = args.cache or Path(scratch)
         analyse("first", args.folder, cache)
         analyse("again", args.folder, cache)
+        several = []
         for _ in range(args.commits):
             add_commit(args.folder)
-            analyse("one commit", args.folder, cache)
-    used = [resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print(f"memory      {used[0]} MB here, {used[1]} MB in the largest other process")
+            several.append(analyse("one commit", args.folder, cache))
+        for what, of in (("median", median), ("fastest", min)):
+            took, used = (of(one) for one in zip(*several, strict=True))
+            print(f"one commit  {took:.2f} s, {used:.2f} s of CPU: the {what}")
+        here = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        print(f"memory      {here} MB")
+        whole = [outside(args.folder, cache, new) for new in (True, False) for _ in range(3)]
+        for what, times in (("one commit", whole[:3]), ("nothing new", whole[3:])):
+            took, used = (median(one) for one in zip(*times, strict=True))
+            print(f"{what:11} {took:.2f} s, {used:.2f} s of CPU, in a process of its own")
+        used = median(start(args.folder, cache) for _ in range(3))
+        print(f"process     {used:.2f} s of CPU to start and to import")
 
 
-def analyse(what: str, folder: Path, cache: Path) -> None:
-    """Print what one analysis takes, besides the reading of files that are new."""
+def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
+    """What ``lockstep alerts list`` does before it lists, printed part by part; seconds, and of CPU."""
+    alerts = AlertStore(Database(cache / "alerts.sqlite"))
+    parts: dict[str, float] = {}
+
+    def timed(part: str, do: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        done = do()
+        parts[part] = time.perf_counter() - began
+        return done
+
+    thresholds, before = Thresholds(), cpu()
     store = Store.open(folder, cache=cache)
-    read = store.refresh().seconds
+    results, kept = timed("files", store.current), Kept(store.cache)
+    now = datetime.now(UTC)
+    picture = timed("changes", lambda: look(results, thresholds, Ranges(folder), now, kept))
+    timed("pages", lambda: publish(picture, results, kept, key_of(results, thresholds, folder, ())))
+    timed("alerts", lambda: alerts.sync(picture.seen))
+    took, used = sum(parts.values()), cpu() - before
+    each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
+    found = f"{picture.series} series, {len(picture.found)} changes, {len(picture.alerts)} alerts"
+    print(f"{what:11} {took:.2f} s, {used:.2f} s of CPU ({each}); {found}", flush=True)
+    return took, used
+
+
+def outside(folder: Path, cache: Path, new: bool) -> tuple[float, float]:
+    """The same by the verb, in a process of its own, perhaps after a further commit."""
+    if new:
+        add_commit(folder)
     began, before = time.perf_counter(), cpu()
-    _, picture = survey(store, Thresholds(), folder)
-    took, used = time.perf_counter() - began, cpu() - before
-    print(
-        f"{what:11} {took:.2f} s, {used:.2f} s of CPU, {picture.series} series; files read in {read:.1f} s", flush=True
-    )
+    verb = ["alerts", "list", "--no-list", "--results", str(folder), "--cache", str(cache)]
+    environment = os.environ | {STATE: str(cache / "alerts.sqlite")}
+    subprocess.run([sys.executable, "-c", START, *verb], env=environment, check=True)
+    return time.perf_counter() - began, cpu() - before
+
+
+def start(folder: Path, cache: Path) -> float:
+    """Seconds of CPU until the verb begins, and for what it imports: those of an analysis of nothing."""
+    nothing = cache / "nothing"
+    nothing.mkdir(exist_ok=True)
+    outside(nothing, cache / "of nothing", new=False)
+    return outside(nothing, cache / "of nothing", new=False)[1]
 
 
 def add_commit(folder: Path) -> None:
-    """One more commit of every machine, a copy of its newest with another hash, an hour later."""
+    """One more commit of every machine, an hour after its newest, with the numbers of one shortly before."""
     for machine in sorted(path.parent for path in folder.glob("*/machine.json")):
-        dates = {path: json.loads(path.read_bytes())["date"] for path in newest(machine)}
-        last = max(dates, key=lambda path: dates[path])
-        content = json.loads(last.read_bytes())
-        content["date"] += 3_600_000
-        content["commit_hash"] = sha1(f"after {content['commit_hash']}".encode()).hexdigest()
+        contents = sorted((json.loads(path.read_bytes()) for path in newest(machine)), key=lambda one: one["date"])
+        before = contents[-1]
+        content = Random(before["commit_hash"]).choice(contents)
+        content["date"] = before["date"] + 3_600_000
+        content["commit_hash"] = sha1(f"after {before['commit_hash']}".encode()).hexdigest()
         (machine / f"{content['commit_hash'][:8]}-{content['env_name']}.json").write_text(json.dumps(content))
 
 

@@ -74,7 +74,9 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", help="only on this machine")
     parser.add_argument("--family", help="only of this family")
     parser.add_argument("--json", action="store_true", help="a JSON list")
-    parser.add_argument("--no-analysis", action="store_true", help="as they were at the last analysis")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--no-analysis", action="store_true", help="as they were at the last analysis")
+    which.add_argument("--no-list", action="store_true", help="analyse, and list nothing; 0 whatever is open")
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
@@ -82,6 +84,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
     if not args.no_analysis:
         store.sync(picture(args)[1].seen)
+    if args.no_list:
+        return OK
     alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
     if args.json:
         from dashboard.notify.feed import alerts_json

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 
 from dashboard.alerts.commands.options import BAD_NEWS, OK, add_sources, picture, told
+from dashboard.places import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dashboard.alerts.watch import Found, Picture
+    from dashboard.changes import Noise
     from dashboard.results.picture import Results
 
 
@@ -60,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
     ]
     found.sort(key=lambda one: (-dates[one.step.after.commit], -one.step.size))
     if args.json:
-        print(json.dumps(_json(found, now)))
+        print(json.dumps(_json(found, now, _noise(found, results, args))))
     else:
         _print(found, now, args)
     still = any(not one.quiet and one.step.size > 0 and one.step.left > one.step.size / 5 for one in found)
@@ -87,7 +89,24 @@ def _since(text: str | None, results: Results) -> int:
     raise LifeError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
 
 
-def _json(found: Sequence[Found], now: Picture) -> dict[str, Any]:
+def _noise(found: Sequence[Found], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
+    """How the series of these changes scatter, by row; without those that were analysed anew meanwhile."""
+    from dashboard.alerts.memory import said
+    from dashboard.kept import Kept
+
+    kept = Kept(open_store(args).cache)
+    noise: dict[str, Noise] = {}
+    for machine in results.machines:
+        rows = list(dict.fromkeys(one.row for one in found if one.step.series.machine == machine))
+        try:
+            analyses = said(kept.detector(machine), results.state(machine), rows, hindsight=False)
+        except (ValueError, KeyError):
+            continue
+        noise |= {row: one.noise for row, one in zip(rows, analyses, strict=True)}
+    return noise
+
+
+def _json(found: Sequence[Found], now: Picture, noise: Mapping[str, Noise]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -103,7 +122,7 @@ def _json(found: Sequence[Found], now: Picture) -> dict[str, Any]:
                 "commits": list(one.step.between),
                 "reported_at": one.step.rang_at,
                 "cause": asdict(one.cause),
-                "noise": {"scale": one.noise.scale, "kind": one.noise.kind},
+                "noise": {"scale": noise[one.row].scale, "kind": noise[one.row].kind} if one.row in noise else None,
                 "quiet": one.quiet,
             }
             for one in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 from collections.abc import Callable
@@ -55,6 +56,8 @@ def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
     from lockstep.thresholds import FILE, read_thresholds
 
     thresholds = read_thresholds(args.thresholds or Path(FILE))
+    # What an analysis makes stays until it ends: to go through it for what is dead takes a third of its time.
+    gc.disable()
     return survey(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
 
 
