@@ -35,7 +35,7 @@ run: bench  ## measure the last two commits, then show all results in the dashbo
 	$(BIN)/lockstep dashboard
 
 test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as skipped
-	$(BIN)/pytest -n 4 --dist worksteal -rs $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
 
 lint: $(INSTALLED)  ## check style, layout and types
 	$(BIN)/ruff check .
