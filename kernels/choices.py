@@ -20,6 +20,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -35,6 +36,7 @@ TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
 TABLES = Path(__file__).with_name("tables")
 
 T = TypeVar("T")
+Way = TypeVar("Way")
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {"=": operator.eq, "<=": operator.le, ">=": operator.ge}
 _CONDITION = re.compile(r"(\w+)(<=|>=|=)(\d+)")
@@ -216,6 +218,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
     except (ValueError, KeyError, AttributeError) as error:
         raise TableError(f"{path}: {type(error).__name__}: {error}") from error
     return {name: value for name, value in content.items() if not isinstance(value, list)}, rows
+
+
+def first_that_can(ways: Sequence[Way], compute: Callable[[Way], T]) -> T:
+    """What the first way gives that does not refuse (NotImplementedError); the last one's refusal is the caller's."""
+    for way in ways[:-1]:
+        with suppress(NotImplementedError):
+            return compute(way)
+    return compute(ways[-1])
 
 
 def _conditions(text: str) -> tuple[tuple[str, str, int], ...]:

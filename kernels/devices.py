@@ -56,6 +56,16 @@ def capability(device: torch.device) -> tuple[int, int]:
     return 0, 0
 
 
+def require_wgmma(tensor: torch.Tensor, variant: str) -> None:
+    """Raise unless this tensor's GPU multiplies by ``wgmma``.
+
+    Raises:
+        NotImplementedError: any other than a Hopper GPU.
+    """
+    if capability(tensor.device)[0] != 9:
+        raise NotImplementedError(f"{variant} uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+
+
 def capturing(device: torch.device) -> bool:
     """Whether a CUDA graph is being captured on the current stream; never on a CPU or on "meta"."""
     return device.type not in ("cpu", "meta") and torch.cuda.is_current_stream_capturing()

@@ -18,6 +18,7 @@ from functools import partial
 import torch
 
 from kernels.arguments import expect
+from kernels.choices import first_that_can
 from kernels.grouped_arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
 from kernels.grouped_packed import (
     compute_mlp,
@@ -34,7 +35,6 @@ from kernels.grouped_table import TABLE as TABLE
 from kernels.grouped_ways import (
     BEST,
     best_of,
-    first_that_can,
     gated_grad_tiles,
     mlp_parts,
     mlp_train_parts,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from kernels.devices import capability
+from kernels.devices import require_wgmma
 from kernels.grouped_rows import Groups
 from kernels.grouped_tiles import order_of
 from kernels.specialized import COLUMNS, GATED, GRAD, KEPT, NN, NT, PAIR, PLAIN, ROWS, TN, Cut, described, launch
@@ -136,8 +136,7 @@ def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> 
         raise NotImplementedError("warp_specialized has no tile for groups without rows")
     if tensor.element_size() != 2:
         raise NotImplementedError(f"warp_specialized is cut for 16-bit elements, got {tensor.dtype}")
-    if capability(tensor.device)[0] != 9:
-        raise NotImplementedError("warp_specialized needs a Hopper GPU (compute capability 9.0): it uses wgmma")
+    require_wgmma(tensor, "warp_specialized")
     for name, (width, block) in widths.items():
         if width % block:
             raise NotImplementedError(f"warp_specialized needs {name} to be a multiple of {block}, got {width}")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-
 import torch
 
 from kernels.choices import Offer
@@ -69,15 +66,6 @@ def mlp_train_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, g
     if name == "warp_specialized":
         return MLP_TRAIN(x.device, groups.rows // groups.count, *w_gate.shape)
     return MLP_TRAIN_TMA if name == "tma" else None
-
-
-def first_that_can(ways: Sequence[Products], compute: Callable[[Products], None]) -> None:
-    """Compute in the first way that can; the last one's refusal is the caller's."""
-    for way in ways[:-1]:
-        with suppress(NotImplementedError):
-            compute(way)
-            return
-    compute(ways[-1])
 
 
 def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:

@@ -6,14 +6,12 @@ the ladder of minfer's kernels (naive, vectorised and unrolled, pipelined, …),
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import torch
 from torch import Tensor
 
 from kernels.arguments import expect
-from kernels.choices import Offer
-from kernels.devices import capability, require_triton
+from kernels.choices import Offer, first_that_can
+from kernels.devices import capability, require_triton, require_wgmma
 from kernels.hgemm_gluon import run_gluon
 from kernels.hgemm_specialized import CUT, cuts_at, run_specialized
 from kernels.hgemm_tiles import TABLE, TILES, Tile, tile_for
@@ -119,8 +117,7 @@ def gluon_wgmma(
     K, N = b.shape
     if c is not None:
         raise NotImplementedError("gluon has no epilogue that reads c")
-    if capability(a.device)[0] != 9:
-        raise NotImplementedError("gluon uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    require_wgmma(a, "gluon")
     if not _in_vectors(a, b):
         raise NotImplementedError(f"gluon needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
     run_gluon(config or tile_for(a, b), a, b, alpha, out)
@@ -147,8 +144,7 @@ def warp_specialized(
     out = _checked(a, b, c, beta, out)
     if c is not None or alpha != 1:
         raise NotImplementedError("warp_specialized has no epilogue that scales or reads c")
-    if capability(a.device)[0] != 9:
-        raise NotImplementedError("warp_specialized uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    require_wgmma(a, "warp_specialized")
     run_specialized(config or CUT(a.device, a.shape[0], b.shape[1], a.shape[1]), a, b, out)
     return out
 
@@ -187,10 +183,8 @@ def hgemm(
     if config:
         return VARIANTS[config](a, b, c, alpha=alpha, beta=beta, out=out)
     best = BEST(a.device, M, N, K, c is not None, M * N)
-    for name in (best, *PLAINER.get(best, ())):
-        with suppress(NotImplementedError):
-            return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
-    return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
+    names = (best, *PLAINER.get(best, ()), "torch")
+    return first_that_can(names, lambda name: VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out))
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:

@@ -22,7 +22,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from kernels.devices import capability
+from kernels.devices import require_wgmma
 from kernels.gluon_names import barrier
 from kernels.kda_flags import counters_of
 from kernels.kda_table import TABLE
@@ -80,8 +80,7 @@ def launch(
 ) -> None:
     """``decode_stream`` with a given cut."""
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
-    if capability(x.device)[0] != 9:
-        raise NotImplementedError("stream uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
+    require_wgmma(x, "stream")
     if R != BLOCK_K or D % ROWS or H > ROWS:
         raise NotImplementedError(f"stream needs rank {BLOCK_K}, D % {ROWS} == 0 and H ≤ {ROWS}, got {R}, {D} and {H}")
     if x.element_size() != 2 or (2 * K | x.data_ptr() | w_in.data_ptr() | w_fg.data_ptr()) % 16:
