@@ -47,7 +47,7 @@ def half_width(epochs: Sequence[float]) -> float:
     """Half the width of the interval of the mean, in log units (0.001 is 0.1 %)."""
     if len(epochs) < 2:
         return math.inf
-    return _t(0.5 + NOMINAL / 2, len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
+    return t_quantile(0.5 + NOMINAL / 2, len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
 
 
 def standard_error(
@@ -85,9 +85,7 @@ def detectable(epochs: Sequence[float]) -> float:
     """
     if len(epochs) < 2:
         return math.inf
-    freedom = len(epochs) - 1
-    quantiles = _t(0.5 + CONFIDENCE / 2, freedom) + _t(POWER, freedom)
-    return math.expm1(quantiles * stdev(epochs) / math.sqrt(len(epochs)))
+    return math.expm1(_reach(len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs)))
 
 
 def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
@@ -96,16 +94,22 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
         return None
     spread, target = stdev(epochs), math.log1p(effect)
     count = 2
-    while (_t(0.5 + CONFIDENCE / 2, count - 1) + _t(POWER, count - 1)) * spread / math.sqrt(count) > target:
+    while _reach(count - 1) * spread / math.sqrt(count) > target:
         count += 1 if count < 100 else count // 10
     return count
 
 
+def _reach(freedom: int) -> float:
+    """How many standard errors a change must be to show with the stated confidence and power."""
+    return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)
+
+
 @cache
-def _t(quantile: float, freedom: int) -> float:
+def t_quantile(probability: float, freedom: int) -> float:
+    """Student's t below which so much of the distribution lies."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, quantile))
+    return float(stdtrit(freedom, probability))
 
 
 def _exp(value: float) -> float:

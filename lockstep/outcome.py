@@ -61,10 +61,7 @@ class Outcome:
 
 def narrow(one: Series, is_baseline: bool, width: float) -> bool:
     """Whether the half-width of the ratio's interval is at most ``width``, in log units."""
-    if is_baseline or not one.pairs:
-        # The baseline's ratio to itself is 1; a latency follows the clock and is not what is waited for.
-        return True
-    return half_width([midmean(epoch) for epoch in one.ratios()]) <= width
+    return _narrow([midmean(epoch) for epoch in one.ratios()], is_baseline, width)
 
 
 def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
@@ -78,7 +75,7 @@ def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> 
         rounds=one.rounds,
         epochs=len(one.latency),
         voided=one.voided,
-        converged=narrow(one, is_baseline, width),
+        converged=_narrow(epochs, is_baseline, width),
         clocks=Clocks(
             sm_mhz=median(one.sm_mhz) if one.sm_mhz else None,
             sm_mhz_low=min(one.sm_mhz) if one.sm_mhz else None,
@@ -90,6 +87,11 @@ def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> 
         ratio_samples=_thin([math.exp(ratio) for epoch in rounds for ratio in epoch]),
         epoch_log_ratios=tuple(epochs),
     )
+
+
+def _narrow(epochs: Sequence[float], is_baseline: bool, width: float) -> bool:
+    # The baseline's ratio to itself is 1; a latency follows the clock and is not what is waited for.
+    return is_baseline or not epochs or half_width(epochs) <= width
 
 
 def _thin(samples: Sequence[float]) -> tuple[float, ...]:

@@ -9,10 +9,9 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from scipy import special
 
 from dashboard.evaluate.samples import FIRST, LAST, Floats, Law, Sample, label, planted
-from lockstep.intervals import NOMINAL
+from lockstep.intervals import NOMINAL, t_quantile
 from lockstep.record import SUFFIX, RecordError, read_records
 
 #: A series with a wider range than this many of its standard errors has changed, and tells nothing about noise.
@@ -55,7 +54,7 @@ def run_noise(folder: Path) -> list[RunNoise]:
             if ratio is None or record.state != "ok" or record.variant == record.baseline or record.epochs < 2:
                 continue
             half = (math.log(ratio.high) - math.log(ratio.low)) / 2
-            error = half / float(special.stdtrit(record.epochs - 1, 0.5 + NOMINAL / 2))
+            error = half / t_quantile(0.5 + NOMINAL / 2, record.epochs - 1)
             if error > 0:
                 ratios[record.key].append((math.log(ratio.value), error))
     found = []

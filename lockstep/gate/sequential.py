@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -105,8 +104,8 @@ def relative(log: Estimate) -> Estimate:
     return Estimate(*(math.expm1(value) if value < 700 else math.inf for value in (log.value, log.low, log.high)))
 
 
-@cache
 def _quantile(tail: float, freedom: int) -> float:
-    from scipy import special  # here, because verbs are loaded at every start and scipy takes a quarter of a second
+    """Student's t above which so much of the distribution lies."""
+    from lockstep.intervals import t_quantile  # here, because verbs are loaded at every start and need no numpy
 
-    return -float(special.stdtrit(freedom, tail))
+    return -t_quantile(tail, freedom)
