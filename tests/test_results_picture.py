@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +18,17 @@ RECORDED = Path(__file__).parents[1] / "results"
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """The history in this repository."""
-    return open_store(RECORDED, cache=tmp_path_factory.mktemp("cache")).current()
+    """The history in this repository, without what `make run` measured on this machine and left beside it."""
+    root = tmp_path_factory.mktemp("recorded")
+    shutil.copy(RECORDED / "benchmarks.json", root)
+    shutil.copytree(RECORDED / "h200-unlocked", root / "h200-unlocked")
+    return open_store(root, cache=tmp_path_factory.mktemp("cache")).current()
 
 
 def test_the_recorded_history_has_the_numbers_of_its_files(recorded):
     assert recorded.problems == ()
     compared = 0
-    for path in RECORDED.glob("*/*.provenance.jsonl"):
+    for path in RECORDED.glob("h200-unlocked/*.provenance.jsonl"):
         provenance, records = read_records(path)
         points = {}
         for point in recorded.at(provenance.commit, provenance.machine):
