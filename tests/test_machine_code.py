@@ -5,7 +5,9 @@ import json
 import re
 import shutil
 import signal
+import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from project import make_project
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compare import kept_codes
+from lockstep.machine_code.sources import closure
 from lockstep.suites import load_suites
 
 SM90 = Target.parse("sm_90")
@@ -366,6 +369,19 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
     assert "product: registers" in comparison.reason(key)
     assert comparison.status(CaseKey("kinds", "scaled", "M=256")) == "same"
     assert "product: grid 4×4 → 1×2" in [change.sentence for change in comparison.changes if change.kind == "host"]
+
+
+def test_sources_are_read_by_one_thread(base, suite, codes, room, monkeypatch):
+    """Two that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905)."""
+    readers = set()
+
+    def read(*arguments):
+        readers.add(threading.get_ident())
+        return closure(*arguments)
+
+    monkeypatch.setattr(sys.modules[compare.__module__], "closure", read)
+    compare(base, lay_out(room / "read", tiles="TILE = (16, 16, 32, 4)\n"), [suite], SM90)
+    assert readers == {threading.get_ident()}
 
 
 def test_a_tree_without_the_family_has_no_cases(base, suite, codes, room):

@@ -164,7 +164,9 @@ class _Reader:
 
     def __init__(self, tree: Tree, suites: Sequence[Suite], processes: int, cache: Cache, say: Say) -> None:
         self._tree = tree
-        self._suites = {suite.name: suite for suite in suites}
+        # Read here and not when asked: readers are asked side by side, and in CPython before 3.12.2 (3.11: in all of
+        # them) two threads that parse at once fail with "AST constructor recursion depth mismatch" (gh-106905).
+        self._sources = {suite.name: _sources_of(tree, suite) for suite in suites}
         self._cache = cache
         self._say = say
         home = suites[0].home if suites else tree.root
@@ -214,7 +216,7 @@ class _Reader:
 
     def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
         """Code of the cases that the cache knows, and the suites that it does not, with their keys."""
-        keys = {name: self._key(suite, target) for name, suite in self._suites.items()}
+        keys = {name: self._key(name, target) for name in self._sources}
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}
         for name, key in keys.items():
@@ -224,15 +226,9 @@ class _Reader:
     def _kept_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
         return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
 
-    def _key(self, suite: Suite, target: Target) -> str:
+    def _key(self, suite: str, target: Target) -> str:
         """Of everything that decides what the cases of a suite do."""
-        module = suite.inputs.__module__
-        return "cases " + digest(
-            f"{suite.name} {target} {self._tree.trusted}",
-            _family_sources(self._tree, suite),
-            closure(suite.home.parent, [suite.home.name], module),
-            _surroundings(),
-        )
+        return "cases " + digest(f"{suite} {target} {self._tree.trusted}", self._sources[suite], _surroundings())
 
 
 def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:
@@ -247,6 +243,12 @@ def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode
         return replace(kernel, machine=found.machine, failure=found.failure) if found else kernel
 
     return {key: replace(code, kernels=tuple(complete(one) for one in code.kernels)) for key, code in codes.items()}
+
+
+def _sources_of(tree: Tree, suite: Suite) -> str:
+    """Digest of what a suite's family and the suite itself stand on."""
+    inputs = closure(suite.home.parent, [suite.home.name], suite.inputs.__module__)
+    return digest(_family_sources(tree, suite), inputs)
 
 
 def _family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
