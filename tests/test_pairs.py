@@ -15,7 +15,7 @@ from lockstep.pairs import LEAD_ROUNDS, Plan, compare
 from lockstep.record import TWIN
 
 #: One call fills a replay; no waiting.
-PLAN = Plan(replay_s=1e-3, warmup_s=0.0)
+PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 
 
 def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1):
