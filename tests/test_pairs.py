@@ -142,7 +142,7 @@ def test_noise_within_an_epoch_is_taken_out_by_the_median():
 def test_an_epoch_in_which_a_control_moved_is_void():
     bench = Bench({"base": 1e-3, "b": 1e-3})
     # Each taking runs three replays; in the second epoch the control is twice as slow afterwards.
-    controls = scripted_controls(bench.device, itertools.chain([1.0] * 9, [2.0] * 3, itertools.repeat(2.0)).__next__)
+    controls = scripted_controls(bench.device, itertools.chain([1.0] * 6, itertools.repeat(2.0)).__next__)
     comparison = run(bench, controls=controls)
     outcome = comparison.outcomes["b"]
     assert (outcome.epochs, outcome.voided) == (PLAN.min_epochs, PLAN.rounds)
