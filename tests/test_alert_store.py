@@ -3,8 +3,11 @@
 import datetime
 import random
 import signal
+import sqlite3
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -246,6 +249,17 @@ def test_two_processes_at_once_open_each_alert_once(url):
     both = [python(SYNC, url, "2") for _ in range(2)]
     assert [process.communicate(timeout=60)[0].split()[-1] for process in both] == ["done"] * 2
     assert_sound(url, complete=True)
+
+
+def test_a_new_database_that_somebody_else_sets_up_is_waited_for(tmp_path):
+    path = tmp_path / "alerts.sqlite"
+    with ThreadPoolExecutor(2) as pool, closing(sqlite3.connect(path, isolation_level=None)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        opened = [pool.submit(Database, path) for _ in range(2)]
+        assert not wait(opened, timeout=0.2).done
+        another.execute("COMMIT")
+    for one in opened:
+        one.result().close()
 
 
 @EVERYWHERE
