@@ -260,7 +260,7 @@ def _with_gap(values, gap):
 
 
 class TestProperties:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(series, st.sampled_from([1e-6, 0.37, 1e9]))
     def test_the_unit_does_not_matter(self, values, unit):
         ours, theirs = analyse_many([Trend(values), Trend(values * unit)])
@@ -268,14 +268,14 @@ class TestProperties:
         assert [one.size for one in ours.changes] == pytest.approx([one.size for one in theirs.changes], abs=1e-6)
         assert ours.mde == pytest.approx(theirs.mde)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(series)
     def test_a_mirrored_series_mirrors_its_changes(self, values):
         ours, theirs = analyse_many([Trend(values, better="lower"), Trend(1 / values, better="higher")])
         assert [(one.index, one.sense) for one in ours.changes] == [(one.index, one.sense) for one in theirs.changes]
         assert [one.size for one in ours.changes] == pytest.approx([-one.size for one in theirs.changes], abs=1e-9)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(series, st.integers(10, 60))
     def test_more_commits_rewrite_nothing_without_a_revision(self, values, length):
         before, after = analyse_many([Trend(values[:length]), Trend(values)])
