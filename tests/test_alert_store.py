@@ -51,7 +51,7 @@ def url(request, tmp_path):
     name = f"t{time.time_ns()}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    return url.rpartition("/")[0] + f"/{name}"
+    return url.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture
