@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from argparse import ArgumentParser
 from pathlib import Path
@@ -367,7 +365,6 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
     )
     try:
         address = re.search(r"http://\S+/", server.stdout.readline()).group()
-        deadline = time.monotonic() + 30
         outputs = "overview-grid.rowData overview-said.children overview-cards.children overview-heat.figure "
         outputs = (outputs + "overview-heat.style overview-heat-said.children").split()
         inputs = {
@@ -386,16 +383,11 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
         request = urllib.request.Request(
             f"{address}_dash-update-component", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        while True:
-            try:
-                answer = json.load(urllib.request.urlopen(request, timeout=10))
-                break
-            except urllib.error.URLError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+        # At once: it listens before it says where, and who comes early waits.
+        answer = json.load(urllib.request.urlopen(request, timeout=120))
         [row] = answer["response"]["overview-grid"]["rowData"]
         assert row["latency"] == pytest.approx(5.0)
         assert COMMIT[:8] in json.dumps(answer)
     finally:
         server.send_signal(signal.SIGINT)
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0

@@ -452,7 +452,7 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
         asked = time.monotonic()
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - asked < 10
         assert process.returncode == status, shown
         assert "Traceback" not in shown
         wait_until(lambda: not workers(project))
@@ -461,7 +461,7 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
         project.git("reset", "-q", "--hard", "HEAD~1")
 
 
-def wait_until(true, seconds=30):
+def wait_until(true, seconds=120):
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not true():
