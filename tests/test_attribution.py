@@ -54,6 +54,7 @@ def test_the_machine_code_is_shown_where_it_changed():
     )
     cause = attribute(sides("code", code(), code(code="bb")))
     assert cause.sentence == "a commit changed it: matmul machine code aa → bb"
+    assert texts(cause) == [f"commit {COMMITS[10]}", "matmul machine code aa → bb"]
     assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
     two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
     assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
@@ -75,6 +76,8 @@ def test_a_toolchain_that_changed_is_named_before_the_commits():
     cause = attribute(sides("toolchain", *TORCH))
     assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")
     assert attribute(sides("toolchain", {"torch": "2.11.0"}, {"triton": "3.6.0"})).kind == "own commit"
+    for unknown in (("", "2.13.0"), ("2.11.0", "")):
+        assert attribute(sides("toolchain", *({"torch": one} for one in unknown))).kind == "own commit"
 
 
 def test_unchanged_machine_code_does_not_acquit_a_toolchain():
@@ -89,6 +92,19 @@ def test_controls_that_moved_are_the_machine():
     assert (cause.kind, cause.sentence) == ("machine", "control copy +6.0%")
     for still in (Move(-0.06, 0.002), Move(0.06, 0.05), Move(0.01, 0.002)):
         assert attribute(step(controls={"copy": still})).kind == "own commit"
+
+
+def test_controls_that_moved_with_the_toolchain_are_the_toolchains():
+    cause = attribute(replace(sides("toolchain", *TORCH), controls={"copy": Move(0.06, 0.001)}))
+    assert cause.kind == "toolchain"
+    assert cause.sentence == "the toolchain changed: torch 2.11.0 → 2.13.0; control copy +6.2%"
+
+
+def test_a_baseline_that_became_slower_too_is_the_machine():
+    cause = attribute(step(baseline=Move(0.04, 0.001)))
+    assert (cause.kind, cause.sentence) == ("machine", "baseline's time +4.1%")
+    for still in (Move(-0.04, 0.001), Move(0.04, 0.02), Move(0.01, 0.001)):
+        assert attribute(step(baseline=still)).kind == "own commit"
 
 
 def test_another_gpu_is_evidence_where_the_controls_moved():
@@ -134,6 +150,12 @@ def test_sampling_alone_is_another_way_of_measuring():
     assert attribute(sides("sampling", {"repeat": 10}, {"repeat": 2})).kind == "protocol"
     upgraded = replace(changed.before, toolchain=TORCH[0]), replace(changed.after, toolchain=TORCH[1])
     assert attribute(replace(changed, before=upgraded[0], after=upgraded[1])).kind == "toolchain"
+    moved = replace(changed.before, machine={"cpu": "A"}), replace(changed.after, machine={"cpu": "B"})
+    assert attribute(replace(changed, before=moved[0], after=moved[1])).kind == "machine"
+    newer = replace(changed, before=replace(changed.before, version="a"), after=replace(changed.after, version="b"))
+    assert texts(attribute(newer)) == ["benchmark version a → b", "calls a sample 1 → 100"]
+    assert attribute(sides("sampling", {}, {"repeat": 2})).kind == "own commit"
+    assert attribute(sides("sampling", {"repeat": 2}, {})).kind == "own commit"
 
 
 def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():

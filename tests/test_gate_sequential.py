@@ -121,3 +121,7 @@ def test_intervals_cover_the_truth_at_every_look():
     )
     assert missed / 800 <= 0.05
     assert interval([0.5], 0.05).high == math.inf
+    # Student's t with one degree of freedom is Cauchy's distribution, whose quantile is tan(π (p - 1/2)).
+    half = math.tan(math.pi * (0.5 - 0.05 / 2 / len(LOOKS))) * 0.001
+    two = interval([0.0, 0.002], 0.05)
+    assert (two.low, two.high) == pytest.approx((0.001 - half, 0.001 + half))
