@@ -6,14 +6,14 @@ import pytest
 
 from lockstep.watched import Watched, WorkerDied
 
-#: Comes up after a third of a second, then does what it is asked.
+#: Comes up after a while, then does what it is asked.
 SLOW = """
     import json, os, sys, time
 
     def emit(event, **facts):
         os.write(int(sys.argv[2]), json.dumps({"event": event, **facts}).encode() + b"\\n")
 
-    time.sleep(0.35)
+    time.sleep(float(sys.argv[3]))
     emit("ready")
     for line in sys.stdin:
         exec(json.loads(line)["do"])
@@ -24,13 +24,14 @@ SLOW = """
 def worker(tmp_path, monkeypatch, request):
     (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    worker = Watched("slow", [], silence_s=getattr(request, "param", 60.0))
+    silence_s, start_s = getattr(request, "param", (60.0, 0.0))
+    worker = Watched("slow", [str(start_s)], silence_s)
     assert worker.wait("ready") == {"event": "ready"}
     yield worker
     worker.close(patience_s=0.0)
 
 
-@pytest.mark.parametrize("worker", [0.25], indirect=True)
+@pytest.mark.parametrize("worker", [(0.25, 0.5)], indirect=True)
 def test_a_slow_start_is_borne_and_a_silence_afterwards_is_not(worker):
     worker.ask({"do": "time.sleep(1000)"})
     with pytest.raises(WorkerDied) as died:
