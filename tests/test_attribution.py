@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from alerting import COMMITS, alerts, series, step
+from alerting import COMMITS, alerts, series, step, told
 
 from dashboard.alerts.attribution import attribute
 from dashboard.alerts.content import from_json, to_json
+from dashboard.alerts.grouping import group
 from dashboard.alerts.steps import Facts, Move
 
 PAIRED = series(quantity="speedup")
@@ -40,6 +41,10 @@ def test_a_commit_when_nothing_else_differs():
 def test_only_commits_that_touch_the_packages_are_suspects():
     [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])))
     assert alert.suspects == (COMMITS[9], COMMITS[11])
+    [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])), step(10, 14, name=series(case="M=1"), by=0.01))
+    assert alert.suspects == (COMMITS[11],)
+    [alert] = alerts(sides("code", code(), code(code="bb")))
+    assert alert.suspects == (COMMITS[10],)
     cause = attribute(step(8, 12, touched=()))
     assert cause.kind == "unexplained"
     assert "no commit in the range touches the packages" in cause.sentence
@@ -210,6 +215,55 @@ def test_most_of_the_change_names_the_cause():
     [alert] = alerts(step(by=0.06), *toolchain)
     assert alert.cause.kind == "toolchain"
     assert {member.cause.kind for member in alert.members} == {"toolchain", "own commit"}
+
+
+def test_what_became_slower_names_the_cause_of_a_mixed_alert():
+    faster = replace(sides("toolchain", *TORCH, by=-0.3), series=series(case="M=1"))
+    [alert] = alerts(step(by=0.02), faster)
+    assert (alert.topic, alert.cause.kind) == ("slower", "own commit")
+    [alert] = alerts(faster)
+    assert (alert.topic, alert.cause.kind) == ("faster", "toolchain")
+
+
+def test_an_alert_is_gone_when_all_that_became_slower_went_back():
+    back, stays = step(left=0.0), step(name=series(case="M=1"))
+    faster = step(by=-0.1, left=0.0, name=series(case="M=2"))
+    assert [alert.gone for alert in (*alerts(back), *alerts(back, stays), *alerts(back, faster), *alerts(faster))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_an_alert_is_as_new_as_its_newest_part():
+    old, new = told(step(), since=5, old=True), told(step(name=series(case="M=1")), since=7)
+    assert [(one.since, one.old) for one in (*group(old), *group(new), *group(old + new))] == [
+        (5, True),
+        (7, False),
+        (7, False),
+    ]
+
+
+def test_an_order_that_lacks_commits_leaves_the_range_its_own_good_commit():
+    ours, theirs = step(8, 11), step(10, 14, name=series(case="M=1"))
+    [alert] = group(told(ours, theirs))
+    assert (alert.before, alert.commits) == (COMMITS[7], (COMMITS[10], COMMITS[11]))
+    [alert] = group(told(ours), COMMITS[:11])
+    assert alert.before == COMMITS[7]
+    there, here = group(told(ours, replace(theirs, series=series(machine="b200"))))
+    assert (here.before, there.before) == (COMMITS[7], COMMITS[9])
+    [unknown] = group(told(replace(ours, good="")))
+    assert unknown.range == COMMITS[11][:8]
+
+
+def test_alerts_of_anything_else_are_other_alerts():
+    [one] = alerts(step(8, 11))
+    [another] = alerts(step(8, 11, name=series(case="M=1")))
+    others = {"topic": "faster", "machine": "b200", "family": "kda", "before": COMMITS[3], "commits": (COMMITS[8],)}
+    prints = [replace(one, **{name: value}).fingerprint for name, value in others.items()]
+    prints += [one.fingerprint, another.fingerprint, replace(one, members=()).fingerprint]
+    assert len(set(prints)) == len(prints)
 
 
 def test_an_alert_survives_json():
