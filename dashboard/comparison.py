@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code
 from dashboard.memo import once
-from dashboard.results.model import Point, Run
+from dashboard.results.model import Benchmark, Point, Run
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import key_of, suite_of
@@ -52,6 +52,7 @@ class Pair:
         verdict: by the thresholds of the series.
         why: what there is to know of a verdict besides the numbers.
         code: what differs in the machine code; "the same" where both are known and equal, "" where one is not known.
+        unit: of base and head: "seconds", or another project's.
     """
 
     suite: str
@@ -66,6 +67,7 @@ class Pair:
     verdict: Verdict
     why: str = ""
     code: str = ""
+    unit: str = "seconds"
 
     @property
     def low(self) -> float:
@@ -129,8 +131,7 @@ def compare(
         elif one.version != other.version:
             rulers += 1
         elif quantity == "latency" or not _is_baseline(one) or not _is_baseline(other):
-            better = -1.0 if results.benchmarks[one.series.benchmark].higher_is_better else 1.0
-            pairs.append(_pair(key[0], one, other, quantity, thresholds, better))
+            pairs.append(_pair(results.benchmarks[one.series.benchmark], one, other, quantity, thresholds))
     pairs.sort(key=lambda p: (math.isnan(p.log), -abs(p.log) if p.log == p.log else 0.0, p.suite, natural(p.case)))
     return Comparison(tuple(pairs), rulers, alone)
 
@@ -181,12 +182,25 @@ def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
     return found
 
 
-def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thresholds, better: float) -> Pair:
+def _pair(benchmark: Benchmark, base: Point, head: Point, quantity: Quantity, rules: Thresholds) -> Pair:
+    suite = suite_of(benchmark)
     (_, _, base_variant, case, l2), (_, _, head_variant, _, _) = (key_of(one.series, suite) for one in (base, head))
-    log, error = _change(base, head, quantity, better)
+    log, error = _change(base, head, quantity, -1.0 if benchmark.higher_is_better else 1.0)
     verdict, why = _verdict(base, head, log, error, rules.of(suite, head_variant, case, l2))
     return Pair(
-        suite, case, l2, base_variant, head_variant, base.value, head.value, log, error, verdict, why, _code(base, head)
+        suite=suite,
+        case=case,
+        l2=l2,
+        base_variant=base_variant,
+        head_variant=head_variant,
+        base=base.value,
+        head=head.value,
+        log=log,
+        error=error,
+        verdict=verdict,
+        why=why,
+        code=_code(base, head),
+        unit=benchmark.unit,
     )
 
 

@@ -86,6 +86,11 @@ VALUE = "value"
 _SHOWN_AS = {"bytes": ("MB", 1e-6)}
 
 
+def shown_as(unit: str) -> tuple[str, float]:
+    """The unit in which another project's numbers are shown, and the factor to it."""
+    return _SHOWN_AS.get(unit, (unit, 1.0))
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One series at one commit on one machine: latency and speedup, which are two points of the store, together.
@@ -250,7 +255,7 @@ def _row(key: Key, pair: dict[str, Point], results: Results) -> Row:
     point = pair.get("latency") or pair.get(VALUE) or pair["speedup"]
     machine, suite, variant, case, l2 = key
     benchmark = results.benchmarks[point.series.benchmark]
-    unit, factor = _SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+    unit, factor = shown_as(benchmark.unit)
     value = pair[VALUE] if VALUE in pair and pair[VALUE].value is not None else None
     return Row(
         machine=machine,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,12 +16,29 @@ from lockstep.record import RecordError
 from lockstep.suite import SuiteError
 from lockstep.thresholds import ThresholdsError
 
-#: Exit status of a wrong command line or a broken suite.
-USAGE = 4
+#: Exit status where a file or folder cannot be read or written; of a wrong command line or a broken suite.
+BROKEN, USAGE = 3, 4
+
+#: asv's configuration, where ``--config`` names none.
+_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done; the message says what to write instead."""
+
+
+def expect_folder(file: Path | None) -> None:
+    """Raise before a verb begins what takes minutes, rather than once it wants to write its file.
+
+    Raises:
+        UsageError: there is no folder for it.
+    """
+    if file is not None and not file.absolute().parent.is_dir():
+        raise UsageError(f"{file} cannot be written: there is no folder {file.absolute().parent}")
 
 
 def main() -> None:
-    """Entry point. Exit status: the verb's own; 1 for asv's user errors, 4 for wrong usage."""
+    """Entry point. Exit status: the verb's own; 1 for asv's user errors, 3 for files, 4 for wrong usage."""
     for verb in entry_points(group="lockstep.commands"):
         verb.load()  # a subclass of asv's Command is known to asv's parser once it exists
     parser, subparsers = asv.commands.make_argparser()
@@ -37,20 +55,40 @@ def main() -> None:
         parser.print_help()
         sys.exit(USAGE)
     log.enable(arguments.verbose)
-    if arguments.config:
-        arguments.config = str(Path(arguments.config).resolve())
-        os.chdir(Path(arguments.config).parent)
     try:
+        if arguments.config:
+            arguments.config = str(Path(arguments.config).resolve())
+            if not Path(arguments.config).is_file():
+                raise UsageError(f"there is no configuration {arguments.config}")
+            os.chdir(Path(arguments.config).parent)
+        _expect_json(arguments.config)
         result = arguments.func(arguments)
+        sys.stdout.flush()
     except (util.UserError, util.ProcessError) as error:
         # A ProcessError is git's, most often: a branch of asv.conf.json that this clone has not got.
         log.error(str(error))
         sys.exit(1)
-    except (SuiteError, RecordError, ThresholdsError) as error:
+    except (UsageError, SuiteError, RecordError, ThresholdsError) as error:
         log.error(str(error))
         sys.exit(USAGE)
+    except BrokenPipeError:
+        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        log.error(str(error))
+        sys.exit(BROKEN)
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
         log.flush()
     sys.exit(result or 0)
+
+
+def _expect_json(given: str | None) -> None:
+    """Raise if asv's configuration is no JSON, which asv tells by a traceback; there need not be one."""
+    for path in [given] if given else [name for name in _CONFIGS if Path(name).is_file()]:
+        try:
+            util.load_json(path, js_comments=True)
+        except ValueError as error:
+            raise UsageError(f"{path} is no JSON: {error}") from error

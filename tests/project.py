@@ -196,6 +196,8 @@ def make_project(root: Path, timeout: float = 60.0) -> Project:
                 "plugins": [".lockstep.asv"],
                 "benchmark_dir": "benchmarks",
                 "results_dir": "results",
+                # Names of asv's result files do not follow it, and so those of ours must not.
+                "hash_length": 10,
                 "html_dir": ".asv/html",
                 "env_dir": ".asv/env",
                 "default_benchmark_timeout": timeout,

@@ -164,6 +164,24 @@ def test_a_mute_ends_by_itself(store):
     assert store.log(1)[1].note == f"until {UNTIL}: driver comes on Friday"
 
 
+def test_a_mute_is_prolonged_without_a_word(store):
+    longer, over = UNTIL + datetime.timedelta(30), UNTIL + datetime.timedelta(1)
+    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    assert sync(store, step(10), today=over, excuse=Excuse("noisy rack", longer)).reopened == ()
+    assert whats(store) == ["opened", "muted"]
+    assert store.alert(1).muted_until == longer
+    later = longer + datetime.timedelta(7)
+    store.act(1, Act("mute", "ada", "the rack goes on Friday", until=later), "", over)
+    assert store.alert(1).muted_until == later
+    assert sync(store, step(10), today=later, excuse=Excuse("noisy rack", longer)).reopened == ()
+
+
+def test_what_is_over_when_its_mute_ends_is_not_told_again(store):
+    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    assert sync(store, step(10, left=0.001), today=UNTIL + datetime.timedelta(1)).reopened == ()
+    assert states(store) == [("resolved", "fixed")]
+
+
 @EVERYWHERE
 def test_the_log_says_who_did_what(store):
     sync(store, step(10))

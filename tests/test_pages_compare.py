@@ -1,5 +1,6 @@
 """Two sides are compared case by case: each ratio is the files', and a verdict needs a change beyond its noise."""
 
+import json
 import math
 from urllib.parse import quote
 
@@ -77,6 +78,29 @@ def test_latency_compares_the_times(tmp_path):
     one = pair(tmp_path, [base], [head], "latency")
     assert (one.base, one.head, one.verdict) == (5e-6, 5.5e-6, "slower")
     assert one.log == pytest.approx(math.log(1.1))
+
+
+def test_another_projects_numbers_keep_their_unit(tmp_path):
+    root = tmp_path / "results"
+    for commit, load in ((A, 12_000_000), (B, 15_000_000)):
+        path = write_measurement(root, [measured(1.9)], commit=commit, date=1 + (commit == B), proof=False)
+        told = json.loads(path.read_text())
+        told["results"] = {"io.peakmem_load": [[load], [], "v1"], "io.time_load": [[2e-3], [], "v1"]}
+        path.write_text(json.dumps(told))
+    results = open_store(root).current()
+    found = compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES)
+    load, time = found.pairs
+    assert (load.unit, load.base, load.head) == ("bytes", 12_000_000, 15_000_000)
+    assert time.unit == "seconds"
+    chosen = dict.fromkeys(page.KEYS, "") | {"bm": MACHINE, "bc": A, "hm": MACHINE, "hc": B}
+    text = words(page.body(results, chosen, "light", RULES))
+    assert "12.000 MB" in text
+    assert "15.000 MB" in text
+    assert "2000.00 " in text
+    [trace] = page.scatter([time], "light")["data"]
+    assert trace["x"] == [2000]
+    assert "peakmem" not in words(page.body(results, chosen | {"suite": "io.time_load"}, "light", RULES))
+    assert "Figure" not in words(page.body(results, chosen | {"suite": "io.peakmem_load"}, "light", RULES))
 
 
 def test_a_failure_is_a_verdict_and_says_why(tmp_path):

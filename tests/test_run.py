@@ -46,6 +46,7 @@ def provenance(project, commit):
     told, records = read_records(path)
     assert told.commit == commit
     assert told.clock_state == "cpu"
+    assert told.harness.removesuffix("+dirty") == project.git("rev-parse", "HEAD")
     assert {"check", "draw", "capture", "time", "controls", "rest"} <= told.spent_s.keys()
     return {record.key: record for record in records}
 

@@ -163,12 +163,14 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if not found.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
-    caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
-    figure = scatter(found.pairs, scheme)
-    # New results leave the reader where they were.
-    figure["layout"]["uirevision"] = str(chosen)
-    chart = graph(figure, "Change of every case against its latency")
-    parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
+    timed = [pair for pair in found.pairs if pair.unit == "seconds"]
+    if timed:
+        caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
+        figure = scatter(timed, scheme)
+        # New results leave the reader where they were.
+        figure["layout"]["uirevision"] = str(chosen)
+        chart = graph(figure, "Change of every case against its latency")
+        parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Biggest movers"))
     parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
@@ -177,7 +179,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
 
 
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
-    """Every case's change in per cent against its time on the base's side, told apart by verdict."""
+    """Every timed case's change in per cent against its time on the base's side, told apart by verdict."""
     data: list[Figure] = []
     for verdict in VERDICTS:
         own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]

@@ -12,6 +12,7 @@ from dashboard.address import FamilyAddress
 from dashboard.comparing import SIGNS
 from dashboard.comparison import Pair, Side
 from dashboard.pages.parts import change_cell, table
+from dashboard.rows import shown_as, significant
 
 _HEAD = ("Suite", "Variant", "Case", "L2", "Change", "95 % interval", "Base", "Head", "Verdict", "Machine code")
 
@@ -31,9 +32,7 @@ def _row(pair: Pair, head: Side) -> Any:
         interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
     verdict = f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
     loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
-    numbers = [
-        html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
-    ]
+    numbers = [html.Td(_number(one, pair.unit), className="number") for one in (pair.base, pair.head)]
     cells = [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
         html.Td(variant, className="mono"),
@@ -46,6 +45,15 @@ def _row(pair: Pair, head: Side) -> Any:
         html.Td(html.Div(pair.code or "–", className="clamped", title=pair.code), className="dim code"),
     ]
     return html.Tr(cells)
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    if unit == "seconds":
+        return f"{1e6 * value:.2f} µs"
+    unit, factor = shown_as(unit)
+    return f"{significant(factor * value, 5)} {unit}".rstrip()
 
 
 def _change(pair: Pair) -> Any:

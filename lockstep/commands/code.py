@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
+from lockstep.cli import expect_folder
 from lockstep.suite import Suite, SuiteError
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _diff(
     from lockstep.machine_code.report import console, diff_lines
     from lockstep.machine_code.trees import sources
 
+    expect_folder(args.markdown)
     with ExitStack() as trees:
         base, head = (
             trees.enter_context(sources(ref, Path.cwd(), *_packages(settings))) for ref in (args.base, args.head)

@@ -19,7 +19,7 @@ from asv.console import log
 from asv.util import UserError
 from rich.console import Console
 
-from lockstep.cli import USAGE
+from lockstep.cli import USAGE, expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.measure import match_cases
 from lockstep.gate.github import annotate, append_summary, write_outputs
@@ -91,6 +91,8 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Judge and report."""
+        for file in (args.json, args.markdown):
+            expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         # A runner that is cancelled sends SIGTERM: the report is still written, and the worker ended.
         former = signal.signal(signal.SIGTERM, _interrupt)

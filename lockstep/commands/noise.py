@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.cli import UsageError, expect_folder
 from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Case, Suite
 from lockstep.suites import load_suites, pick_suites
@@ -71,6 +72,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run and print; exit status 2 if any series failed in any run."""
+        if args.runs < 1:
+            raise UsageError(f"--runs {args.runs}: at least one")
+        expect_folder(args.json)
         found = load_suites(Path(conf.benchmark_dir))
         suites = [suite for name in args.families or found for suite in pick_suites(found, name)]
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
