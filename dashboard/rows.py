@@ -142,6 +142,11 @@ class Row:
         """Identity of the series."""
         return self.machine, self.suite, self.variant, self.case, self.l2
 
+    @property
+    def baseline_key(self) -> Key:
+        """Identity of its baseline's series."""
+        return self.machine, self.suite, self.baseline, self.case, self.l2
+
     def measured(self, quantity: str) -> Measured | None:
         """The number called ``quantity`` (see ``described``), in its unit; ``None`` where the row has none."""
         latency = self.latency

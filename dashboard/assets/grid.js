@@ -81,7 +81,8 @@
     if (props.value == null) return make("span", { className: "dim" }, props.data.verdict === "new" ? "new" : "–");
     const kind = { slower: "slower", faster: "faster" }[props.data.verdict] || "dim";
     const { change_low: low, change_high: high } = props.data;
-    const title = low == null ? props.data.verdict : `${props.data.verdict}, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
+    const interval = low == null ? "" : `, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
+    const title = props.data.verdict + interval + (props.data.own_change == null ? "" : `. ${props.data.why}`);
     const text = (props.value > 0 ? "+" : "") + fixed(props.value, 1);
     return make("span", { className: kind, title }, make("span", { className: "sign" }, props.data.sign), text);
   };

@@ -9,6 +9,7 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.address import FamilyAddress
+from dashboard.alerts.words import change, span
 from dashboard.comparing import SIGNS
 from dashboard.comparison import Pair, Side
 from dashboard.pages.parts import change_cell, table
@@ -26,10 +27,10 @@ def _row(pair: Pair, head: Side) -> Any:
     if pair.base_variant != pair.head_variant:
         variant = f"{pair.base_variant} → {pair.head_variant}"
     address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
-    interval = "–"
-    if math.isfinite(pair.error):
-        interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
-    verdict = f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
+    interval = span(pair.low, pair.high) if math.isfinite(pair.error) else "–"
+    verdict: list[Any] = [f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")]
+    if pair.verdict == "baseline moved" and pair.times:
+        verdict.append(html.Div(pair.times.text, className="nowrap"))
     loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
     numbers = [
         html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
@@ -51,5 +52,4 @@ def _row(pair: Pair, head: Side) -> Any:
 def _change(pair: Pair) -> Any:
     if pair.verdict in ("slower", "faster"):
         return change_cell(pair.log)
-    known = math.isfinite(pair.log)
-    return html.Td(f"{100 * math.expm1(pair.log):+.1f} %".replace("-", "−") if known else "–", className="number dim")
+    return html.Td(change(pair.log) if math.isfinite(pair.log) else "–", className="number dim")

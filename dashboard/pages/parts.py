@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -12,6 +11,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.address import CommitAddress
+from dashboard.alerts.words import change
 from dashboard.comparing import sign
 from dashboard.results.model import Commit, Problem
 from dashboard.theme import GRAPH_CONFIG
@@ -76,10 +76,9 @@ def minus(number: str) -> str:
 
 def change_cell(log: float) -> Any:
     """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
-    percent = 100 * math.expm1(log)
-    kind = "slower" if percent > 0 else "faster"
+    kind = "slower" if log > 0 else "faster"
     glyph = html.Span(f"{sign(log)} ", className="glyph")
-    return html.Td([glyph, minus(f"{percent:+.1f} %")], className=f"number {kind}")
+    return html.Td([glyph, change(log)], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
