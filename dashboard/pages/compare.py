@@ -11,6 +11,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import asked
+from dashboard.alerts.words import change
 from dashboard.axes import log_axis
 from dashboard.comparing import LOUDEST, SIGNS
 from dashboard.comparison import (
@@ -25,6 +26,7 @@ from dashboard.comparison import (
 )
 from dashboard.desk import Desk, rules
 from dashboard.figures import Figure
+from dashboard.numbers import significant, whole
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, loading, minus, notice, table
 from dashboard.results.names import natural
@@ -177,7 +179,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     parts.append(html.H2("Biggest movers"))
     parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
-        parts.append(html.P(f"and {len(found.pairs) - MOST} more: choose a suite.", className="dim"))
+        parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more: choose a suite.", className="dim"))
     return parts
 
 
@@ -199,7 +201,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
                 "y": [100 * math.expm1(p.log) for p in own],
                 "error_y": {"type": "data", "array": bars, "color": colour, "thickness": 1, "width": 0},
                 "text": [_hover(p) for p in own],
-                "hovertemplate": "%{text}<br>%{y:+.2f} %<br>%{x:.2f} µs<extra></extra>",
+                "hovertemplate": "%{text}<extra></extra>",
                 "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},
             }
         )
@@ -220,7 +222,9 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
 
 
 def _hover(pair: Pair) -> str:
-    lines = [f"<b>{escape(f'{pair.suite} {pair.head_variant} {pair.case} {pair.l2}')}</b>"]
+    name = " ".join(part for part in (pair.suite, pair.head_variant, pair.case, pair.l2) if part)
+    base, head = (f"{significant(1e6 * one, 4)} µs" if one else "–" for one in (pair.base, pair.head))
+    lines = [f"<b>{escape(name)}</b>", f"<b>{change(pair.log)}</b> · {base} → {head}"]
     if pair.verdict == "baseline moved" and pair.times:
         lines.append(pair.times.text)
     return "<br>".join(lines)
@@ -248,13 +252,13 @@ def variants(results: Results, machine: str) -> list[str]:
 
 def _said(found: Comparison) -> str:
     counts = found.counts
-    said = [f"{SIGNS[one]} {counts[one]} {one}" for one in LOUDEST if counts[one]]
+    said = [f"{SIGNS[one]} {whole(counts[one])} {one}" for one in LOUDEST if counts[one]]
     if math.isfinite(found.geomean):
         said.append(minus(f"geometric mean of the time {100 * math.expm1(found.geomean):+.2f} %"))
     if found.other_ruler:
-        said.append(f"{found.other_ruler} measured with another ruler, not compared")
+        said.append(f"{whole(found.other_ruler)} measured with another ruler, not compared")
     if found.one_sided:
-        said.append(f"{found.one_sided} on one side only")
+        said.append(f"{whole(found.one_sided)} on one side only")
     return " · ".join(said) or "No case in common."
 
 

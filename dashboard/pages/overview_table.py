@@ -159,7 +159,7 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         known("floor", "% of floor", 112, cellRenderer="Floor"),
         known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
-        known("compute", "TFLOP/s", 84, valueFormatter=drawn("tenth"), cellClassRules=_dim_unless("compute")),
+        known("compute", "TFLOP/s", 84, valueFormatter=drawn("three"), cellClassRules=_dim_unless("compute")),
         known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why"),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),

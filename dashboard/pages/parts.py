@@ -13,6 +13,7 @@ from dash import dcc, html
 from dashboard.address import CommitAddress
 from dashboard.alerts.words import change
 from dashboard.comparing import sign
+from dashboard.numbers import whole
 from dashboard.results.model import Commit, Problem
 from dashboard.theme import GRAPH_CONFIG
 
@@ -37,7 +38,7 @@ def age(milliseconds: int, now: int) -> str:
 
 def count(number: int, one: str) -> str:
     """``1 machine``, ``2 machines``; series are the same in both."""
-    return f"{number:,} {one}{'' if number == 1 or one.endswith('s') else 's'}".replace(",", " ")
+    return f"{whole(number)} {one}{'' if number == 1 or one.endswith('s') else 's'}"
 
 
 def mono(text: str, class_name: str = "") -> Any:
