@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
-from dashboard.comparing import Difference, Verdict, difference
+from dashboard.comparing import Difference, Verdict, beside_baseline, difference
 from dashboard.memo import remembered
 from dashboard.results.model import Commit
 from dashboard.results.names import natural
@@ -48,11 +48,13 @@ class Standing:
     @cached_property
     def verdict(self) -> Verdict:
         """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
+        told = self.difference.verdict
         if self.row.state == "failed":
             return "failed"
+        if told == "baseline moved":
+            return told
         if self.found:
             return "slower" if (self.worse or 0.0) > 0 else "faster"
-        told = self.difference.verdict
         return "unsure" if told in ("slower", "faster") else told
 
 
@@ -140,11 +142,18 @@ def standings(
     newest: dict[str, int] = defaultdict(int)
     for row, place in now:
         newest[row.suite] = max(newest[row.suite], place)
+    rows = {row.key: row for row, _ in now}
     stood = []
     for row, place in now:
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         compared = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
+        key = row.baseline_key
+        beside = rows.get(key)
+        baseline = before.get(key), beside if beside and beside.commit == row.commit else None
+        compared = beside_baseline(
+            compared, (before.get(row.key), row), baseline, noise.get(key, math.nan), threshold.confidence
+        )
         later = tuple(one for one in found.get(row.key, ()) if one.last > first)
         stood.append(Standing(row, compared, later, place < newest[row.suite], place))
     return stood

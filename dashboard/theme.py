@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.numbers import THIN
+
 Scheme = Literal["light", "dark"]
 
 SANS = 'Inter, "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif'
@@ -113,12 +115,14 @@ def chart_layout(scheme: Scheme) -> dict[str, Any]:
         "automargin": True,
         "fixedrange": False,
         "tickfont": {"color": _NEUTRAL[scheme], "size": 11, "family": MONO},
+        "separatethousands": True,
     }
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": SANS, "size": 12, "color": _INK[scheme]},
         "margin": {"l": 44, "r": 14, "t": 8, "b": 30},
+        "separators": f".{THIN}",
         "showlegend": False,
         "hovermode": "closest",
         "hoverlabel": {

@@ -45,7 +45,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     text = words(cards(stand(shown), picture, told))
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
     assert f"{len(told)} new" in text
-    assert "slower by +7." in words(news(store.current(), told))
+    assert "slower by 7." in words(news(store.current(), told))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dashboard.alerts.words import change, culprits, headline, span, status
 from dashboard.desk import Desk
 from dashboard.member_chart import member_chart
 from dashboard.pages.alerts import POLL
-from dashboard.pages.parts import change_cell, count, day, graph, minus, mono, notice, table
+from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -246,8 +246,8 @@ def _series_row(member: Member, alert: Alert) -> Any:
     cells = [
         html.Td(dcc.Link(name.label, href=address.link(), className="link mono row")),
         change_cell(member.size),
-        html.Td(minus(span(member.low, member.high)), className="number dim"),
-        html.Td(minus(change(member.left)), className="number"),
+        html.Td(span(member.low, member.high), className="number dim"),
+        html.Td(change(member.left), className="number"),
         html.Td(_sure(member.confidence), className="number dim"),
         html.Td(other or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),

@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from dashboard.address import asked
 from dashboard.alerts.life import OPEN
 from dashboard.alerts.tracked import Tracked, now_ms
-from dashboard.alerts.words import headline, status
+from dashboard.alerts.words import headline, status, where
 from dashboard.desk import Desk
 from dashboard.pages.parts import age, change_cell, count, loading, notice, table
 from dashboard.results.store import Store
@@ -169,6 +169,6 @@ def _row(one: Tracked, now: int) -> Any:
 def summary(one: Tracked) -> str:
     """Which family, machine and series, without the numbers that stand beside it."""
     alert = one.alert
-    if not alert.members:
+    if alert.topic == "silent":
         return alert.text
-    return f"{alert.family} on {alert.machine}: {alert.members[0].series.label}"
+    return f"{where(alert)}: {alert.members[0].series.label if alert.members else alert.text}"

@@ -12,7 +12,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
+from dashboard.comparing import LOUDEST, SIGNS, Difference, beside_baseline, difference, geomean
 from dashboard.findings import Findings
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, minus, mono, notice
@@ -27,9 +27,6 @@ from lockstep.thresholds import Thresholds
 
 #: Commits back to which a suite's last measurement is looked for.
 _FAR = 20
-
-#: What is looked at first.
-_LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "new")
 
 
 @dataclass(frozen=True)
@@ -150,6 +147,9 @@ def compare(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
+        key = row.baseline_key
+        baseline = rows_before[at.hash].get(key) if at else None, rows.get(key)
+        told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
         found.append(Compared(row, before, at, told))
     return sorted(found, key=_order)
 
@@ -165,7 +165,7 @@ def families(found: Sequence[Compared]) -> list[Any]:
 def _family(suite: str, found: Sequence[Compared]) -> Any:
     mean, both = geomean(one.difference for one in found)
     verdicts = [one.difference.verdict for one in found]
-    told = [f"{SIGNS[one]} {verdicts.count(one)} {one}" for one in _LOUDEST if one in verdicts]
+    told = [f"{SIGNS[one]} {verdicts.count(one)} {one}" for one in LOUDEST if one in verdicts]
     earlier = found[0].earlier
     against: list[Any] = ["against ", commit_link(earlier, found[0].row.machine)] if earlier else ["measured first"]
     return html.Div(
@@ -183,7 +183,7 @@ def _family(suite: str, found: Sequence[Compared]) -> Any:
 
 def _order(one: Compared) -> tuple[Any, ...]:
     row = one.row
-    loud = _LOUDEST.index(one.difference.verdict)
+    loud = LOUDEST.index(one.difference.verdict)
     return loud, -abs(one.difference.worse or 0.0), row.suite, natural(row.case), row.l2, row.variant
 
 
@@ -213,7 +213,7 @@ def _cells(one: Compared) -> dict[str, Any]:
         "verdict": told.verdict,
         "sign": SIGNS[told.verdict],
         "state": STATE_LABELS[row.state],
-        "why": ". ".join(part for part in (row.reason, row.note) if part),
+        "why": ". ".join(part for part in (row.reason, told.times.text if told.times else "", row.note) if part),
     }
 
 
@@ -248,6 +248,7 @@ _COLUMNS = [
     number("before", "Before", 100, valueFormatter=drawn("general")),
     number("now", "Now", 100, valueFormatter=drawn("general")),
     text("interval", "Interval %", 124, cellClass="number dim"),
-    text("verdict", "Verdict", 90),
-    text("state", "State", 110, cellRenderer="State", tooltipField="why"),
+    text("verdict", "Verdict", 120),
+    text("state", "State", 80, cellRenderer="State"),
+    text("why", "Why", 200, flex=1, minWidth=200, cellClass="dim", tooltipField="why"),
 ]

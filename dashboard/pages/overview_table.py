@@ -23,7 +23,8 @@ SPARK = 24
 FILE_COLUMNS = (
     *("machine", "family", "variant", "case", "l2", "commit", "state"),
     *("latency", "latency_low", "latency_high", "speedup", "speedup_low", "speedup_high"),
-    *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict", "mde", "why"),
+    *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict"),
+    *("own_change", "baseline_change", "mde", "why"),
 )
 
 _LOUD: dict[Verdict, int] = {"failed": 0, "slower": 1, "faster": 2}
@@ -91,6 +92,11 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
             numbers[f"{quantity}_high"] = measured.high if measured else None
     told = one.difference
     ends = (None, None) if one.found else (told.low, told.high)
+    behind: dict[str, float] = {}
+    if told.times:
+        # Left out where there is none: nearly every row.
+        behind["own_change"] = 100 * math.expm1(told.times.own)
+        behind["baseline_change"] = 100 * math.expm1(told.times.baseline)
     return {
         # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
         "id": "\n".join((*row.key[1:], one.verdict)),
@@ -112,7 +118,8 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
         "mde": None if row.mde is None else 100 * row.mde,
         "state": STATE_LABELS[row.state],
         "stale": one.stale,
-        "why": ". ".join(part for part in (row.reason, row.note) if part),
+        **behind,
+        "why": ". ".join(part for part in (row.reason, told.times.text if told.times else "", row.note) if part),
         "trend": past,
     }
 
@@ -152,7 +159,7 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         known("floor", "% of floor", 112, cellRenderer="Floor"),
         known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
-        known("compute", "TFLOP/s", 84, valueFormatter=drawn("tenth"), cellClassRules=_dim_unless("compute")),
+        known("compute", "TFLOP/s", 84, valueFormatter=drawn("three"), cellClassRules=_dim_unless("compute")),
         known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why"),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),

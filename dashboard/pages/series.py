@@ -14,12 +14,13 @@ from dashboard.alerts.words import change, span
 from dashboard.causes import cause_text
 from dashboard.comparing import sign
 from dashboard.findings import Findings
+from dashboard.numbers import significant
 from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
 from dashboard.pages.series_table import commit_table
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import series_of, significant
+from dashboard.rows import series_of
 from dashboard.series_figure import figure_height
 from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
 from dashboard.shown import Behaviour, Shown

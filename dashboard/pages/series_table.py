@@ -9,9 +9,10 @@ from dash import html
 
 from dashboard.axes import within
 from dashboard.beside import Points
+from dashboard.numbers import significant
 from dashboard.pages.parts import commit_link, count, day, minus
 from dashboard.results.model import Commit, Point
-from dashboard.rows import STATE_LABELS, Quantity, significant
+from dashboard.rows import STATE_LABELS, Quantity
 from dashboard.series_figure import toolchain_change
 
 #: Commits listed; the chart has all of them, and chooses which.
