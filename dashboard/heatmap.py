@@ -6,15 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 from dashboard.address import SeriesAddress
 from dashboard.alerts.words import change
 from dashboard.comparing import SIGNS, Verdict
 from dashboard.standings import Standing, cases_in_order
 from dashboard.theme import MONO, Scheme, chart_layout
-
-Show = Literal["change", "speedup", "floor"]
 
 #: What the heatmap can show, and how it is called.
 SHOWN: dict[str, str] = {"change": "Change", "speedup": "Speedup", "floor": "% of floor"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dashboard.numbers import significant
-from dashboard.results.model import Benchmark, Commit, Point, Series, State
+from dashboard.results.model import Benchmark, Point, Series, State
 from dashboard.results.picture import Results
 
 #: Machine, suite, variant, case, cache state.
@@ -217,12 +217,6 @@ def series_of(results: Results, suite: str, machine: str | None = None) -> dict[
             for one in results.series(machine=machine, benchmark=benchmark.name):
                 found.setdefault(key_of(one, suite), []).append(one)
     return found
-
-
-def newest(results: Results, machine: str) -> tuple[Commit, list[Row]] | None:
-    """The machine's newest commit and its rows; ``None`` if it has none."""
-    commits = results.commits(machine)
-    return (commits[-1], rows_of(results, results.at(commits[-1].hash, machine))) if commits else None
 
 
 def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:

@@ -6,10 +6,10 @@ import difflib
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from lockstep.suite import Suite, SuiteError
+from lockstep.suite import Case, Suite, SuiteError
 
 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
@@ -48,6 +48,36 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
     if not picked:
         raise SuiteError(f"no family {family!r}{nearest(family, suites)}")
     return picked
+
+
+def match_cases(suite: Suite, text: str) -> list[Case]:
+    """Cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
+
+    Raises:
+        SuiteError: none has; the message lists the labels.
+    """
+    return [case for case in suite.all_cases if _has(case, text)] or [suite.case(text)]
+
+
+def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, list[str] | None]:
+    """By suite, the labels of the cases that any of ``texts`` picks; ``None``, which is all, where there are no texts.
+
+    Raises:
+        SuiteError: no suite has any; the message lists the labels of the first.
+    """
+    if not texts:
+        return dict.fromkeys((suite.name for suite in suites), None)
+    found: dict[str, list[str] | None] = {
+        suite.name: [case.label for case in suite.all_cases if any(_has(case, text) for text in texts)]
+        for suite in suites
+    }
+    if not any(found.values()):
+        match_cases(suites[0], texts[0])
+    return found
+
+
+def _has(case: Case, text: str) -> bool:
+    return {part.strip() for part in text.split(",") if part.strip()} <= set(case.label.split(","))
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from dashboard.commands import Dashboard, listen
 from dashboard.figures import trend
 from dashboard.findings import Findings
 from dashboard.pages import family, overview
-from dashboard.rows import newest
+from dashboard.rows import rows_of
 from dashboard.sweep import sweep, sweep_axis
 from dashboard.theme import chart_layout, styles
 from lockstep.record import Estimate
@@ -189,7 +189,7 @@ def test_a_quiet_series_is_not_blown_up(store):
 
 def test_the_sweep_goes_over_the_axis_that_varies(store):
     results = store.current()
-    rows = newest(results, MACHINE)[1]
+    rows = rows_of(results, results.latest(MACHINE))
     axis, alike = sweep_axis([row.case for row in rows], CASE)
     assert axis == "M"
     assert set(alike) == {"M=1,K=4096,N=2048", CASE, "M=64,K=4096,N=2048"}

@@ -427,6 +427,7 @@ def test_the_verb_tells_a_change_and_its_exit_code_if_asked(project):
         (("diff", "HEAD", "--target", "hopper"), "'hopper' is no target"),
         (("show", "--family", "prodct"), "did you mean product?"),
         (("show", "--family", "product", "--variant", "plian"), "did you mean plain?"),
+        (("show", "--family", "product", "--case", "M=5"), "M=5"),
     ],
 )
 def test_wrong_usage_is_named(project, arguments, complaint):

@@ -100,14 +100,16 @@ def _show(
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
     from lockstep.machine_code.trees import sources
+    from lockstep.suites import match_labels
 
     for suite in suites:
         _refuse_unknown(suite, args.variant, len(suites) > 1)
+    labels = match_labels(suites, args.case)
     out = console()
     with sources(args.ref, Path.cwd(), *_packages(settings)) as tree:
         for target in targets:
             codes = codes_of(tree, suites, target, say=_say)
-            codes = {key: code for key, code in codes.items() if _wanted(key, suites, args)}
+            codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
             if args.json:
                 for key, code in codes.items():
                     print(json.dumps(_row(target, key, code)))
@@ -174,11 +176,8 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _wanted(key: CaseKey, suites: Sequence[Suite], args: argparse.Namespace) -> bool:
-    if args.variant and key.variant not in args.variant:
-        return False
-    values = set(key.case.split(","))
-    return not args.case or any(set(text.split(",")) <= values for text in args.case)
+def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
+    return (not variants or key.variant in variants) and (labels is None or key.case in labels)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], several: bool) -> None:
