@@ -111,8 +111,7 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
     for path in machine.glob(f"*{SUFFIX}"):
         provenance, records = read_records(path)
         result = path.with_name(path.name.removesuffix(SUFFIX) + ".json")
-        date = json.loads(result.read_text(encoding="utf-8"))["date"] if result.is_file() else 0
-        dated.append((date, provenance, records))
+        dated.append((_date(result) if result.is_file() else 0, provenance, records))
     if not dated:
         raise RecordError(
             f"{machine} holds no *{SUFFIX}: record a history with `lockstep run`, or name another machine"
@@ -128,6 +127,14 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
             if variant in measured and measured[variant].state == "ok":
                 recorded.cases[key] = Measured(provenance, measured)
     return recorded
+
+
+def _date(result: Path) -> int:
+    """The commit's date in an asv result file, ms."""
+    try:
+        return int(json.loads(result.read_text(encoding="utf-8"))["date"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{result} is no result of asv: {error!r}") from error
 
 
 def page(
