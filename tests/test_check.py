@@ -37,6 +37,17 @@ def test_the_error_is_relative_to_the_references_norm():
     assert error(lambda x: 2.0005 * x) == pytest.approx(0.00025, rel=1e-3)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton finds the GPU")
+def test_a_triton_kernel_without_a_gpu_is_not_available():
+    triton = pytest.importorskip("triton")
+
+    def launch(x):
+        return triton.runtime.driver.active.get_current_device()
+
+    with pytest.raises(NotImplementedError, match="Triton finds no GPU here"):
+        error(launch)
+
+
 def test_an_error_above_the_tolerance_is_told_with_its_size():
     with pytest.raises(WrongResult, match=r"^it output 0 is off by 0\.005 of its norm at M=8,N=4, accepted is 0\.001$"):
         error(lambda x: 2.01 * x)

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lockstep import Case, cases
 from lockstep.suite import SuiteError, bind
-from lockstep.suites import load_suites, nearest, pick_suites
+from lockstep.suites import load_suites, nearest, packages_under_test, pick_suites
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -207,6 +208,15 @@ def test_the_last_variants_count_as_in_python(load):
     assert load(kernels=KERNELS + 'VARIANTS: dict = {"other": torch.clone}\n').variants() == ("other",)
 
 
+def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    benchmarks = write_project(tmp_path, changed('package="toy"', 'package="toy.deep"'))
+    (tmp_path / "toy/deep").mkdir()
+    (tmp_path / "toy/__init__.py").write_text("raise RuntimeError('names are read without importing anything')\n")
+    (tmp_path / "toy/thing.py").rename(tmp_path / "toy/deep/thing.py")
+    assert load_suites(benchmarks)["thing"].variants() == ("plain", "op.fast", "op.slow")
+
+
 @pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])
 def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
     with pytest.raises(SuiteError, match=r"toy/thing\.py: needs VARIANTS = \{'name': function, …\} as a literal"):
@@ -214,8 +224,19 @@ def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
 
 
 def test_a_suite_without_kernels_says_what_is_missing(load):
-    with pytest.raises(SuiteError, match=r"no module toy\.missing: a suite and its kernels carry the same name"):
+    with pytest.raises(
+        SuiteError, match=r'no module toy\.missing\. .* Suite\(package="your_package", family="module"\)'
+    ):
         load(changed('family="thing"', 'family="missing"'))
+
+
+def test_a_measured_package_must_come_from_the_commit(load):
+    # Else it would be today's at every commit, without a word.
+    suites = {"thing": load()}
+    assert packages_under_test(SimpleNamespace(lockstep={"packages": ["helpers", "toy"]}), suites) == ("helpers", "toy")
+    for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
+        with pytest.raises(SuiteError, match=rf'needs "lockstep": {{"packages": \["toy"\]}}, there is {there}'):
+            packages_under_test(conf, suites)
 
 
 def test_asv_gets_every_variant_case_and_cache_state(load):

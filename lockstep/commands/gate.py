@@ -29,7 +29,7 @@ from lockstep.gate.table import show
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.trees import WORKING_TREE, RefError
 from lockstep.suite import CACHE_STATES, Suite
-from lockstep.suites import load_suites, pick_suites
+from lockstep.suites import load_suites, packages_under_test, pick_suites
 from lockstep.thresholds import FILE, read_thresholds
 
 #: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
@@ -115,7 +115,7 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
         repository=Path.cwd(),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
         results_dir=Path(conf.results_dir).resolve(),
-        packages=tuple(settings.get("packages", ("kernels",))),
+        packages=packages_under_test(conf, found),
         trusted=tuple(settings.get("trusted", ())),
         base=args.base,
         head=args.head,
