@@ -272,11 +272,17 @@ def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
     def series(variant: str, case: str, l2: str) -> None:
         raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
 
+    variants = suite.variants()
+    if suite.baseline not in variants:
+        raise SuiteError(
+            f"suite {suite.name}: its baseline {suite.baseline!r} is not in VARIANTS of "
+            f"{suite.package}.{suite.family}, there is {', '.join(variants) or 'nothing'}"
+        )
     series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
     series.__module__ = module
     series.__doc__ = f"{quantity} of every variant of {suite.name}"
     series.params = [  # type: ignore[attr-defined]
-        list(suite.variants()),
+        list(variants),
         [case.label for case in suite.all_cases],
         list(CACHE_STATES),
     ]

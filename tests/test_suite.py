@@ -136,7 +136,7 @@ def test_an_unknown_case_is_told_the_known_ones(load):
         ('baseline="plain"', 'baseline="op.fast"'),
         ("flops=", "tolerance=0.1, flops="),
         ("flops=", "outputs=lambda draw: draw.empty(1), flops="),
-        ('family="thing"', 'family="thing", op="op"'),
+        ('baseline="plain"', 'op="op", baseline="fast"'),
     ],
 )
 def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
@@ -205,7 +205,8 @@ def test_an_op_owns_the_variants_with_its_prefix(tmp_path, monkeypatch):
 
 
 def test_the_last_variants_count_as_in_python(load):
-    assert load(kernels=KERNELS + 'VARIANTS: dict = {"other": torch.clone}\n').variants() == ("other",)
+    other = 'VARIANTS: dict = {"plain": torch.clone, "other": torch.clone}\n'
+    assert load(kernels=KERNELS + other).variants() == ("plain", "other")
 
 
 def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
@@ -215,6 +216,14 @@ def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
     (tmp_path / "toy/__init__.py").write_text("raise RuntimeError('names are read without importing anything')\n")
     (tmp_path / "toy/thing.py").rename(tmp_path / "toy/deep/thing.py")
     assert load_suites(benchmarks)["thing"].variants() == ("plain", "op.fast", "op.slow")
+
+
+def test_a_baseline_that_is_no_variant_is_refused(load):
+    # Measuring would have it "not in this commit", and no speedup of anything.
+    with pytest.raises(
+        SuiteError, match=r"its baseline 'plane' is not in VARIANTS of toy\.thing, there is plain, op\.fast"
+    ):
+        load(changed('baseline="plain"', 'baseline="plane"'))
 
 
 @pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])

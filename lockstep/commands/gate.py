@@ -15,8 +15,6 @@ from types import FrameType
 from typing import Any
 
 from asv.commands import Command
-from asv.console import log
-from asv.util import UserError
 from rich.console import Console
 
 from lockstep.cli import USAGE
@@ -77,16 +75,6 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--plain", action="store_true", help="the headline and one line a case, no table")
         parser.set_defaults(func=cls.run_from_args)
         return parser
-
-    @classmethod
-    def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Read the project's configuration; without one it is wrong usage, and not asv's 1, which here means slower."""
-        try:
-            code: int = super().run_from_args(args)
-        except UserError as error:
-            log.error(str(error))
-            return USAGE
-        return code
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
