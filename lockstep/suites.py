@@ -60,6 +60,23 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
     return packages
 
 
+def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
+    """Folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
+
+    Raises:
+        SuiteError: a measured package is not there; two commits without it would be the same.
+    """
+    folder = Path.cwd() / getattr(conf, "repo_subdir", "")
+    for suite in suites.values():
+        top = suite.package.partition(".")[0]
+        if not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
+            raise SuiteError(
+                f"{folder} holds no package {top}, which suite {suite.name} measures; where it lies in another folder "
+                'of the repository, asv.conf.json says so: "repo_subdir": "src"'
+            )
+    return folder
+
+
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
     """The suite of this name, or all suites of this family.
 

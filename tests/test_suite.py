@@ -12,7 +12,7 @@ import pytest
 
 from lockstep import Case, cases
 from lockstep.suite import SuiteError, bind
-from lockstep.suites import load_suites, nearest, packages_under_test, pick_suites
+from lockstep.suites import load_suites, nearest, packages_folder, packages_under_test, pick_suites
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -246,6 +246,17 @@ def test_a_measured_package_must_come_from_the_commit(load):
     for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
         with pytest.raises(SuiteError, match=rf'needs "lockstep": {{"packages": \["toy"\]}}, there is {there}'):
             packages_under_test(conf, suites)
+
+
+def test_the_working_tree_must_hold_what_is_measured(load, tmp_path, monkeypatch):
+    # Without it two commits were the same, whatever differed in src/.
+    suites = {"thing": load()}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "toy").rename(tmp_path / "src/toy")
+    assert packages_folder(SimpleNamespace(repo_subdir="src"), suites) == tmp_path / "src"
+    with pytest.raises(SuiteError, match=r'holds no package toy.*"repo_subdir": "src"'):
+        packages_folder(SimpleNamespace(repo_subdir=""), suites)
 
 
 def test_asv_gets_every_variant_case_and_cache_state(load):

@@ -28,8 +28,8 @@ DONE, DIFFERENT, NO_WORKER, USAGE = 0, 1, 3, 4
 #: Compiled for unless asv.conf.json says otherwise ({"lockstep": {"targets": […]}}) or ``--target`` does.
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 
-#: Packages under test, and further ones that they may call.
-Packages = tuple[Sequence[str], Sequence[str]]
+#: Folder of the packages under test, their names, and further ones that they may call.
+Packages = tuple[Path, Sequence[str], Sequence[str]]
 
 
 class Code(Command):  # type: ignore[misc]  # asv has no types
@@ -80,13 +80,14 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         """Show or compare."""
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.trees import RefError
-        from lockstep.suites import load_suites, packages_under_test, pick_suites
+        from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
         loaded = load_suites(Path(conf.benchmark_dir))
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
-        packages: Packages = packages_under_test(conf, loaded), tuple(settings.get("trusted", ()))
+        trusted = tuple(settings.get("trusted", ()))
+        packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded), trusted
         try:
             targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
             act = _show if args.action == "show" else _diff
@@ -105,7 +106,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     for suite in suites:
         _refuse_unknown(suite, args.variant, len(suites) > 1)
     out = console()
-    with sources(args.ref, Path.cwd(), *packages) as tree:
+    with sources(args.ref, *packages) as tree:
         for target in targets:
             codes = codes_of(tree, suites, target, say=_say)
             codes = {key: code for key, code in codes.items() if _wanted(key, suites, args)}
@@ -128,7 +129,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     from lockstep.machine_code.trees import sources
 
     with ExitStack() as trees:
-        base, head = (trees.enter_context(sources(ref, Path.cwd(), *packages)) for ref in (args.base, args.head))
+        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
         comparisons = [compare(base, head, suites, target, say=_say) for target in targets]
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]

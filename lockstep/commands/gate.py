@@ -27,7 +27,7 @@ from lockstep.gate.table import show
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.trees import WORKING_TREE, RefError
 from lockstep.suite import CACHE_STATES, Suite
-from lockstep.suites import load_suites, packages_under_test, pick_suites
+from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
 from lockstep.thresholds import FILE, read_thresholds
 
 #: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
@@ -100,7 +100,7 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
     if args.case and not any(_labels(suite, args) for suite in suites):
         match_cases(suites[0], args.case[0])
     return Request(
-        repository=Path.cwd(),
+        repository=packages_folder(conf, found),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
         results_dir=Path(conf.results_dir).resolve(),
         packages=packages_under_test(conf, found),

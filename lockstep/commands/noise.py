@@ -19,7 +19,7 @@ from rich.table import Table
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Case, Suite
-from lockstep.suites import load_suites, packages_under_test, pick_suites
+from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,10 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         suites = [suite for name in args.families or found for suite in pick_suites(found, name)]
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
         spec = WorkerSpec(
-            Path.cwd(), packages_under_test(conf, found), Path(conf.benchmark_dir).resolve(), quick=args.quick
+            packages_folder(conf, found),
+            packages_under_test(conf, found),
+            Path(conf.benchmark_dir).resolve(),
+            quick=args.quick,
         )
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
