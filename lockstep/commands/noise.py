@@ -20,6 +20,7 @@ from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Case, Suite
 from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
+from lockstep.table import reasons
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,12 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--series", type=int, default=60, help="at least this many speedups, if there are so many (default: 60)"
         )
-        parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="cold", help="cache state (default: cold)")
+        parser.add_argument(
+            "--l2",
+            choices=[*CACHE_STATES, "both"],
+            default="cold",
+            help="cache state (default: cold; a CPU has warm alone)",
+        )
         parser.add_argument("--quick", action="store_true", help="one short look, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements there")
         parser.set_defaults(func=cls.run_from_args)
@@ -112,10 +118,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         for line in summary(rows):
             wide.print(line, markup=False, highlight=False)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]
-        for record in failed:
-            wide.print(
-                f"failed: {record.suite} {record.variant} {record.case} {record.l2}: {record.reason}", markup=False
-            )
+        for name in dict.fromkeys(record.suite for record in failed):
+            for line in reasons([record for record in failed if record.suite == name]):
+                wide.print(f"{name} {line}", markup=False, highlight=False)
         if args.json:
             args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
         return 2 if failed else 0
