@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import asv.commands
 from asv import util
+from asv.commands.run import Run as AsvRun
 from asv.console import log
 
 from lockstep.record import RecordError
@@ -38,14 +41,13 @@ def expect_folder(file: Path | None) -> None:
 
 
 def main() -> None:
-    """Entry point. Exit status: the verb's own; 1 for asv's user errors, 3 for files, 4 for wrong usage."""
+    """Entry point. Exit status: the verb's own; 3 for files, 4 for wrong usage, where asv's verbs and ``run`` say 1."""
     for verb in entry_points(group="lockstep.commands"):
         verb.load()  # a subclass of asv's Command is known to asv's parser once it exists
     parser, subparsers = asv.commands.make_argparser()
     parser.prog = "lockstep"
     parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
-    for name, one in subparsers.choices.items():
-        one.prog = f"lockstep {name}"
+    _rename(subparsers.choices, "lockstep")
     try:
         arguments = parser.parse_args()
     except SystemExit as refused:
@@ -65,9 +67,12 @@ def main() -> None:
         result = arguments.func(arguments)
         sys.stdout.flush()
     except (util.UserError, util.ProcessError) as error:
-        # A ProcessError is git's, most often: a branch of asv.conf.json that this clone has not got.
         log.error(str(error))
-        sys.exit(1)
+        if hint := _hint(error):
+            log.error(hint)
+        verb = arguments.func.__self__
+        # 1 is what others say of slower kernels, and a missing asv.conf.json is none.
+        sys.exit(1 if verb.__module__.startswith("asv.") or issubclass(verb, AsvRun) else USAGE)
     except (UsageError, SuiteError, RecordError, ThresholdsError) as error:
         log.error(str(error))
         sys.exit(USAGE)
@@ -92,3 +97,24 @@ def _expect_json(given: str | None) -> None:
             util.load_json(path, js_comments=True)
         except ValueError as error:
             raise UsageError(f"{path} is no JSON: {error}") from error
+
+
+def _rename(parsers: Mapping[str, argparse.ArgumentParser], under: str) -> None:
+    """Usage lines that begin with our name in place of asv's, also those of ``code diff`` and its like."""
+    for name, parser in parsers.items():
+        parser.prog = f"{under} {name}"
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                _rename(action.choices, parser.prog)
+
+
+def _hint(error: util.UserError | util.ProcessError) -> str:
+    """What asv's message leaves out."""
+    if isinstance(error, util.ProcessError) and "bad revision" in error.stderr:
+        return (
+            "this clone does not know that commit or branch: asv.conf.json names the branches, a command its commits; "
+            "in a shallow clone, git fetch --unshallow brings them"
+        )
+    if "what kind of DVCS" in str(error):
+        return 'what "repo" in asv.conf.json names is no git repository: commits are measured, so it must be one'
+    return ""

@@ -8,8 +8,12 @@ import pkgutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lockstep.suite import Case, Suite, SuiteError
+
+#: Packages under test unless asv.conf.json names them.
+PACKAGES = ("kernels",)
 
 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
@@ -36,6 +40,41 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             if isinstance(value, Suite) and suites.setdefault(value.name, value) is not value:
                 raise SuiteError(f"two suites are called {value.name}; the second is in {module.__file__}")
     return suites
+
+
+def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
+    """Top-level packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
+
+    Raises:
+        SuiteError: one that a suite measures is missing there; it would be today's at every commit.
+    """
+    packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
+    for suite in suites.values():
+        top = suite.package.partition(".")[0]
+        if top not in packages:
+            raise SuiteError(
+                f"suite {suite.name} measures {suite.package}.{suite.family}, and {top} is not among the packages that "
+                f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
+                f"there is {', '.join(packages) or 'none'}"
+            )
+    return packages
+
+
+def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
+    """Folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
+
+    Raises:
+        SuiteError: a measured package is not there; two commits without it would be the same.
+    """
+    folder = Path.cwd() / getattr(conf, "repo_subdir", "")
+    for suite in suites.values():
+        top = suite.package.partition(".")[0]
+        if not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
+            raise SuiteError(
+                f"{folder} holds no package {top}, which suite {suite.name} measures; where it lies in another folder "
+                'of the repository, asv.conf.json says so: "repo_subdir": "src"'
+            )
+    return folder
 
 
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:

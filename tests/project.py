@@ -206,7 +206,7 @@ def make_project(root: Path, timeout: float = 60.0) -> Project:
         ),
     )
     project.write(".gitignore", ".asv\n__pycache__\n")
-    project.write("benchmarks/__init__.py", "from lockstep.asv.benchmark import register\n\nregister()\n")
+    project.write("benchmarks/__init__.py", "")
     project.write("benchmarks/product.py", SUITE)
     project.write("toy/__init__.py", "")
     project.commit("Begin")

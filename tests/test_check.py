@@ -9,6 +9,7 @@ import torch
 from lockstep import Case, Suite, cases
 from lockstep.check import Checker, WrongResult
 from lockstep.family import Family
+from lockstep.suite import SuiteError
 
 
 def make_suite(**changes):
@@ -35,6 +36,26 @@ def error(variant, prepare=None, **changes):
 def test_the_error_is_relative_to_the_references_norm():
     assert error(lambda x: 2 * x) == 0.0
     assert error(lambda x: 2.0005 * x) == pytest.approx(0.00025, rel=1e-3)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton finds the GPU")
+def test_a_triton_kernel_without_a_gpu_is_not_available():
+    triton = pytest.importorskip("triton")
+
+    def launch(x):
+        return triton.runtime.driver.active.get_current_device()
+
+    with pytest.raises(NotImplementedError, match="Triton finds no GPU here"):
+        error(launch)
+
+
+@pytest.mark.parametrize("part", ["inputs", "outputs", "reference"])
+def test_an_error_of_the_suite_is_not_the_variants(part):
+    def broken(**given):
+        raise KeyError("rows")
+
+    with pytest.raises(SuiteError, match=f"^{part} of suite thing failed: KeyError: 'rows'"):
+        error(lambda x: 2 * x, **{part: broken})
 
 
 def test_an_error_above_the_tolerance_is_told_with_its_size():

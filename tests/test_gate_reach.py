@@ -134,6 +134,11 @@ def test_names_made_up_at_run_time_prove_nothing(hidden):
     assert reached("apart", helpers=("return x * 3", "return (")) is None
 
 
+def test_without_variants_nothing_is_proved():
+    # Its functions are those that today's VARIANTS names (lockstep.family), and no file here says which.
+    assert reached("fast", work=("VARIANTS = ", "OTHERS = ")) is None
+
+
 def test_a_text_that_getattr_looks_up_is_a_name():
     looks = ("def apart(x):\n    return x", "def apart(x):\n    return getattr(helpers, 'scale')(x)")
     apart = reached("apart", work=looks)

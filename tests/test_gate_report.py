@@ -70,6 +70,8 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
         == "Nothing slower by more than 0.25 % (up to 2 % where noise or a rule asks for it) (1 same)."
     )
     assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
+    # Green, since it does not block, but no word of reassurance.
+    assert headline(report(verdict("unsure", case="M=1"))) == "Nothing was judged (1 unsure)."
 
 
 def test_json_holds_everything_and_is_strict():

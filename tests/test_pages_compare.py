@@ -72,6 +72,14 @@ def test_a_verdict_needs_a_change_beyond_its_noise(tmp_path, after, half, verdic
     assert one.high - one.log == pytest.approx(1.96 * one.error, rel=1e-3)
 
 
+def test_bars_end_where_the_interval_does(tmp_path):
+    one = pair(tmp_path, [measured(1.9, 0.5)], [measured(0.4, 0.5)])
+    [trace] = page.scatter([one], "light")["data"]
+    [middle], [up], [down] = trace["y"], trace["error_y"]["array"], trace["error_y"]["arrayminus"]
+    assert [middle - down, middle + up] == pytest.approx([100 * math.expm1(one.low), 100 * math.expm1(one.high)])
+    assert middle - down > -100
+
+
 def test_latency_compares_the_times(tmp_path):
     base = record(latency=ratio(5e-6), epochs=6)
     head = record(latency=ratio(5.5e-6), epochs=6)

@@ -10,7 +10,7 @@ import pytest
 from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
 from test_dashboard_app import call
-from trees import analysed, open_store
+from trees import analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.app import create_app
@@ -108,6 +108,15 @@ def test_another_projects_units_need_no_configuration(shown):
     assert rows["index.track_depth", ""]["value"] == COMMITS // 20 - 1
     assert rows["io.Load.time_load", "path=b,c.csv,rows=1000"]["latency"] == pytest.approx(0.5e6)
     assert len(rows) == 7
+
+
+def test_it_begins_with_a_cache_state_that_has_numbers(tmp_path):
+    # A CPU measures nothing cold: the page was empty for whoever tried it there.
+    records = [record(l2="warm"), record(l2="cold", state="na", latency=None, speedup=None)]
+    write_measurement(tmp_path / "results", records)
+    text = words(overview.layout(open_store(tmp_path / "results").current(), OverviewAddress()))
+    assert '"value": "warm"' in text
+    assert '"value": "cold"' not in text
 
 
 def test_the_address_restores_the_choices(shown):

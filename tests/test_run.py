@@ -151,10 +151,16 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
 
 def test_quick_looks_at_every_commit_and_saves_nothing(root):
     project = make_project(root)
+    # As the kernels of another repository are before it hears of Lockstep.
+    project.git("reset", "-q", "HEAD^")
+    project.write("toy/product.py", KERNELS.split("    VARIANTS = ")[0])
+    project.commit("Name no variants")
+    project.write("toy/product.py", KERNELS)
+    project.commit("Name them")
     done = project.lockstep("run", "ALL", "--quick", "--bench", "latency")
     assert done.returncode == 0, done.stdout
-    # The first commit lacks the family: no series of it, and no failure.
-    assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2"]
+    # The first commit lacks the family: no series of it, and no failure. One without VARIANTS has today's.
+    assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2", "2"]
     assert "failed" not in done.stdout
     assert list((root / "results").glob("*/*-lockstep*")) == []
 
@@ -172,6 +178,11 @@ def test_unknown_names_are_answered_with_the_known_ones(root):
         assert done.returncode == code, done.stdout
         assert answer in done.stdout
         assert "Traceback" not in done.stdout
+    project.write("toy/product.py", "VARIANTS = dict()")
+    done = project.lockstep("run", "HEAD^!")
+    assert done.returncode == 4, done.stdout
+    assert "product.py: needs VARIANTS = {'name': function, …}" in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 def test_measure_tells_of_the_working_tree(root):

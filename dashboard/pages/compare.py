@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, cast
 
@@ -193,7 +194,11 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
         if not own:
             continue
         colour = _COLOURS[scheme].get(verdict, neutral(scheme))
-        bars = [100 * (math.expm1(p.high) - math.expm1(p.log)) if math.isfinite(p.error) else 0.0 for p in own]
+        known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in own]
+        # A ratio's interval is longer upwards: drawn as long downwards it would end below -100 %.
+        up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]
+        down = [100 * (math.expm1(p.log) - math.expm1(p.low)) for p in known]
+        bars = {"type": "data", "array": up, "arrayminus": down, "color": colour, "thickness": 1, "width": 0}
         data.append(
             {
                 "type": "scatter",
@@ -201,7 +206,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
                 "name": f"{verdict} {len(own)}",
                 "x": [1e6 * p.base for p in own if p.base],
                 "y": [100 * math.expm1(p.log) for p in own],
-                "error_y": {"type": "data", "array": bars, "color": colour, "thickness": 1, "width": 0},
+                "error_y": bars,
                 "text": [_hover(p) for p in own],
                 "hovertemplate": "%{text}<extra></extra>",
                 "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},

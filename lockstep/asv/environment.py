@@ -34,9 +34,7 @@ from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.provenance import harness_commit
 from lockstep.record import SUFFIX, Record
 from lockstep.stages import told
-
-#: Packages imported from the commit unless asv.conf.json says otherwise: {"lockstep": {"packages": […]}}.
-PACKAGES = ("kernels",)
+from lockstep.suites import load_suites, packages_under_test
 
 
 @dataclass
@@ -108,7 +106,6 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self.close()
         Path(self._path).mkdir(parents=True, exist_ok=True)
         self.checkout_project(repo, commit_hash)
-        settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
         results = Path(conf.results_dir).resolve()
         # asv names its files after eight digits, whatever ``hash_length`` is.
         records = results / self._options.machine / f"{commit_hash[:8]}-{self.name}{SUFFIX}"
@@ -122,7 +119,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         )
         spec = WorkerSpec(
             checkout=Path(self._build_root) / self._repo_subdir,
-            packages=tuple(settings.get("packages", PACKAGES)),
+            packages=packages_under_test(conf, load_suites(Path(conf.benchmark_dir))),
             benchmark_dir=Path(conf.benchmark_dir).resolve(),
             quick=self._options.quick,
         )

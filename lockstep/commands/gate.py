@@ -15,8 +15,6 @@ from types import FrameType
 from typing import Any
 
 from asv.commands import Command
-from asv.console import log
-from asv.util import UserError
 from rich.console import Console
 
 from lockstep.cli import USAGE, expect_folder
@@ -28,7 +26,7 @@ from lockstep.gate.table import show
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.trees import WORKING_TREE, RefError
 from lockstep.suite import CACHE_STATES
-from lockstep.suites import load_suites, match_labels, pick_suites
+from lockstep.suites import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.thresholds import FILE, read_thresholds
 
 #: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
@@ -78,16 +76,6 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         return parser
 
     @classmethod
-    def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Read the project's configuration; without one it is wrong usage, and not asv's 1, which here means slower."""
-        try:
-            code: int = super().run_from_args(args)
-        except UserError as error:
-            log.error(str(error))
-            return USAGE
-        return code
-
-    @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Judge and report."""
         for file in (args.json, args.markdown):
@@ -111,10 +99,10 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
     found = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or found for suite in pick_suites(found, name)]
     return Request(
-        repository=Path.cwd(),
+        repository=packages_folder(conf, found),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
         results_dir=Path(conf.results_dir).resolve(),
-        packages=tuple(settings.get("packages", ("kernels",))),
+        packages=packages_under_test(conf, found),
         trusted=tuple(settings.get("trusted", ())),
         base=args.base,
         head=args.head,
