@@ -168,6 +168,22 @@ class TestPrecision:
         errors[30:34] = 0.1
         assert analyse(Trend(values, errors)).changes == ()
 
+    def test_the_range_holds_the_step_as_often_as_stated_and_is_no_wider_than_twice_what_it_must_be(self):
+        series = np.array([stepped(seed, 50, 0.02) for seed in range(200)])
+        found = [one for analysis in analyse_many([Trend(one) for one in series]) for one in analysis.changes]
+        found = [one for one in found if abs(one.index - 50) < 10]
+        assert len(found) > 180
+        # Two standard errors of 95 % from two hundred.
+        assert np.mean([one.earliest <= 50 <= one.latest for one in found]) >= 0.95 - 0.03
+        assert np.mean([one.low <= 0.02 <= one.high for one in found]) >= 0.95 - 0.03
+        # Who knew both levels and the noise would have this posterior (Smith 1975, "A Bayesian approach to inference
+        # about a change-point"), up to a constant, of a step before each point.
+        surprise = np.cumsum((np.log(series) ** 2 - (np.log(series) - 0.02) ** 2) / 0.01**2, axis=1)
+        share = np.exp(-(surprise - surprise.min(axis=1, keepdims=True)) / 2)
+        grown = np.cumsum(share, axis=1) / share.sum(axis=1, keepdims=True)
+        least = ((grown >= 0.975).argmax(axis=1) - (grown >= 0.025).argmax(axis=1)).mean()
+        assert least <= np.mean([one.latest - one.earliest for one in found]) < 2 * least
+
 
 class TestHindsight:
     def test_what_was_too_small_to_ring_is_seen_in_the_end(self):
