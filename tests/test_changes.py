@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.changes import Analysis, Monitor, Settings, Trend, analyse, analyse_many
+from dashboard.changes.doubts import autocorrelation, median
 from dashboard.changes.keeping import from_arrays, select, to_arrays, together
 from dashboard.changes.summary import smallest_step
 
@@ -183,6 +184,25 @@ class TestPrecision:
         grown = np.cumsum(share, axis=1) / share.sum(axis=1, keepdims=True)
         least = ((grown >= 0.975).argmax(axis=1) - (grown >= 0.025).argmax(axis=1)).mean()
         assert least <= np.mean([one.latest - one.earliest for one in found]) < 2 * least
+
+
+class TestDoubts:
+    def test_a_median_is_numpys(self):
+        for size in range(1, 12):
+            values = noisy(size, size)
+            values[1::4] = np.nan
+            assert median(values) == np.nanmedian(values)
+        assert np.isnan(median(np.full(3, np.nan)))
+
+    def test_noise_that_remembers_is_told_from_noise_that_does_not(self):
+        white = [noisy(seed, 400) for seed in range(200)]
+        # Above two standard errors: 2.3 % of a normal distribution; three standard errors of two hundred draws.
+        assert np.mean([autocorrelation(one) > 0 for one in white]) <= 0.023 + 0.032
+        assert autocorrelation(np.tile([1.0, -1.0], 200)) == 0.0
+        remembering = noisy(1, 4000)
+        for at in range(1, 4000):
+            remembering[at] += 0.6 * remembering[at - 1]
+        assert autocorrelation(remembering) == pytest.approx(0.6, abs=4 * math.sqrt((1 - 0.6**2) / 4000))
 
 
 class TestHindsight:
