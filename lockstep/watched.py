@@ -78,6 +78,7 @@ class Watched:
         self._events = ours
         self._buffer = b""
         self._stage, self._variant = "start", ""
+        self._owes = False  # an answer
 
     def wait(self, answer: str) -> dict[str, Any]:
         """The next event of this kind.
@@ -97,13 +98,14 @@ class Watched:
                 self._process.wait()
                 raise WorkerDied(event["variant"], f"broke the CUDA context ({event['reason']})")
             else:
+                self._owes = self._owes and event["event"] != answer
                 yield event
                 if event["event"] == answer:
                     return
 
     def ask(self, request: dict[str, Any]) -> None:
         """Hand over a request; ``wait`` for its answer. Raises as ``wait``."""
-        self._stage, self._variant = "request", ""
+        self._stage, self._variant, self._owes = "request", "", True
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -112,14 +114,14 @@ class Watched:
             self._died()
 
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker, by force if it does not end by itself within ``patience_s`` seconds."""
+        """End the worker, by force if it is at work or does not end by itself within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         try:
-            self._process.wait(timeout=patience_s)
+            self._process.wait(timeout=0.0 if self._owes else patience_s)
         except subprocess.TimeoutExpired:
             self._kill()
         os.close(self._events)

@@ -7,6 +7,7 @@ import pytest
 from alerting import COMMITS, alerts, series, step, told
 
 from dashboard.alerts.attribution import attribute
+from dashboard.alerts.code_change import code_evidence
 from dashboard.alerts.content import from_json, to_json
 from dashboard.alerts.grouping import group
 from dashboard.alerts.steps import Facts, Move
@@ -63,6 +64,14 @@ def test_the_machine_code_is_shown_where_it_changed():
     assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
     two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
     assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
+
+
+def test_what_one_side_does_not_know_of_the_machine_code_is_no_evidence():
+    for less in (None, {}, code(host="")):
+        assert code_evidence(code(), less) == code_evidence(less, code()) == ()
+    for less in (code(code="bb", registers="many"), code(code="bb", mix={}), code(code="bb", mix=None)):
+        for one, other in ((code(), less), (less, code())):
+            assert [evidence.what for evidence in code_evidence(one, other)] == ["matmul machine code"]
 
 
 def test_unchanged_machine_code_is_noise():

@@ -80,9 +80,14 @@ def test_bars_end_where_the_interval_does(tmp_path):
     assert middle - down > -100
 
 
+def test_the_noise_of_both_sides_counts(tmp_path):
+    one = pair(tmp_path, [measured(1.9, 0.003)], [measured(1.9, 0.004)])
+    assert one.error == pytest.approx(0.005 / special.stdtrit(5, 0.5 + NOMINAL / 2), rel=2e-3)
+
+
 def test_latency_compares_the_times(tmp_path):
-    base = record(latency=ratio(5e-6), epochs=6)
-    head = record(latency=ratio(5.5e-6), epochs=6)
+    base = measured(1.9, latency=ratio(5e-6))
+    head = measured(1.9, latency=ratio(5.5e-6))
     one = pair(tmp_path, [base], [head], "latency")
     assert (one.base, one.head, one.verdict) == (5e-6, 5.5e-6, "slower")
     assert one.log == pytest.approx(math.log(1.1))
@@ -111,9 +116,12 @@ def test_another_projects_numbers_keep_their_unit(tmp_path):
     assert "Figure" not in words(page.body(results, chosen | {"suite": "io.peakmem_load"}, "light", RULES))
 
 
-def test_a_failure_is_a_verdict_and_says_why(tmp_path):
-    one = pair(tmp_path, [measured(1.9)], [record(state="failed", reason="wrong by 3", latency=None, speedup=None)])
-    assert (one.verdict, one.why) == ("failed", "head: wrong by 3")
+@pytest.mark.parametrize("quantity", ["speedup", "latency"])
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_failure_is_a_verdict_and_says_why(tmp_path, quantity, side):
+    both = [measured(1.9)], [record(state="failed", reason="wrong by 3", latency=None, speedup=None)]
+    one = pair(tmp_path, *(both if side == "head" else both[::-1]), quantity)
+    assert (one.verdict, one.why) == ("failed", f"{side}: wrong by 3")
     assert math.isnan(one.log)
 
 
@@ -132,6 +140,25 @@ def test_variants_are_compared_case_by_case(tmp_path):
     assert (one.base_variant, one.head_variant, one.verdict) == ("splitk", "pdl", "faster")
     assert one.log == pytest.approx(math.log(1.9 / 2.0))
     assert found.one_sided == 1
+    for sides in ((Side(MACHINE, A, "pdl"), Side(MACHINE, A)), (Side(MACHINE, A), Side(MACHINE, A, "pdl"))):
+        found = compare(results, *sides, "speedup", RULES)
+        assert [(one.base_variant, one.head_variant) for one in found.pairs] == [("pdl", "pdl")] * 2
+        assert found.one_sided == 1
+
+
+def test_the_largest_change_comes_first_and_what_was_not_asked_for_is_left_out(tmp_path):
+    cases = {"M=1": 1.9 / 1.02, "M=2": 1.9 * 1.1, "M=4": 1.9 / 1.05}
+    before = [measured(1.9, case=case) for case in (*cases, "M=8")]
+    lost = record(state="failed", latency=None, speedup=None, case="M=8")
+    results = tree(tmp_path, before, [*(measured(value, case=case) for case, value in cases.items()), lost])
+
+    def found(**only):
+        return [
+            one.case for one in compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES, **only).pairs
+        ]
+
+    assert found() == found(suite="linear", l2=before[0].l2) == ["M=2", "M=4", "M=1", "M=8"]
+    assert found(suite="kda") == found(l2="warm" if before[0].l2 == "cold" else "cold") == []
 
 
 def test_a_planted_slowdown_and_its_machine_code_are_found(here):

@@ -61,6 +61,21 @@ def test_how_it_ended_and_what_it_was_doing_is_said(worker, does, how, variant):
     assert (died.value.how, died.value.variant, died.value.at_start) == (how, variant, False)
 
 
+def test_one_at_work_is_ended_at_once(worker):
+    worker.ask({"do": "emit('other'); time.sleep(1000)"})
+    worker.wait("other")
+    worker.ask({"do": "emit('done')"})
+    worker.close(patience_s=1000.0)
+
+
+def test_one_that_is_done_ends_by_itself(worker, tmp_path):
+    done = tmp_path / "ended"
+    worker.ask({"do": f"import atexit; atexit.register(open, {str(done)!r}, 'w'); emit('done')"})
+    worker.wait("done")
+    worker.close(patience_s=60.0)
+    assert done.exists()
+
+
 def test_one_that_never_comes_up_says_so(tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("raise ImportError('no torch')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
