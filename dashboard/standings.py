@@ -32,6 +32,7 @@ class Standing:
         found: changes that the detector found after that commit and thinks worth telling, oldest first.
         stale: its suite was measured at a later commit, and it was not.
         commit: place of its newest point among the machine's commits.
+        news: it failed, and did not at the commit that is compared with.
     """
 
     row: Row
@@ -39,6 +40,7 @@ class Standing:
     found: tuple[Finding, ...]
     stale: bool
     commit: int
+    news: bool = False
 
     @cached_property
     def worse(self) -> float | None:
@@ -155,7 +157,9 @@ def standings(
             compared, (before.get(row.key), row), baseline, noise.get(key, math.nan), threshold.confidence
         )
         later = tuple(one for one in found.get(row.key, ()) if one.last > first)
-        stood.append(Standing(row, compared, later, place < newest[row.suite], place))
+        then = before.get(row.key)
+        news = row.state == "failed" and (then is None or then.state != "failed")
+        stood.append(Standing(row, compared, later, place < newest[row.suite], place, news))
     return stood
 
 
