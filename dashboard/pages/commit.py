@@ -153,9 +153,10 @@ def compare(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
-        key = row.baseline_key
-        baseline = rows_before[at.hash].get(key) if at else None, rows.get(key)
-        told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
+        if at and told.verdict in ("slower", "faster"):
+            key = row.baseline_key
+            baseline = rows_before[at.hash].get(key), rows.get(key)
+            told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
         found.append(Compared(row, before, at, told))
     return sorted(found, key=_order)
 
