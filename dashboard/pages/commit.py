@@ -252,10 +252,10 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
 
 
 _COLUMNS = [
-    text("family", "Family", 150, pinned="left", cellRenderer="SeriesLink"),
+    text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),
     number("change", "Change %", 98, cellRenderer="Change"),
     text("variant", "Variant", 104, cellClass="mono"),
-    text("case", "Case", 200, flex=1, minWidth=200, **BY_SHAPE),
+    text("case", "Case", 226, flex=1, minWidth=226, **BY_SHAPE),
     text("l2", "L2", 58),
     text("quantity", "Of", 96, cellClass="dim"),
     number("before", "Before", 86, valueFormatter=drawn("general")),

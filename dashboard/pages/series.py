@@ -187,7 +187,7 @@ def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
             (
                 "MDE of one run",
                 f"{100 * (numbers[-1][0].mde or 0):.2f} %",
-                "smallest change that it tells; 5 % false alarms, 80 % power",
+                "5 % false alarms, 80 % power",
             )
         )
     told.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))

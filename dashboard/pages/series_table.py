@@ -9,7 +9,7 @@ from dash import html
 
 from dashboard.axes import within
 from dashboard.beside import Points
-from dashboard.numbers import significant
+from dashboard.numbers import significant, whole
 from dashboard.pages.parts import commit_link, count, day, minus
 from dashboard.results.model import Commit, Point
 from dashboard.rows import STATE_LABELS, Quantity
@@ -41,7 +41,7 @@ def commit_table(
 
 #: What is told of a point where it is known.
 _BESIDE: dict[str, Callable[[Point], str]] = {
-    "SM MHz": lambda point: "" if point.sm_mhz is None else f"{point.sm_mhz:.0f}",
+    "SM MHz": lambda point: "" if point.sm_mhz is None else whole(point.sm_mhz),
     "°C": lambda point: "" if point.temperature_c is None else f"{point.temperature_c:.0f}",
 }
 
