@@ -189,7 +189,7 @@ def stroke(style: Style, scheme: Scheme) -> Figure:
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "line": {"color": colour, "width": 1.75, "dash": style.dash},
+        "line": {"color": colour, "width": style.width, "dash": style.dash},
         "marker": {"color": colour, "size": 6, "symbol": style.marker},
         "hovertemplate": "%{text}<extra></extra>",
     }

@@ -32,6 +32,7 @@ class Standing:
         found: changes that the detector found after that commit and thinks worth telling, oldest first.
         stale: its suite was measured at a later commit, and it was not.
         commit: place of its newest point among the machine's commits.
+        news: it failed, and did not at the commit that is compared with.
     """
 
     row: Row
@@ -39,6 +40,7 @@ class Standing:
     found: tuple[Finding, ...]
     stale: bool
     commit: int
+    news: bool = False
 
     @cached_property
     def worse(self) -> float | None:
@@ -148,14 +150,15 @@ def standings(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         compared = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
-        key = row.baseline_key
-        beside = rows.get(key)
-        baseline = before.get(key), beside if beside and beside.commit == row.commit else None
-        compared = beside_baseline(
-            compared, (before.get(row.key), row), baseline, noise.get(key, math.nan), threshold.confidence
-        )
+        if compared.verdict in ("slower", "faster"):
+            key = row.baseline_key
+            beside = rows.get(key)
+            baseline = before.get(key), beside if beside and beside.commit == row.commit else None
+            own = before.get(row.key), row
+            compared = beside_baseline(compared, own, baseline, noise.get(key, math.nan), threshold.confidence)
         later = tuple(one for one in found.get(row.key, ()) if one.last > first)
-        stood.append(Standing(row, compared, later, place < newest[row.suite], place))
+        news = row.state == "failed" and not (row.key in before and before[row.key].state == "failed")
+        stood.append(Standing(row, compared, later, place < newest[row.suite], place, news))
     return stood
 
 

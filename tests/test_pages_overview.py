@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -129,3 +130,15 @@ def test_the_address_restores_the_choices(shown):
         assert f'"value": "{value}"' in text
     wrong = parse_overview("?machine=%3Cb%3E&show=beauty&l2=%00")
     assert json.loads(words(overview.layout(shown[0].current(), wrong)))
+
+
+def test_what_fails_since_then_stands_first_and_what_failed_already_below_what_changed(shown):
+    """The largest shape fails at the newest commit alone; the others became slower long before it."""
+    results = shown[0].current()
+    stood = stand(shown)
+    assert [one.news for one in stood if one.verdict == "failed"] == [True]
+    rows = overview.table(results, FAST, stood)
+    assert [row["verdict"] for row in rows[:3]] == ["failed", "slower", "slower"]
+    assert not any(one.news for one in stand(shown, since=results.commits(FAST)[-1].hash))
+    rows = overview.table(results, FAST, [replace(one, news=False) for one in stood])
+    assert [row["verdict"] for row in rows[:3]] == ["slower", "slower", "failed"]

@@ -168,3 +168,13 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
 )
 def test_a_number_shows_all_digits_that_count(value, text):
     assert significant(value, 4) == text
+
+
+def test_the_table_tells_a_lower_speedup_as_more_time(shown):
+    """As the chart above it and every other page: the step that the detector calls +7 % is +7 % here."""
+    address = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
+    results, seen = view(shown, address)
+    zoom = (COMMITS * 2 // 3 - 0.5, COMMITS * 2 // 3 + 0.5)
+    commits = results.commits(FAST)
+    [table] = series.commit_table(commits, FAST, seen.points, seen.what, zoom)
+    assert '"children": "+6.' in words(table) or '"children": "+7.' in words(table)

@@ -39,6 +39,7 @@
   functions.whole = (params) => fixed(params.value, 0);
   functions.three = ({ value }) => (value == null ? "–" : significant(value, 3));
   functions.hundredth = (params) => fixed(params.value, 2);
+  functions.signed = ({ value }) => (value == null ? "" : (value > 0 ? "+" : "") + fixed(value, 1));
   // Four digits of each, so that the numbers of a column can be compared; what is counted has no more.
   functions.general = ({ value }) => {
     if (value == null) return "–";

@@ -131,7 +131,15 @@ def listed(alerts: Sequence[Tracked], chosen: tuple[str, str, str, str], said: s
             for value, own in zip(named, (one.alert.family, one.alert.machine, one.alert.owner), strict=True)
         )
     ]
-    found.sort(key=lambda one: (_FIRST[one.state], -(one.alert.since or one.opened_at), -one.id))
+    # As on the overview: what became slower is not looked for below machines that are switched off.
+    found.sort(
+        key=lambda one: (
+            _FIRST[one.state],
+            one.alert.topic != "slower",
+            -(one.alert.since or one.opened_at),
+            -one.id,
+        )
+    )
     slower = sum(one.alert.topic == "slower" for one in found)
     counted = f"{count(len(found), 'alert')}, {slower} of them slower" if found else ""
     parts: list[Any] = [html.P(" ".join(part for part in (counted and f"{counted}.", said) if part), className="said")]

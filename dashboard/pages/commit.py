@@ -14,6 +14,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.comparing import LOUDEST, SIGNS, Difference, beside_baseline, difference, geomean
 from dashboard.findings import Findings
+from dashboard.numbers import whole
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, minus, mono, notice
 from dashboard.results.model import Commit, Run
@@ -65,6 +66,11 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
             _run_facts(results.runs_of(machine)[place]),
+            html.P(
+                "How fast each family is against the last commit at which it was measured: the geometric mean over its "
+                "series, above 1× is faster.",
+                className="dim hint",
+            ),
             loading(html.Div(id="commit-families", className="cards")),
             html.Div(
                 dmc.TextInput(
@@ -147,9 +153,10 @@ def compare(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
-        key = row.baseline_key
-        baseline = rows_before[at.hash].get(key) if at else None, rows.get(key)
-        told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
+        if at and told.verdict in ("slower", "faster"):
+            key = row.baseline_key
+            baseline = rows_before[at.hash].get(key), rows.get(key)
+            told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
         found.append(Compared(row, before, at, told))
     return sorted(found, key=_order)
 
@@ -165,7 +172,11 @@ def families(found: Sequence[Compared]) -> list[Any]:
 def _family(suite: str, found: Sequence[Compared]) -> Any:
     mean, both = geomean(one.difference for one in found)
     verdicts = [one.difference.verdict for one in found]
-    told = [f"{SIGNS[one]} {verdicts.count(one)} {one}" for one in LOUDEST if one in verdicts]
+    told: list[Any] = []
+    for one in LOUDEST:
+        if one in verdicts:
+            text = f"{SIGNS[one]} {whole(verdicts.count(one))} {one}"
+            told += [" · " if told else "", html.Span(text, className="nowrap")]
     earlier = found[0].earlier
     against: list[Any] = ["against ", commit_link(earlier, found[0].row.machine)] if earlier else ["measured first"]
     return html.Div(
@@ -174,7 +185,7 @@ def _family(suite: str, found: Sequence[Compared]) -> Any:
             html.Span(
                 f"{mean:.3f}×" if both else "–", className="card-number", title="geometric mean, above 1 is faster"
             ),
-            html.Span(" ".join(told), className="card-note dim"),
+            html.Span(told, className="card-note dim"),
             html.Span(against, className="card-note dim"),
         ],
         className="count-card",
@@ -213,7 +224,9 @@ def _cells(one: Compared) -> dict[str, Any]:
         "verdict": told.verdict,
         "sign": SIGNS[told.verdict],
         "state": STATE_LABELS[row.state],
-        "why": ". ".join(part for part in (row.reason, told.times.text if told.times else "", row.note) if part),
+        "own_change": percent(told.times.own) if told.times else None,
+        "baseline_change": percent(told.times.baseline) if told.times else None,
+        "why": ". ".join(part for part in (row.reason, row.note) if part),
     }
 
 
@@ -239,16 +252,18 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
 
 
 _COLUMNS = [
-    text("family", "Family", 160, pinned="left", cellRenderer="SeriesLink"),
-    number("change", "Change %", 100, cellRenderer="Change"),
-    text("variant", "Variant", 112, cellClass="mono"),
-    text("case", "Case", 230, flex=1, minWidth=180, **BY_SHAPE),
-    text("l2", "L2", 64),
-    text("quantity", "Of", 110, cellClass="dim"),
-    number("before", "Before", 100, valueFormatter=drawn("general")),
-    number("now", "Now", 100, valueFormatter=drawn("general")),
-    text("interval", "Interval %", 124, cellClass="number dim"),
-    text("verdict", "Verdict", 120),
-    text("state", "State", 80, cellRenderer="State"),
-    text("why", "Why", 200, flex=1, minWidth=200, cellClass="dim", tooltipField="why"),
+    text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),
+    number("change", "Change %", 98, cellRenderer="Change"),
+    text("variant", "Variant", 104, cellClass="mono"),
+    text("case", "Case", 226, flex=1, minWidth=226, **BY_SHAPE),
+    text("l2", "L2", 58),
+    text("quantity", "Of", 96, cellClass="dim"),
+    number("before", "Before", 86, valueFormatter=drawn("general")),
+    number("now", "Now", 80, valueFormatter=drawn("general")),
+    text("interval", "Interval %", 122, cellClass="number dim"),
+    text("verdict", "Verdict", 126),
+    # Whether a ratio moved by its kernel or by its baseline.
+    number("own_change", "Own time %", 106, valueFormatter=drawn("signed"), cellClass="number dim"),
+    number("baseline_change", "Baseline %", 98, valueFormatter=drawn("signed"), cellClass="number dim"),
+    text("state", "State", 84, cellRenderer="State", tooltipField="why"),
 ]

@@ -179,7 +179,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
         figure["layout"]["uirevision"] = str(chosen)
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
-    parts.append(html.H2("Biggest movers"))
+    parts.append(html.H2("Cases, the loudest first"))
     parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
         parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more: choose a suite.", className="dim"))

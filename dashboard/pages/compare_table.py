@@ -34,7 +34,7 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     interval = span(pair.low, pair.high) if math.isfinite(pair.error) else "–"
     verdict: list[Any] = [f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")]
     if pair.verdict == "baseline moved" and pair.times:
-        verdict.append(html.Div(pair.times.text, className="nowrap"))
+        verdict.append(html.Div(pair.times.text, className="behind"))
     loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
     unit, factor = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))
     behind = f" {unit}" if with_unit else ""

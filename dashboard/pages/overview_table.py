@@ -27,15 +27,15 @@ FILE_COLUMNS = (
     *("own_change", "baseline_change", "mde", "why"),
 )
 
-_LOUD: dict[Verdict, int] = {"failed": 0, "slower": 1, "faster": 2}
+_LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
 _FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
     """Rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
 
-    What failed comes first, then what became slower, then faster, the largest change first; then what only looks so;
-    then all others by shape.
+    What fails since the commit that is compared with comes first, then what became slower, then faster, the largest
+    change first; then what failed there already; then what only looks so; then all others by shape.
     """
     past = _past(results, machine)
     # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not. Those that
@@ -45,8 +45,8 @@ def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dic
 
     def order(one: Standing) -> tuple[Any, ...]:
         # What only looks so stands below what is so.
-        loud = _LOUD.get(one.verdict, 3 + _LOUD.get(one.difference.verdict, 3))
-        if loud < 6:
+        loud = 0 if one.news else _LOUD.get(one.verdict, 3 + _LOUD.get(one.difference.verdict, 4))
+        if loud < 7:
             return (0, loud, -abs(one.worse or 0.0), *_order(one.row))
         return (1, _shape(one.row) not in there, _shape(one.row) not in known, *_order(one.row))
 
