@@ -91,8 +91,7 @@ def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_the_overview_shows_the_files_numbers(visit, site, size, scheme):
     page = visit(site, size, scheme)
     row = page.locator(ROW)
@@ -107,8 +106,7 @@ def test_the_overview_shows_the_files_numbers(visit, site, size, scheme):
         assert (background(page, part) < 80) == (scheme == "dark"), part
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     page = visit(site + LINK, size, scheme)
     page.locator("#family-trend .js-plotly-plot .scatterlayer .points path").first.wait_for()
