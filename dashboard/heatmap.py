@@ -131,7 +131,7 @@ def _text(one: Standing, show: str, wide: int) -> str:
 
 
 def _percent(one: Standing) -> str:
-    return f"{100 * math.expm1(one.worse or 0.0):+.0f} %".replace("-", "−")
+    return f"{100 * math.expm1(one.worse or 0.0):+z.0f} %".replace("-", "−")
 
 
 def _hover(one: Standing, show: str) -> str:

@@ -21,7 +21,7 @@ _TOPICS: dict[Topic, str] = {
 
 def change(log: float) -> str:
     """``+5.1 %`` of a log factor; its minus is as wide as the plus."""
-    return f"{100 * math.expm1(log):+.1f} %".replace("-", "−")
+    return f"{100 * math.expm1(log):+z.1f} %".replace("-", "−")
 
 
 def span(low: float, high: float) -> str:

@@ -5,7 +5,7 @@
   const make = (...parts) => window.React.createElement(...parts);
   // As dashboard/numbers.py has them: a narrow space between thousands, and a minus as wide as the plus.
   const written = (format, value) => format.format(value).replaceAll(",", "\u202f").replace("-", "−");
-  const decimals = [0, 1, 2].map((count) => new Intl.NumberFormat("en", { minimumFractionDigits: count, maximumFractionDigits: count }));
+  const decimals = [0, 1, 2].map((count) => new Intl.NumberFormat("en", { minimumFractionDigits: count, maximumFractionDigits: count, signDisplay: "negative" }));
   const digits = [1, 2, 3, 4].map((count) => new Intl.NumberFormat("en", { minimumSignificantDigits: count, maximumSignificantDigits: count }));
   const fixed = (value, count) => (value == null ? "–" : written(decimals[count], value));
   // So many digits that count; all those before the point.

@@ -220,7 +220,7 @@ def _cells(one: Compared) -> dict[str, Any]:
         "change": told.percent,
         "change_low": percent(told.low),
         "change_high": percent(told.high),
-        "interval": "" if told.low is None else minus(f"{percent(told.low):+.1f} … {percent(told.high):+.1f}"),
+        "interval": "" if told.low is None else minus(f"{percent(told.low):+z.1f} … {percent(told.high):+z.1f}"),
         "verdict": told.verdict,
         "sign": SIGNS[told.verdict],
         "state": STATE_LABELS[row.state],

@@ -261,7 +261,7 @@ def _said(found: Comparison) -> str:
     counts = found.counts
     said = [f"{SIGNS[one]} {whole(counts[one])} {one}" for one in LOUDEST if counts[one]]
     if math.isfinite(found.geomean):
-        said.append(minus(f"geometric mean of the time {100 * math.expm1(found.geomean):+.2f} %"))
+        said.append(minus(f"geometric mean of the time {100 * math.expm1(found.geomean):+z.2f} %"))
     if found.other_ruler:
         said.append(f"{whole(found.other_ruler)} measured with another ruler, not compared")
     if found.one_sided:

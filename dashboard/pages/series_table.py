@@ -61,7 +61,7 @@ def _table_cells(
     if number and last and before and before.version == point.version and min(number.value, last.value) > 0:
         # As on every page, more is worse: 1.5 × that become 1.4 × take 7 % more time.
         old, new = (number.value, last.value) if what.higher_is_better else (last.value, number.value)
-        moved = minus(f"{100 * (new / old - 1):+.2f}")
+        moved = minus(f"{100 * (new / old - 1):+z.2f}")
     tools = toolchain_change(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
     return [
