@@ -1,5 +1,1 @@
 """The ruler: one suite a family, of the same name as its module in ``kernels``."""
-
-from lockstep.asv.benchmark import register
-
-register()

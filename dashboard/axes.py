@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from dashboard.numbers import whole
 from dashboard.results.model import Commit
 
 #: A trend is drawn over at least this relative range, or the noise of a quiet series fills the chart.
@@ -52,5 +53,5 @@ def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
     ticks = [tick for tick in ticks if low <= tick <= high]
-    text = [(f"{tick:g}" if tick < 1e5 else f"{tick:.0e}") + unit for tick in ticks]
+    text = [(f"{tick:g}" if tick < 1e3 else whole(tick) if tick < 1e6 else f"{tick:.0e}") + unit for tick in ticks]
     return {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": text}

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
 from dashboard.rows import VALUE, Row
+from dashboard.times import Times
 
-Verdict = Literal["slower", "faster", "same", "unsure", "failed", "new"]
+#: "baseline moved" is a ratio that changed while the kernel's own time did not.
+Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new"]
 
-#: What one look tells a reader; orange and blue go with ▼ and ▲.
-SIGNS: dict[Verdict, str] = {"slower": "▼", "faster": "▲", "same": "●", "unsure": "○", "failed": "✕", "new": "+"}
+#: What one look tells a reader, what is looked at first before the rest; orange and blue go with ▼ and ▲.
+SIGNS: dict[Verdict, str] = {
+    "failed": "✕",
+    "slower": "▼",
+    "faster": "▲",
+    "baseline moved": "◇",
+    "unsure": "○",
+    "same": "●",
+    "new": "+",
+}
+
+#: The order in which verdicts are looked at.
+LOUDEST: tuple[Verdict, ...] = tuple(SIGNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +38,7 @@ class Difference:
         worse: log of the factor by which it became worse, in every quantity; ``None`` if there are not two numbers.
         low, high: its interval; ``None`` unknown.
         verdict: "unsure" if the interval holds both a change that matters and none.
+        times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
     """
 
     quantity: str
@@ -32,6 +46,7 @@ class Difference:
     low: float | None
     high: float | None
     verdict: Verdict
+    times: Times | None = None
 
     @property
     def percent(self) -> float | None:
@@ -75,6 +90,42 @@ def difference(
     wide = NormalDist().inv_cdf(0.5 + confidence / 2) * error
     low, high = worse - wide, worse + wide
     return Difference(quantity, worse, low, high, _verdict(worse, low, high, math.log1p(matters)))
+
+
+def beside_baseline(
+    told: Difference,
+    own: tuple[Row | None, Row],
+    baseline: tuple[Row | None, Row | None],
+    noise: float = math.nan,
+    confidence: float = 0.99,
+) -> Difference:
+    """The difference of a ratio with the times behind it, and called "baseline moved" where they say so.
+
+    Args:
+        told: of the two rows of ``own``.
+        own, baseline: rows of the series and of its baseline, each before and after.
+        noise: of the baseline's time, as ``difference`` has it.
+        confidence: with which the baseline has to have moved.
+    """
+    if told.quantity != "speedup" or told.worse is None or told.verdict not in ("slower", "faster"):
+        return told
+    moved, reference = _time(*own), _time(*baseline)
+    if moved is None or reference is None:
+        return told
+    before, after = (row.latency for row in baseline if row and row.latency)
+    times = Times(moved, reference, _error(before.error, after.error, noise) or math.nan)
+    return replace(
+        told, times=times, verdict="baseline moved" if times.baseline_moved(told.worse, confidence) else told.verdict
+    )
+
+
+def _time(before: Row | None, after: Row | None) -> float | None:
+    """Log of the factor by which the time grew; ``None`` if there are not two of the same ruler."""
+    if before is None or after is None or before.version != after.version:
+        return None
+    if before.latency is None or after.latency is None:
+        return None
+    return math.log(after.latency.value / before.latency.value)
 
 
 def geomean(differences: Iterable[Difference]) -> tuple[float, int]:

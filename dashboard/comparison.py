@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
-from dashboard.alerts.code_change import code_evidence, same_code
+from dashboard.alerts.code_change import code_evidence, same_code, same_kernels
+from dashboard.comparing import LOUDEST, Verdict
 from dashboard.memo import once
-from dashboard.results.model import Point, Run
+from dashboard.results.model import Benchmark, Point, Run
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import key_of, suite_of
+from dashboard.times import Times
 from lockstep.thresholds import Threshold, Thresholds
 
 #: "speedup": the time relative to the baseline beside it, far surer; "latency": the time itself.
 Quantity = Literal["speedup", "latency"]
-Verdict = Literal["slower", "faster", "same", "unsure", "failed"]
-
-VERDICTS: tuple[Verdict, ...] = ("slower", "faster", "failed", "unsure", "same")
 
 #: Suite, variant, case and cache state.
 _Key = tuple[str, str, str, str]
@@ -45,13 +45,16 @@ class Pair:
     Attributes:
         suite, case, l2: which.
         base_variant, head_variant: the same unless variants are compared.
-        base, head: times in seconds (other projects' numbers in their unit); ``None`` where there is none.
+        base, head: the numbers, in ``unit``; ``None`` where there is none.
         log: natural log of head's time over base's, relative to the baseline for "speedup"; more is slower;
             NaN unknown.
         error: its standard error; NaN unknown.
         verdict: by the thresholds of the series.
         why: what there is to know of a verdict besides the numbers.
-        code: what differs in the machine code; "the same" where both are known and equal, "" where one is not known.
+        code: what differs in the machine code; "the same" where both are known and equal, "the kernels are the
+            same" where that is all that is known, "" where nothing is.
+        times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
+        unit: "seconds", or that of another project's benchmark.
     """
 
     suite: str
@@ -66,6 +69,8 @@ class Pair:
     verdict: Verdict
     why: str = ""
     code: str = ""
+    times: Times | None = None
+    unit: str = "seconds"
 
     @property
     def low(self) -> float:
@@ -83,7 +88,7 @@ class Comparison:
     """All cases that both sides have, and how many only one has or cannot be compared.
 
     Attributes:
-        pairs: the largest change first; those without one last.
+        pairs: what failed first, then what became slower, and so on; in each the largest change first.
         other_ruler: cases that were measured with another version of the ruler on each side.
         one_sided: cases that only one side has.
     """
@@ -129,9 +134,13 @@ def compare(
         elif one.version != other.version:
             rulers += 1
         elif quantity == "latency" or not _is_baseline(one) or not _is_baseline(other):
-            better = -1.0 if results.benchmarks[one.series.benchmark].higher_is_better else 1.0
-            pairs.append(_pair(key[0], one, other, quantity, thresholds, better))
-    pairs.sort(key=lambda p: (math.isnan(p.log), -abs(p.log) if p.log == p.log else 0.0, p.suite, natural(p.case)))
+            pair = _pair(key[0], one, other, quantity, thresholds, results.benchmarks[one.series.benchmark])
+            if quantity == "speedup" and pair.verdict in ("slower", "faster"):
+                beside = [_baselines(results, side).get((key[0], key[2], key[3])) for side in (base, head)]
+                confidence = thresholds.of(pair.suite, pair.head_variant, pair.case, pair.l2).confidence
+                pair = _beside_baseline(pair, (one, other), beside, confidence)
+            pairs.append(pair)
+    pairs.sort(key=_order)
     return Comparison(tuple(pairs), rulers, alone)
 
 
@@ -170,6 +179,39 @@ def _points(results: Results, side: Side) -> tuple[Point, ...]:
     return once(results, "comparison", (side.machine, side.commit), read)
 
 
+def _order(pair: Pair) -> tuple[Any, ...]:
+    size = -abs(pair.log) if math.isfinite(pair.log) else math.inf
+    return LOUDEST.index(pair.verdict), size, pair.suite, natural(pair.case), pair.l2, pair.head_variant
+
+
+def _baselines(results: Results, side: Side) -> Mapping[tuple[str, str, str], Point]:
+    """The baseline's points of a side, by suite, case and cache state."""
+
+    def read() -> dict[tuple[str, str, str], Point]:
+        found = {}
+        for point in _points(results, side):
+            if _is_baseline(point):
+                suite = suite_of(results.benchmarks[point.series.benchmark])
+                _, _, _, case, l2 = key_of(point.series, suite)
+                found[suite, case, l2] = point
+        return found
+
+    return once(results, "baselines", (side.machine, side.commit), read)
+
+
+def _beside_baseline(pair: Pair, own: tuple[Point, Point], baseline: Sequence[Point | None], confidence: float) -> Pair:
+    """The pair of a ratio with the times behind it, and called "baseline moved" where they say so."""
+    before, after = baseline
+    if before is None or after is None or before.version != after.version:
+        return pair
+    (moved, _), (reference, error) = _change(*own, "latency", 1.0), _change(before, after, "latency", 1.0)
+    if math.isnan(moved) or math.isnan(reference):
+        return pair
+    times = Times(moved, reference, error)
+    verdict = "baseline moved" if times.baseline_moved(pair.log, confidence) else pair.verdict
+    return replace(pair, times=times, verdict=verdict)
+
+
 def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
     """Suite, variant ("" where variants are compared), case and cache state of a side's points."""
     found = {}
@@ -181,12 +223,24 @@ def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
     return found
 
 
-def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thresholds, better: float) -> Pair:
+def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thresholds, benchmark: Benchmark) -> Pair:
     (_, _, base_variant, case, l2), (_, _, head_variant, _, _) = (key_of(one.series, suite) for one in (base, head))
-    log, error = _change(base, head, quantity, better)
+    log, error = _change(base, head, quantity, -1.0 if benchmark.higher_is_better else 1.0)
     verdict, why = _verdict(base, head, log, error, rules.of(suite, head_variant, case, l2))
     return Pair(
-        suite, case, l2, base_variant, head_variant, base.value, head.value, log, error, verdict, why, _code(base, head)
+        suite=suite,
+        case=case,
+        l2=l2,
+        base_variant=base_variant,
+        head_variant=head_variant,
+        base=base.value,
+        head=head.value,
+        log=log,
+        error=error,
+        verdict=verdict,
+        why=why,
+        code=_code(base, head),
+        unit=benchmark.unit,
     )
 
 
@@ -231,7 +285,9 @@ def _code(base: Point, head: Point) -> str:
         return ""
     if same_code(ours, theirs):
         return "the same"
-    return "; ".join(one.text for one in code_evidence(ours, theirs))
+    told = "; ".join(one.text for one in code_evidence(ours, theirs))
+    # A record from before the host's code was fingerprinted knows its kernels alone.
+    return told or ("the kernels are the same" if same_kernels(ours, theirs) else "")
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 from dashboard.axes import commit_axis, value_axis, within
+from dashboard.numbers import THIN, decimals
 from dashboard.results.model import Commit
 from dashboard.rows import STATE_LABELS, Measured, Quantity, Row, described
 from dashboard.theme import Scheme, Style, chart_layout, neutral
@@ -188,7 +189,7 @@ def stroke(style: Style, scheme: Scheme) -> Figure:
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "line": {"color": colour, "width": 1.75, "dash": style.dash},
+        "line": {"color": colour, "width": style.width, "dash": style.dash},
         "marker": {"color": colour, "size": 6, "symbol": style.marker},
         "hovertemplate": "%{text}<extra></extra>",
     }
@@ -208,10 +209,10 @@ def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
 
 def hover_text(row: Row, value: Measured, what: Quantity, where: str) -> str:
     """What stands beside the pointer at a point; ``where`` (escaped) says which it is."""
-    digits = 2 if what.name != "floor" else 1
-    interval = f" [{value.low:.{digits}f}, {value.high:.{digits}f}]" if value.low and value.high else ""
-    number = f"{value.value:.{digits}f} {what.unit}"
-    lines = [f"<b>{escape(row.variant or row.suite)}</b>", f"<b>{number}</b>{interval}", where]
+    digits = decimals(value.value, 4) if value.value else 0
+    interval = f" [{value.low:,.{digits}f} … {value.high:,.{digits}f}]" if value.low and value.high else ""
+    number = f"<b>{value.value:,.{digits}f} {what.unit}</b>{interval}".replace(",", THIN)
+    lines = [f"<b>{escape(row.variant or row.suite)}</b>", number, where]
     if row.sm_mhz:
         reasons = f", {', '.join(map(escape, row.clock_reasons))}" if row.clock_reasons else ""
         lines.append(f"SM {row.sm_mhz:.0f} MHz{reasons}")

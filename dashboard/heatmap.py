@@ -6,14 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 from dashboard.address import SeriesAddress
+from dashboard.alerts.words import change
 from dashboard.comparing import SIGNS, Verdict
 from dashboard.standings import Standing, cases_in_order
 from dashboard.theme import MONO, Scheme, chart_layout
-
-Show = Literal["change", "speedup", "floor"]
 
 #: What the heatmap can show, and how it is called.
 SHOWN: dict[str, str] = {"change": "Change", "speedup": "Speedup", "floor": "% of floor"}
@@ -33,8 +32,8 @@ _ROW_PX, _LEAST_PX = 30, 12
 #: Columns that there is room for at least: a cell of a few shapes is no banner.
 _LEAST_WIDE = 12
 
-#: The verdict that stands for several variants of a shape.
-_LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "new")
+#: The verdict that stands for several variants of a shape; a baseline that moved tells least of them.
+_LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "baseline moved", "new")
 
 
 def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, Any]:
@@ -132,14 +131,14 @@ def _text(one: Standing, show: str, wide: int) -> str:
 
 
 def _percent(one: Standing) -> str:
-    return f"{100 * math.expm1(one.worse or 0.0):+.0f} %"
+    return f"{100 * math.expm1(one.worse or 0.0):+z.0f} %".replace("-", "−")
 
 
 def _hover(one: Standing, show: str) -> str:
     row = one.row
     lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
     if show == "change":
-        number = "no number to compare" if one.worse is None else f"{100 * math.expm1(one.worse):+.1f} % time"
+        number = "no number to compare" if one.worse is None else f"{change(one.worse)} time"
         lines.append(f"<b>{number}</b> · {one.verdict}")
     else:
         found = _number(one, show)

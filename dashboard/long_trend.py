@@ -91,7 +91,7 @@ def long_trend(
 
 
 def _named(variant: str, what: Quantity) -> Figure:
-    hover = f"<b>{escape(variant)}</b><br><b>%{{y:.4~g}} {escape(what.unit)}</b><br>%{{text}}<extra></extra>"
+    hover = f"<b>{escape(variant)}</b><br><b>%{{y:,.4r}} {escape(what.unit)}</b><br>%{{text}}<extra></extra>"
     return {"mode": "lines", "hovertemplate": hover, "name": escape(variant)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asv.config import Config
 
@@ -31,8 +31,14 @@ def results_folder(args: argparse.Namespace) -> Path:
     """The results folder; an asv.conf.json is used where there is one and not needed where there is none."""
     if args.results:
         return Path(args.results)
+    conf = load_config(args)
+    return Path(conf.results_dir if conf else "results")
+
+
+def load_config(args: argparse.Namespace) -> Any | None:
+    """asv's configuration; ``None`` where there is none."""
     there = args.config or any(Path(name).exists() for name in _CONFIGS)
-    return Path(Config.load(args.config).results_dir if there else "results")
+    return Config.load(args.config) if there else None
 
 
 def open_store(args: argparse.Namespace) -> Store:

@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 from dashboard.axes import log_axis
+from dashboard.numbers import significant
 from dashboard.results.model import Control
 from dashboard.rows import Row
 from dashboard.theme import Scheme, Style, chart_layout, neutral
@@ -60,8 +61,8 @@ def roofline(
 def _points(own: Sequence[Row], variant: str, style: Style, scheme: Scheme) -> dict[str, Any]:
     reached = [(row, row.flops / row.latency.value / 1e12) for row in own if row.latency]
     text = [
-        f"<b>{escape(variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br><b>{rate:.2f} TFLOP/s</b> at "
-        f"{row.flops / row.bytes:.1f} FLOP/B" + (f"<br>bound by {row.bound}" if row.bound else "")
+        f"<b>{escape(variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br><b>{significant(rate, 4)} TFLOP/s</b> at "
+        f"{significant(row.flops / row.bytes, 3)} FLOP/B" + (f"<br>bound by {row.bound}" if row.bound else "")
         for row, rate in reached
     ]
     return {

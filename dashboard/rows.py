@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dashboard.results.model import Benchmark, Commit, Point, Series, State
+from dashboard.numbers import significant
+from dashboard.results.model import Benchmark, Point, Series, State
 from dashboard.results.picture import Results
 
 #: Machine, suite, variant, case, cache state.
@@ -46,15 +47,6 @@ class Measured:
         return f"{significant(self.low, 4)}{between}{significant(self.high, 4)}"
 
 
-def significant(value: float, count: int) -> str:
-    """A number with so many digits that count, all of them shown: ``1.400``, ``200,000``."""
-    if value == 0 or not 1e-6 <= abs(value) < 1e12:
-        return f"{value:.{count}g}"
-    # After rounding: 9.9996 is 10.00 with four.
-    exponent = int(f"{value:.{count - 1}e}".partition("e")[2])
-    return f"{value:,.{max(count - 1 - exponent, 0)}f}"
-
-
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number that a row has: how it is called, in which unit, and whether more of it is better."""
@@ -83,7 +75,7 @@ RELATIVE = "relative"
 VALUE = "value"
 
 #: Units that are shown in another one, and the factor to it.
-_SHOWN_AS = {"bytes": ("MB", 1e-6)}
+SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +133,11 @@ class Row:
     def key(self) -> Key:
         """Identity of the series."""
         return self.machine, self.suite, self.variant, self.case, self.l2
+
+    @property
+    def baseline_key(self) -> Key:
+        """Identity of its baseline's series."""
+        return self.machine, self.suite, self.baseline, self.case, self.l2
 
     def measured(self, quantity: str) -> Measured | None:
         """The number called ``quantity`` (see ``described``), in its unit; ``None`` where the row has none."""
@@ -222,12 +219,6 @@ def series_of(results: Results, suite: str, machine: str | None = None) -> dict[
     return found
 
 
-def newest(results: Results, machine: str) -> tuple[Commit, list[Row]] | None:
-    """The machine's newest commit and its rows; ``None`` if it has none."""
-    commits = results.commits(machine)
-    return (commits[-1], rows_of(results, results.at(commits[-1].hash, machine))) if commits else None
-
-
 def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
     """Points as rows, in the order of the points."""
     pairs: dict[tuple[Key, str], dict[str, Point]] = {}
@@ -250,7 +241,7 @@ def _row(key: Key, pair: dict[str, Point], results: Results) -> Row:
     point = pair.get("latency") or pair.get(VALUE) or pair["speedup"]
     machine, suite, variant, case, l2 = key
     benchmark = results.benchmarks[point.series.benchmark]
-    unit, factor = _SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+    unit, factor = SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
     value = pair[VALUE] if VALUE in pair and pair[VALUE].value is not None else None
     return Row(
         machine=machine,

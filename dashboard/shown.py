@@ -71,7 +71,8 @@ class Shown:
 
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector, self._state = detector, state
-        self._said: dict[tuple[SeriesName, bool], Behaviour] = {}
+        self._said: dict[SeriesName, Behaviour] = {}
+        self._seen: dict[SeriesName, tuple[Seen, ...]] = {}
         content = json.loads(changes.read_bytes())
         try:
             names = [SeriesName(*name) for name in content["series"]]
@@ -84,23 +85,31 @@ class Shown:
         self._rows = {name: row for name, (row, _) in scales.items()}
         self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in scales.items()}
 
-    def behaviour(self, name: SeriesName, hindsight: bool = False) -> Behaviour | None:
-        """How a series behaves under its newest ruler; ``None`` if it is not followed, or is being analysed anew.
-
-        ``hindsight`` goes over all of its points: for 2000 of them that takes 60 ms, the first time.
-        """
-        asked = (name, hindsight)
-        if asked not in self._said and name in self._rows:
-            try:
-                [self._said[asked]] = memory.said(self._detector, self._state, [self._rows[name]], hindsight)
-            except (ValueError, KeyError):
-                return None
-        return self._said.get(asked)
+    def behaviour(self, name: SeriesName) -> Behaviour | None:
+        """How a series behaves under its newest ruler; ``None`` if it is not followed, or is being analysed anew."""
+        if name not in self._said:
+            for said in self._asked(name, hindsight=False):
+                self._said[name] = said
+        return self._said.get(name)
 
     def in_hindsight(self, name: SeriesName) -> tuple[Seen, ...]:
-        """The steps that a series shows now that it is seen whole; () if ``behaviour`` knows nothing of it."""
-        said = self.behaviour(name, hindsight=True)
-        return said.in_hindsight if said else ()
+        """The steps that a series shows now that it is seen whole; () if ``behaviour`` knows nothing of it.
+
+        It goes over all of its points: for 2000 of them that takes 60 ms, the first time.
+        """
+        if name not in self._seen:
+            for said in self._asked(name, hindsight=True):
+                self._seen[name] = said.in_hindsight
+        return self._seen.get(name, ())
+
+    def _asked(self, name: SeriesName, hindsight: bool) -> Iterable[Behaviour]:
+        """What the detector's file says of a series, or nothing."""
+        if name not in self._rows:
+            return ()
+        try:
+            return memory.said(self._detector, self._state, [self._rows[name]], hindsight)
+        except (ValueError, KeyError):
+            return ()
 
 
 def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
-from dashboard.comparing import Difference, Verdict, difference
+from dashboard.comparing import Difference, Verdict, beside_baseline, difference
 from dashboard.memo import remembered
 from dashboard.results.model import Commit
 from dashboard.results.names import natural
@@ -32,6 +32,7 @@ class Standing:
         found: changes that the detector found after that commit and thinks worth telling, oldest first.
         stale: its suite was measured at a later commit, and it was not.
         commit: place of its newest point among the machine's commits.
+        news: it failed, and did not at the commit that is compared with.
     """
 
     row: Row
@@ -39,6 +40,7 @@ class Standing:
     found: tuple[Finding, ...]
     stale: bool
     commit: int
+    news: bool = False
 
     @cached_property
     def worse(self) -> float | None:
@@ -48,11 +50,13 @@ class Standing:
     @cached_property
     def verdict(self) -> Verdict:
         """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
+        told = self.difference.verdict
         if self.row.state == "failed":
             return "failed"
+        if told == "baseline moved":
+            return told
         if self.found:
             return "slower" if (self.worse or 0.0) > 0 else "faster"
-        told = self.difference.verdict
         return "unsure" if told in ("slower", "faster") else told
 
 
@@ -140,13 +144,21 @@ def standings(
     newest: dict[str, int] = defaultdict(int)
     for row, place in now:
         newest[row.suite] = max(newest[row.suite], place)
+    rows = {row.key: row for row, _ in now}
     stood = []
     for row, place in now:
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         compared = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
+        if compared.verdict in ("slower", "faster"):
+            key = row.baseline_key
+            beside = rows.get(key)
+            baseline = before.get(key), beside if beside and beside.commit == row.commit else None
+            own = before.get(row.key), row
+            compared = beside_baseline(compared, own, baseline, noise.get(key, math.nan), threshold.confidence)
         later = tuple(one for one in found.get(row.key, ()) if one.last > first)
-        stood.append(Standing(row, compared, later, place < newest[row.suite], place))
+        news = row.state == "failed" and not (row.key in before and before[row.key].state == "failed")
+        stood.append(Standing(row, compared, later, place < newest[row.suite], place, news))
     return stood
 
 

@@ -8,6 +8,7 @@ from html import escape
 
 from dashboard.axes import log_axis
 from dashboard.figures import Figure, hover_text, stroke
+from dashboard.numbers import whole
 from dashboard.rows import QUANTITIES, Row, axes_of
 from dashboard.theme import Scheme, Style, chart_layout, neutral
 
@@ -23,7 +24,7 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
     floors = sorted({(at[row.case], row.floor_s * 1e6) for row in rows if row.floor_s})
     if floors:
         line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
-        hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:.2f}} µs</b><extra></extra>"
+        hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:,.4r}} µs</b><extra></extra>"
         points = {"x": [x for x, _ in floors], "y": [y for _, y in floors]}
         data.append({"type": "scatter", "mode": "lines", "line": line, "hovertemplate": hover, **points})
     for variant, style in drawn.items():
@@ -45,14 +46,15 @@ def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Sc
     step = math.ceil(len(xs) / _MOST_LABELS)
     layout["xaxis"] |= {
         "type": "log",
-        "title": {"text": escape(axis), "standoff": 4},
+        "title": {"text": escape(axis), "standoff": 4, "font": {"size": 11, "color": neutral(scheme)}},
         "tickvals": xs,
-        "ticktext": ["" if place % step else f"{x:g}" for place, x in enumerate(xs)],
+        "ticktext": ["" if place % step else f"{x:g}" if x < 1e3 else whole(x) for place, x in enumerate(xs)],
         "tickangle": 0,
     }
     values = [y for trace in data for y in trace["y"]]
     if values:
-        layout["yaxis"] |= log_axis(min(values) / 1.15, max(values) * 1.15)
+        # Below the floor there is room for its name.
+        layout["yaxis"] |= log_axis(min(values) / (1.5 if floors else 1.15), max(values) * 1.15)
     if floors:
         end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
         note = {"text": "floor", "showarrow": False, "xanchor": "left", "yanchor": "top", **end}

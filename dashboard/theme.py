@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.numbers import THIN
+
 Scheme = Literal["light", "dark"]
 
 SANS = 'Inter, "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif'
@@ -56,11 +58,15 @@ GRAPH_CONFIG: dict[str, Any] = {
 }
 
 
+#: The variant that a family's public function is.
+BEST = "best"
+
+
 @dataclass(frozen=True)
 class Style:
     """How one variant is drawn: the same on every chart of its suite, whatever else is chosen.
 
-    ``glyph`` is the marker as a character, for legends in text.
+    ``glyph`` is the marker as a character, for legends in text; ``width`` is the line's, in pixels.
     """
 
     light: str
@@ -68,6 +74,7 @@ class Style:
     marker: str
     glyph: str
     dash: str
+    width: float = 1.75
 
     def colour(self, scheme: Scheme) -> str:
         """The line's colour, ``#rrggbb``."""
@@ -80,8 +87,11 @@ class Style:
 
 
 def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
-    """A style a variant; baselines are grey and dashed, the others take the palette in the order of their names."""
-    coloured = [variant for variant in sorted(variants) if variant not in baselines]
+    """A style a variant; baselines are grey and dashed, the others take the palette in the order of their names.
+
+    What a family takes by itself, ``best``, has the same colour in every family, and a wide line: it lies on another's.
+    """
+    coloured = sorted({*variants} - baselines, key=lambda variant: (variant != BEST, variant))
     drawn = {
         variant: Style(
             _LINES["light"][place],
@@ -89,6 +99,7 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
             # After one round of the palette another marker and dash tell the second round from the first.
             *_MARKERS[(place + 3 * rounds) % len(_MARKERS)],
             ("solid", "dot", "dashdot")[rounds % 3],
+            3.5 if variant == BEST else 1.75,
         )
         for variant, (rounds, place) in (
             (variant, divmod(index, len(_LINES["light"]))) for index, variant in enumerate(coloured)
@@ -113,12 +124,14 @@ def chart_layout(scheme: Scheme) -> dict[str, Any]:
         "automargin": True,
         "fixedrange": False,
         "tickfont": {"color": _NEUTRAL[scheme], "size": 11, "family": MONO},
+        "separatethousands": True,
     }
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": SANS, "size": 12, "color": _INK[scheme]},
         "margin": {"l": 44, "r": 14, "t": 8, "b": 30},
+        "separators": f".{THIN}",
         "showlegend": False,
         "hovermode": "closest",
         "hoverlabel": {

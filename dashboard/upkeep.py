@@ -10,6 +10,7 @@ from statistics import median
 from dashboard.memo import once
 from dashboard.results.model import Commit, Run
 from dashboard.results.picture import Results
+from dashboard.rows import key_of, keys_of, suite_of
 from lockstep.nvml import THROTTLING
 
 #: Points of a control's trend.
@@ -71,6 +72,12 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
     measured = [
         one for one in points if not (results.benchmarks[one.series.benchmark].ours and one.log_ratio is not None)
     ] or points
+    # A series is a row of the overview: its latency and its speedup are two points.
+    failed = {
+        key_of(one.series, suite_of(results.benchmarks[one.series.benchmark]))
+        for one in points
+        if one.state == "failed"
+    }
     clocked = [one for one in points if one.sm_mhz]
     reasons = [[reason for reason in one.clock_reasons if reason in THROTTLING] for one in clocked]
     errors = [one.error for one in measured if one.error]
@@ -80,8 +87,8 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
         run=runs[-1],
         commit=commits[-1],
         commits=len(commits),
-        series=len(results.series(machine=machine)),
-        failed=sum(one.state == "failed" for one in points),
+        series=len(keys_of(results, machine)),
+        failed=len(failed),
         reported_at=max(run.measured_at for run in runs),
         points=len(clocked),
         throttled=sum(bool(one) for one in reasons),

@@ -19,13 +19,13 @@ from collections.abc import Callable
 import torch
 
 from kernels.arguments import expect
-from kernels.choices import Offer
+from kernels.choices import Offer, first_that_can
 from kernels.devices import require_triton
 from kernels.kda_arguments import FLOATS, RANK, Outputs, Sizes, buffer_of, joint_of, pack, pack_as_source, sizes_of
 from kernels.kda_prefill import prefill
 from kernels.kda_product import product
 from kernels.kda_rows import decode_rows
-from kernels.kda_stream import decode_stream
+from kernels.kda_stream import STREAM_LIMIT, decode_stream
 from kernels.kda_table import TABLE
 from kernels.kda_tiles import decode_tiles
 from kernels.scratch import KEPT
@@ -211,17 +211,14 @@ def kda(
 
     Arguments, results and errors as ``two_products``; runs on a CPU too.
     """
-    if x.device.type != "cpu" and w_fg.shape[-1] == RANK:
-        rows_of_weight, K = w_in.shape[0], w_in.shape[-1]
-        aligned = rows_of_weight * x.element_size() % 16 == 0
-        best = config or BEST(x.device, x.shape[0], K, rows_of_weight, aligned)
-        for name in (best,) if config else (best, *PLAINER.get(best, ())):
-            try:
-                return WAYS[name](x, w_in, w_fg, out=out)
-            except NotImplementedError:
-                if config:
-                    raise
-    return _cublas(x, w_in, w_fg, out=out)
+    if x.device.type == "cpu" or w_fg.shape[-1] != RANK or not len(x):
+        return _cublas(x, w_in, w_fg, out=out)
+    if config:
+        return WAYS[config](x, w_in, w_fg, out=out)
+    rows_of_weight, K = w_in.shape[0], w_in.shape[-1]
+    best = BEST(x.device, x.shape[0], K, rows_of_weight, rows_of_weight * x.element_size() % 16 == 0)
+    names = (best, *PLAINER.get(best, ()), "torch")
+    return first_that_can(names, lambda name: WAYS[name](x, w_in, w_fg, out=out))
 
 
 def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
@@ -272,7 +269,7 @@ SCRATCH = KEPT
 
 def _variants_at(M: int, K: int, heads: int) -> Offer:
     N = (3 * heads + 2) * RANK + heads
-    few = [name for name, most in (("rows", 4), ("stream", 64), ("tiles", 128)) if most >= M]
+    few = [name for name, most in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if most >= M]
     sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
     return Offer("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
 

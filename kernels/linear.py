@@ -29,6 +29,9 @@ BEST = TABLE.choice("best", str, "M K N", upto="M")
 #: What serves sizes and GPUs that the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
 MOST_VECTORS = 2
 
+#: Rows up to which ``lockstep tune`` tries "stream".
+MOST_STREAMED = 64
+
 
 def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """One output tile a program, the whole of K in one loop.
@@ -166,7 +169,7 @@ def linear(
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = checked(x, weight, bias, out)
-    if x.dtype == torch.float32 or x.device.type == "cpu":
+    if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
         return torch_linear(x, weight, bias, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
     if name in ("direct", "stream", "share"):
@@ -248,12 +251,12 @@ SCRATCH = KEPT
 
 def _streams_at(M: int, K: int, N: int) -> Offer:
     m = max(8, triton.next_power_of_2(M))
-    rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= 64 else ()
+    rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= MOST_STREAMED else ()
     return offer("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
 
 
 def _variants_at(M: int, K: int, N: int) -> Offer:
-    rows = {"gemv": 4, "direct": 8, "stream": 128, "share": linear_share.MOST_ROWS, "split_k": 256}
+    rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "split_k": 256}
     few = [name for name, most in rows.items() if most >= M]
     return offer("best", [*few, "torch"], M, K, N)
 

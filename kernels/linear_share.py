@@ -30,6 +30,7 @@ from kernels.choices import Offer
 from kernels.devices import sm_count
 from kernels.linear_table import TABLE, offer
 from kernels.mailbox import empty_tiles, mailbox, post_tile, read_tiles
+from kernels.specialized_tiles import halves
 from kernels.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
 
 
@@ -177,21 +178,14 @@ def _refill(tiles, row, first, ring, full, step: gl.constexpr):
 def _post_shares(total, mail, PARTS: gl.constexpr, SIZE: gl.constexpr, layout: gl.constexpr):
     """Post a tile's columns in ``PARTS`` shares, each where its part looks for it."""
     gl.static_assert(PARTS == 2 or PARTS == 4, "a tile is halved once or twice")
-    west, east = _halves(total)
+    west, east = halves(total)
     if PARTS == 2:
         post_tile(mail, gl.convert_layout(west, layout))
         post_tile(mail + PARTS * SIZE, gl.convert_layout(east, layout))
     else:
-        first, second = _halves(west)
-        third, fourth = _halves(east)
+        first, second = halves(west)
+        third, fourth = halves(east)
         post_tile(mail, gl.convert_layout(first, layout))
         post_tile(mail + PARTS * SIZE, gl.convert_layout(second, layout))
         post_tile(mail + 2 * PARTS * SIZE, gl.convert_layout(third, layout))
         post_tile(mail + 3 * PARTS * SIZE, gl.convert_layout(fourth, layout))
-
-
-@gluon.jit
-def _halves(total):
-    """Left and right columns."""
-    shape: gl.constexpr = (total.shape[0], 2, total.shape[1] // 2)
-    return gl.split(gl.permute(gl.reshape(total, shape), (0, 2, 1)))

@@ -88,7 +88,7 @@ def norm_linear(
         ValueError: names the argument of a wrong shape, dtype, device or layout.
     """
     out = _checked(x, gain, weight, out)
-    if config is None and capability(x.device) < (9, 0):
+    if not len(x) or (config is None and capability(x.device) < (9, 0)):
         return torch_both(x, gain, weight, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
     return {"overlapped": overlapped, "apart": apart, "torch": torch_both}[name](x, gain, weight, out=out)

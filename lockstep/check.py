@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +12,10 @@ import torch
 
 from lockstep.family import Family, takes_out
 from lockstep.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite import Case, Suite, bind
+from lockstep.suite import Case, Suite, SuiteError, bind
+
+#: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
+NO_TRITON_DRIVER = "0 active drivers"
 
 
 class WrongResult(AssertionError):
@@ -30,12 +35,19 @@ class Checker:
 
     @classmethod
     def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
-        """Draw fresh inputs and compute the reference."""
+        """Draw fresh inputs and compute the reference.
+
+        Raises:
+            SuiteError: the suite's functions fail, which is no variant's doing.
+        """
         draw = Draw(device, seed)
         axes = dict(case)
-        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
-        reference = suite.reference(**bind(suite.reference, {**axes, **inputs}))
-        out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+        with _blamed(suite, "inputs"):
+            inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        with _blamed(suite, "reference"):
+            reference = suite.reference(**bind(suite.reference, {**axes, **inputs}))
+        with _blamed(suite, "outputs"):
+            out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
@@ -50,7 +62,7 @@ class Checker:
 
         Raises:
             WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
-            NotImplementedError: the variant does not support this case.
+            NotImplementedError: the variant does not support this case, or launches Triton kernels where no GPU is.
         """
         function = family.variants[variant]
         arguments = self.arguments(family, variant)
@@ -60,7 +72,12 @@ class Checker:
         # Freed at once: what the variant allocates is likely to land here and to start as NaN.
         for expected in self.reference:
             _poison(torch.empty_like(expected))
-        result = tensors_of(function(**arguments))
+        try:
+            result = tensors_of(function(**arguments))
+        except RuntimeError as error:
+            if NO_TRITON_DRIVER in str(error) and self.reference[0].device.type == "cpu":
+                raise NotImplementedError("Triton finds no GPU here") from error
+            raise
         if len(result) != len(self.reference):
             raise WrongResult(f"{variant} returned {len(result)} tensors, the reference has {len(self.reference)}")
         return max(
@@ -84,6 +101,17 @@ class Checker:
                 f"accepted is {self.suite.tolerance:g}"
             )
         return error
+
+
+@contextlib.contextmanager
+def _blamed(suite: Suite, part: str) -> Iterator[None]:
+    """Tell an error of the suite from one of a variant; what runs out of memory is the shape."""
+    try:
+        yield
+    except (SuiteError, torch.cuda.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise SuiteError(f"{part} of suite {suite.name} failed: {brief(error)}") from error
 
 
 def without_frames(error: Exception) -> Exception:

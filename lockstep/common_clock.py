@@ -69,8 +69,6 @@ def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
     if len(clocks) < 4 or any(math.isnan(clock) for clock in clocks):
         return ClockLaw(0.0, 0.0)
     variance = fmean(clock * clock for clock in clocks)
-    if not variance:
-        return ClockLaw(0.0, 0.0)
     covariance = fmean(clock * time for clock, time in zip(clocks, seconds, strict=True))
     slope = covariance / (variance + BELIEVED_SPREAD**2)
     return ClockLaw(min(0.0, max(-1.0, slope)), math.sqrt(variance))

@@ -53,12 +53,16 @@ def takes_out(variant: Variant) -> bool:
 def load_family(suite: Suite) -> Family:
     """Import ``package.family`` and pick the suite's variants.
 
+    A module without ``VARIANTS``, of a commit from before there were any, is asked for the functions of today's.
+
     Raises:
         ModuleNotFoundError: the package or the module is absent (an old commit, say).
         SuiteError: the module has no usable VARIANTS.
     """
     module = importlib.import_module(f"{suite.package}.{suite.family}")
     variants = getattr(module, "VARIANTS", None)
+    if variants is None:
+        variants = {name: getattr(module, code) for name, code in suite.functions.items() if hasattr(module, code)}
     if not isinstance(variants, Mapping):
         raise SuiteError(f"{module.__file__}: VARIANTS must be a dict of name to function")
     prefix = f"{suite.op}." if suite.op else ""

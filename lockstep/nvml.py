@@ -65,7 +65,6 @@ class ClockSample:
         memory_mhz: clock of the memory.
         temperature_c: temperature of the die.
         power_w: power of the board.
-        energy_mj: millijoules since the driver was loaded.
         reasons: why the clock is not higher, in the words of ``REASONS``.
     """
 
@@ -73,7 +72,6 @@ class ClockSample:
     memory_mhz: int | None
     temperature_c: int | None
     power_w: float | None
-    energy_mj: int | None
     reasons: tuple[str, ...] | None
 
     @property
@@ -130,7 +128,7 @@ class Gpu:
         )
 
     def sample(self) -> ClockSample:
-        """Read clocks, temperature, power, energy and clock-event reasons now (about a millisecond).
+        """Read clocks, temperature, power and clock-event reasons now (about a millisecond).
 
         An idle GPU reads a low clock even when it is locked.
         """
@@ -141,7 +139,6 @@ class Gpu:
             memory_mhz=_ask(pynvml.nvmlDeviceGetClockInfo, self._handle, pynvml.NVML_CLOCK_MEM),
             temperature_c=_ask(pynvml.nvmlDeviceGetTemperatureV, self._handle, pynvml.NVML_TEMPERATURE_GPU),
             power_w=None if power_mw is None else power_mw / 1000,
-            energy_mj=_ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handle),
             reasons=None if bits is None else tuple(name for bit, name in REASONS.items() if bits & bit),
         )
 

@@ -43,7 +43,6 @@ class Outcome:
         converged: whether the ratio became as narrow as asked.
         clocks: while it ran.
         latency_samples, ratio_samples: a thinned record of the rounds.
-        epoch_log_ratios: the log ratio of each epoch, the mean of its rounds' middle half.
     """
 
     latency: Estimate
@@ -56,7 +55,6 @@ class Outcome:
     clocks: Clocks
     latency_samples: tuple[float, ...]
     ratio_samples: tuple[float, ...]
-    epoch_log_ratios: tuple[float, ...]
 
 
 def narrow(one: Series, is_baseline: bool, width: float) -> bool:
@@ -85,7 +83,6 @@ def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> 
         ),
         latency_samples=_thin(one.latency_samples),
         ratio_samples=_thin([math.exp(ratio) for epoch in rounds for ratio in epoch]),
-        epoch_log_ratios=tuple(epochs),
     )
 
 

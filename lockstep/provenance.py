@@ -84,13 +84,21 @@ def ask_host() -> Host:
     return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def harness_commit(folder: Path) -> str:
-    """Commit of the ruler and harness, "+dirty" with uncommitted changes; "" outside a repository."""
+def harness_commit(folder: Path, results: Path) -> str:
+    """Commit of the ruler and harness, "+dirty" with uncommitted changes; "" outside a repository.
+
+    Args:
+        folder: in the repository.
+        results: what lies there is written while measuring: it is no change of the ruler.
+    """
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return ""
-    # Results are written into the tree while measuring: they are no change of the ruler.
-    changed = _git(folder, "status", "--porcelain", "--", ":(exclude)results")
+    root, own = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve(), results.resolve()
+    # Git refuses to leave out what lies elsewhere; and it takes paths from ``folder`` on, unless told otherwise.
+    inside = own != root and own.is_relative_to(root)
+    without = ["--", f":(top,exclude,literal){own.relative_to(root)}"] if inside else []
+    changed = _git(folder, "status", "--porcelain", *without)
     return f"{commit}+dirty" if changed else commit
 
 

@@ -50,7 +50,7 @@ class Clocks:
         sm_mhz_low: lowest replay's.
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
-        reasons: NVML clock-event reasons active at the end ("sw_power_cap", …), "idle" left out.
+        reasons: NVML clock-event reasons active at the end ("power cap", …), "idle" left out.
     """
 
     sm_mhz: float | None = None
@@ -101,7 +101,7 @@ class Record:
         latency: seconds a call.
         speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed.
         flops, bytes: the task's cost in operations and bytes, independent of the variant.
-        floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's controls.
+        floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's fastest controls.
         floor_source: "measured" (this run's controls) or "datasheet".
         mde: smallest relative change of the ratio that this measurement could tell (5 % false alarms, 80 % power).
         rounds, epochs, voided: timed rounds that count, sets of fresh buffers, rounds thrown out.

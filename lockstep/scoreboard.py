@@ -111,8 +111,7 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
     for path in machine.glob(f"*{SUFFIX}"):
         provenance, records = read_records(path)
         result = path.with_name(path.name.removesuffix(SUFFIX) + ".json")
-        date = json.loads(result.read_text(encoding="utf-8"))["date"] if result.is_file() else 0
-        dated.append((date, provenance, records))
+        dated.append((_date(result) if result.is_file() else 0, provenance, records))
     if not dated:
         raise RecordError(
             f"{machine} holds no *{SUFFIX}: record a history with `lockstep run`, or name another machine"
@@ -128,6 +127,14 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
             if variant in measured and measured[variant].state == "ok":
                 recorded.cases[key] = Measured(provenance, measured)
     return recorded
+
+
+def _date(result: Path) -> int:
+    """The commit's date in an asv result file, ms."""
+    try:
+        return int(json.loads(result.read_text(encoding="utf-8"))["date"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{result} is no result of asv: {error!r}") from error
 
 
 def page(
@@ -161,8 +168,8 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield f"- Clocks {newest.clock_state}, {l2} L2, protocol {newest.protocol}"
     yield f"- Commit {newest.commit[:8]}, recorded {newest.recorded_at[:10]}; a case from an older commit names that"
     if isinstance(copy, float) and isinstance(product, float):
-        yield f"- Floor: the task's bytes at the rate of a copy ({copy / 1e12:.2f} TB/s here) or its operations at that"
-        yield f"  of a product ({product / 1e12:.0f} TFLOP/s), whichever takes longer"
+        yield "- Floor: the task's bytes at the rate of its run's fastest copy or its operations at that of the fastest"
+        yield f"  product, whichever takes longer; medians here: {copy / 1e12:.2f} TB/s, {product / 1e12:.0f} TFLOP/s"
     yield ""
     yield "Ratios are the baseline's time over ours, paired in one run, with their 95 % interval, at one SM clock as"
     yield "far as the clocks of the two reach. Under a power cap the quotient of the times differs from it by up to"

@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def literal_keys(tree: ast.Module, name: str) -> list[str] | None:
-    """Keys of the dict literal that is assigned to ``name`` at the top level; None if there is no such literal."""
+def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
+    """Entries of the dict literal that is assigned to ``name`` at the top level; None if there is no such literal."""
     # Backwards: as in Python, the last assignment counts.
     for node in reversed(tree.body):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
-            keys = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
-            return keys if len(keys) == len(value.keys) else None
+            pairs = zip(value.keys, value.values, strict=True)
+            named = [(k.value, v) for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)]
+            return dict(named) if len(named) == len(value.keys) else None
     return None
 
 

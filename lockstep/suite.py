@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.source import code_of, literal_keys
+from lockstep.source import code_of, literal_entries
 
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
@@ -109,7 +109,7 @@ class Suite:
             ``always``, so that each series gets the time that it needs. Without it, every variant everywhere.
             ``lockstep measure`` and the gate take all of them.
         always: variants that a history follows at every case.
-        package: the package under test.
+        package: the package under test, dotted if ``family`` lies deeper; asv.conf.json names its top level.
         home: folder of the module that made the suite; set by itself.
     """
 
@@ -200,26 +200,43 @@ class Suite:
         Raises:
             SuiteError: no such module, or its ``VARIANTS`` is not a dict literal with string keys.
         """
-        path = self._family_source()
         prefix = f"{self.op}." if self.op else ""
-        keys = literal_keys(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
-        if keys is None:
+        return tuple(key.removeprefix(prefix) for key in self._entries if key.startswith(prefix))
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """Names of the functions that are today's variants, as far as ``VARIANTS`` names them plainly.
+
+        By them a commit can be measured that has the functions and no ``VARIANTS`` yet.
+        """
+        return {name: entry.id for name, entry in self._entries.items() if isinstance(entry, ast.Name)}
+
+    @functools.cached_property
+    def _entries(self) -> dict[str, ast.expr]:
+        """Today's ``VARIANTS``. Kept: once a commit is checked out, its module may be found in place of today's."""
+        path = self._family_source()
+        entries = literal_entries(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
+        if entries is None:
             raise SuiteError(
                 f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "
                 "so that the names can be read without importing torch"
             )
-        return tuple(key.removeprefix(prefix) for key in keys if key.startswith(prefix))
+        return entries
 
     def _family_source(self) -> Path:
         """The family's module: in the package beside the suites, else wherever Python finds the package."""
-        folders = [folder / self.package for folder in self.home.parents]
-        spec = importlib.util.find_spec(self.package)
-        folders += [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-        for folder in folders:
+        top, *deeper = self.package.split(".")
+        spec = importlib.util.find_spec(top)
+        found = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []
+        for package in [*(folder / top for folder in self.home.parents), *found]:
+            folder = package.joinpath(*deeper)
             for path in (folder / f"{self.family}.py", folder / self.family / "__init__.py"):
                 if path.is_file():
                     return path
-        raise SuiteError(f"no module {self.package}.{self.family}: a suite and its kernels carry the same name")
+        raise SuiteError(
+            f"suite {self.name}: there is no module {self.package}.{self.family}. A suite's family is the module that "
+            'holds its kernels: Suite(package="your_package", family="module")'
+        )
 
     def series(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """The two asv benchmarks of this suite: latency in seconds, and speedup over the baseline.
@@ -227,6 +244,10 @@ class Suite:
         Assign them in the suite's module: ``latency, speedup = SUITE.series()``; with an op,
         ``mlp_latency, mlp_speedup = MLP.series()``. Both are served from one measurement.
         """
+        # asv looks for types of benchmarks in its own packages alone; it imports a suite before it asks what is in it.
+        from lockstep.asv.benchmark import register
+
+        register()
         caller = sys._getframe(1).f_globals["__name__"]
         return _series(self, "latency", caller), _series(self, "speedup", caller)
 
@@ -263,11 +284,17 @@ def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
     def series(variant: str, case: str, l2: str) -> None:
         raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
 
+    variants = suite.variants()
+    if suite.baseline not in variants:
+        raise SuiteError(
+            f"suite {suite.name}: its baseline {suite.baseline!r} is not in VARIANTS of "
+            f"{suite.package}.{suite.family}, there is {', '.join(variants) or 'nothing'}"
+        )
     series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
     series.__module__ = module
     series.__doc__ = f"{quantity} of every variant of {suite.name}"
     series.params = [  # type: ignore[attr-defined]
-        list(suite.variants()),
+        list(variants),
         [case.label for case in suite.all_cases],
         list(CACHE_STATES),
     ]

@@ -6,10 +6,14 @@ import difflib
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from lockstep.suite import Suite, SuiteError
+from lockstep.suite import Case, Suite, SuiteError
+
+#: Packages under test unless asv.conf.json names them.
+PACKAGES = ("kernels",)
 
 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
@@ -38,6 +42,41 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     return suites
 
 
+def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
+    """Top-level packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
+
+    Raises:
+        SuiteError: one that a suite measures is missing there; it would be today's at every commit.
+    """
+    packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
+    for suite in suites.values():
+        top = suite.package.partition(".")[0]
+        if top not in packages:
+            raise SuiteError(
+                f"suite {suite.name} measures {suite.package}.{suite.family}, and {top} is not among the packages that "
+                f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
+                f"there is {', '.join(packages) or 'none'}"
+            )
+    return packages
+
+
+def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
+    """Folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
+
+    Raises:
+        SuiteError: a measured package is not there; two commits without it would be the same.
+    """
+    folder = Path.cwd() / getattr(conf, "repo_subdir", "")
+    for suite in suites.values():
+        top = suite.package.partition(".")[0]
+        if not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
+            raise SuiteError(
+                f"{folder} holds no package {top}, which suite {suite.name} measures; where it lies in another folder "
+                'of the repository, asv.conf.json says so: "repo_subdir": "src"'
+            )
+    return folder
+
+
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
     """The suite of this name, or all suites of this family.
 
@@ -48,6 +87,36 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
     if not picked:
         raise SuiteError(f"no family {family!r}{nearest(family, suites)}")
     return picked
+
+
+def match_cases(suite: Suite, text: str) -> list[Case]:
+    """Cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
+
+    Raises:
+        SuiteError: none has; the message lists the labels.
+    """
+    return [case for case in suite.all_cases if _has(case, text)] or [suite.case(text)]
+
+
+def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, list[str] | None]:
+    """By suite, the labels of the cases that any of ``texts`` picks; ``None``, which is all, where there are no texts.
+
+    Raises:
+        SuiteError: no suite has any; the message lists the labels of the first.
+    """
+    if not texts:
+        return dict.fromkeys((suite.name for suite in suites), None)
+    found: dict[str, list[str] | None] = {
+        suite.name: [case.label for case in suite.all_cases if any(_has(case, text) for text in texts)]
+        for suite in suites
+    }
+    if not any(found.values()):
+        match_cases(suites[0], texts[0])
+    return found
+
+
+def _has(case: Case, text: str) -> bool:
+    return {part.strip() for part in text.split(",") if part.strip()} <= set(case.label.split(","))
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

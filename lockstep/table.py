@@ -9,6 +9,9 @@ from rich.table import Table
 
 from lockstep.record import Record
 
+#: From here on a ratio's interval says only that nothing is known (a share of 1 is 100 %).
+ENDLESS = 100.0
+
 
 def records_table(records: Sequence[Record], title: str = "") -> Table:
     """A table of records of one suite. Why a series failed or is n/a is told by ``reasons``."""
@@ -43,17 +46,24 @@ def _cells(record: Record) -> list[str]:
     cells = [
         f"{seconds * 1e6:.2f}",
         f"{spread(record.latency_samples):.2%}",
-        f"{record.flops / seconds / 1e9:.0f}",
-        f"{record.bytes / seconds / 1e9:.0f}",
+        _rate(record.flops / seconds),
+        _rate(record.bytes / seconds),
         f"{record.floor_s / seconds:.0%}" if record.floor_s else "",
     ]
     if record.speedup is None:
         cells += ["", ""]
     else:
-        cells += [f"{record.speedup.value:.3f}×", f"{record.speedup.low:.4f} … {record.speedup.high:.4f}"]
-    cells.append(f"{record.mde:.2%}" if record.mde is not None else "")
+        low, high = record.speedup.low, record.speedup.high
+        cells += [f"{record.speedup.value:.3f}×", f"{low:.4f} … {high:.4f}" if high < ENDLESS else "endless"]
+    cells.append("" if record.mde is None else f"{record.mde:.2%}" if record.mde < ENDLESS else "endless")
     cells.append(f"{record.clocks.sm_mhz:.0f}" if record.clocks.sm_mhz else "")
     return cells
+
+
+def _rate(of_one: float) -> str:
+    """In units of 10⁹ a second; below ten with a decimal, for what a CPU reaches."""
+    rate = of_one / 1e9
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -26,6 +26,10 @@ import lockstep
 #: not have been imported by its package before: Python warns, and the warning is taken for last words.
 CONTEXT_LOST = 70
 
+#: Seconds without any event for which a worker may start, where a shorter silence counts as hung afterwards: it
+#: imports torch, which takes long on a busy machine.
+START_S = 60.0
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -51,13 +55,11 @@ class Watched:
     Args:
         module: run as ``python -m``; it takes ``--reply``.
         arguments: of its command line.
-        silence_s: seconds without any event after which it counts as hung.
-        start_s: the same before its first event, where that is more: importing torch takes its time.
+        silence_s: seconds without any event after which it counts as hung; at its start it may take ``START_S``.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], silence_s: float, start_s: float = 0.0) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], silence_s: float) -> None:
         self.silence_s = silence_s
-        self._start_s = max(start_s, silence_s)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         ours, theirs = os.pipe()
         home = str(Path(lockstep.__file__).parents[1])
@@ -76,6 +78,7 @@ class Watched:
         self._events = ours
         self._buffer = b""
         self._stage, self._variant = "start", ""
+        self._owes = False  # an answer
 
     def wait(self, answer: str) -> dict[str, Any]:
         """The next event of this kind.
@@ -95,13 +98,14 @@ class Watched:
                 self._process.wait()
                 raise WorkerDied(event["variant"], f"broke the CUDA context ({event['reason']})")
             else:
+                self._owes = self._owes and event["event"] != answer
                 yield event
                 if event["event"] == answer:
                     return
 
     def ask(self, request: dict[str, Any]) -> None:
         """Hand over a request; ``wait`` for its answer. Raises as ``wait``."""
-        self._stage, self._variant = "request", ""
+        self._stage, self._variant, self._owes = "request", "", True
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -110,14 +114,14 @@ class Watched:
             self._died()
 
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker, by force if it does not end by itself within ``patience_s`` seconds."""
+        """End the worker, by force if it is at work or does not end by itself within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         try:
-            self._process.wait(timeout=patience_s)
+            self._process.wait(timeout=0.0 if self._owes else patience_s)
         except subprocess.TimeoutExpired:
             self._kill()
         os.close(self._events)
@@ -127,7 +131,7 @@ class Watched:
         with selectors.DefaultSelector() as selector:
             selector.register(self._events, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                patience = self._start_s if self._stage == "start" else self.silence_s
+                patience = max(START_S, self.silence_s) if self._stage == "start" else self.silence_s
                 if not selector.select(patience):
                     self._kill()
                     how = f"hung for {patience:g} s {self._doing()}"

@@ -8,7 +8,6 @@ import math
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -73,16 +72,15 @@ def postgres(folder: Path) -> Iterator[str]:
     folder.mkdir()
     if as_user:
         shutil.chown(folder, as_user["user"])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     data = folder / "data"
     init = [bin_dir / "initdb", "-D", data, "-U", "lockstep", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"]
     subprocess.run(init, check=True, capture_output=True, cwd="/", **as_user)
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    # A socket in the folder: a port that is free now may be taken when the server comes to listen.
+    options = f"-k {folder} -c listen_addresses='' -c fsync=off"
     control = [bin_dir / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
     subprocess.run([*control, "-o", options, "start"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)
     try:
-        yield f"postgresql://lockstep@127.0.0.1:{port}/postgres"
+        yield f"postgresql://lockstep@/postgres?host={folder}"
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/", **as_user)
 

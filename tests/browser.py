@@ -70,6 +70,7 @@ def chromium() -> Iterator[Browser]:
     if binary is None:
         pytest.skip("no chromium: pages are not tested in a browser (make system-deps installs it)")
     with sync_api.sync_playwright() as playwright:
+        sync_api.expect.set_options(timeout=20_000)
         browser = playwright.chromium.launch(executable_path=binary, args=FLAGS)
         yield browser
         browser.close()

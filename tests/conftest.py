@@ -4,6 +4,7 @@ Tests run Triton kernels through its interpreter. Their products are small, and 
 longer than the products: with two threads test_grouped.py took 24 s of CPU, with one 10.
 """
 
+import contextlib
 import os
 import sys
 
@@ -17,6 +18,13 @@ __all__ = ["chromium", "visit"]
 
 
 def pytest_configure() -> None:
-    """Keep bytecode though the environment may ask for none: some three hundred processes import the same modules."""
+    """Keep bytecode, have hypothesis draw the same examples every time, and let them take their time."""
+    # The environment may ask for no bytecode, but some three hundred processes import the same modules.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    with contextlib.suppress(ImportError):  # a GPU host that runs the kernels' tests may lack it
+        from hypothesis import HealthCheck, settings
+
+        slow = [HealthCheck.too_slow]
+        settings.register_profile("lockstep", derandomize=True, deadline=None, suppress_health_check=slow)
+        settings.load_profile("lockstep")

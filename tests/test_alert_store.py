@@ -3,8 +3,11 @@
 import datetime
 import random
 import signal
+import sqlite3
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -48,7 +51,7 @@ def url(request, tmp_path):
     name = f"t{time.time_ns()}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    return url.rpartition("/")[0] + f"/{name}"
+    return url.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture
@@ -161,6 +164,24 @@ def test_a_mute_ends_by_itself(store):
     assert store.log(1)[1].note == f"until {UNTIL}: driver comes on Friday"
 
 
+def test_a_mute_is_prolonged_without_a_word(store):
+    longer, over = UNTIL + datetime.timedelta(30), UNTIL + datetime.timedelta(1)
+    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    assert sync(store, step(10), today=over, excuse=Excuse("noisy rack", longer)).reopened == ()
+    assert whats(store) == ["opened", "muted"]
+    assert store.alert(1).muted_until == longer
+    later = longer + datetime.timedelta(7)
+    store.act(1, Act("mute", "ada", "the rack goes on Friday", until=later), "", over)
+    assert store.alert(1).muted_until == later
+    assert sync(store, step(10), today=later, excuse=Excuse("noisy rack", longer)).reopened == ()
+
+
+def test_what_is_over_when_its_mute_ends_is_not_told_again(store):
+    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    assert sync(store, step(10, left=0.001), today=UNTIL + datetime.timedelta(1)).reopened == ()
+    assert states(store) == [("resolved", "fixed")]
+
+
 @EVERYWHERE
 def test_the_log_says_who_did_what(store):
     sync(store, step(10))
@@ -246,6 +267,17 @@ def test_two_processes_at_once_open_each_alert_once(url):
     both = [python(SYNC, url, "2") for _ in range(2)]
     assert [process.communicate(timeout=60)[0].split()[-1] for process in both] == ["done"] * 2
     assert_sound(url, complete=True)
+
+
+def test_a_new_database_that_somebody_else_sets_up_is_waited_for(tmp_path):
+    path = tmp_path / "alerts.sqlite"
+    with ThreadPoolExecutor(2) as pool, closing(sqlite3.connect(path, isolation_level=None)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        opened = [pool.submit(Database, path) for _ in range(2)]
+        assert not wait(opened, timeout=0.2).done
+        another.execute("COMMIT")
+    for one in opened:
+        one.result().close()
 
 
 @EVERYWHERE

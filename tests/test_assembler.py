@@ -53,7 +53,7 @@ def test_lines_and_folders_change_nothing(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     fingerprints = done.stdout.split()

@@ -4,10 +4,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from alerting import COMMITS, alerts, series, step
+from alerting import COMMITS, alerts, series, step, told
 
 from dashboard.alerts.attribution import attribute
+from dashboard.alerts.code_change import code_evidence
 from dashboard.alerts.content import from_json, to_json
+from dashboard.alerts.grouping import group
 from dashboard.alerts.steps import Facts, Move
 
 PAIRED = series(quantity="speedup")
@@ -40,6 +42,10 @@ def test_a_commit_when_nothing_else_differs():
 def test_only_commits_that_touch_the_packages_are_suspects():
     [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])))
     assert alert.suspects == (COMMITS[9], COMMITS[11])
+    [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])), step(10, 14, name=series(case="M=1"), by=0.01))
+    assert alert.suspects == (COMMITS[11],)
+    [alert] = alerts(sides("code", code(), code(code="bb")))
+    assert alert.suspects == (COMMITS[10],)
     cause = attribute(step(8, 12, touched=()))
     assert cause.kind == "unexplained"
     assert "no commit in the range touches the packages" in cause.sentence
@@ -54,9 +60,18 @@ def test_the_machine_code_is_shown_where_it_changed():
     )
     cause = attribute(sides("code", code(), code(code="bb")))
     assert cause.sentence == "a commit changed it: matmul machine code aa → bb"
+    assert texts(cause) == [f"commit {COMMITS[10]}", "matmul machine code aa → bb"]
     assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
     two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
     assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
+
+
+def test_what_one_side_does_not_know_of_the_machine_code_is_no_evidence():
+    for less in (None, {}, code(host="")):
+        assert code_evidence(code(), less) == code_evidence(less, code()) == ()
+    for less in (code(code="bb", registers="many"), code(code="bb", mix={}), code(code="bb", mix=None)):
+        for one, other in ((code(), less), (less, code())):
+            assert [evidence.what for evidence in code_evidence(one, other)] == ["matmul machine code"]
 
 
 def test_unchanged_machine_code_is_noise():
@@ -75,6 +90,8 @@ def test_a_toolchain_that_changed_is_named_before_the_commits():
     cause = attribute(sides("toolchain", *TORCH))
     assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")
     assert attribute(sides("toolchain", {"torch": "2.11.0"}, {"triton": "3.6.0"})).kind == "own commit"
+    for unknown in (("", "2.13.0"), ("2.11.0", "")):
+        assert attribute(sides("toolchain", *({"torch": one} for one in unknown))).kind == "own commit"
 
 
 def test_unchanged_machine_code_does_not_acquit_a_toolchain():
@@ -89,6 +106,19 @@ def test_controls_that_moved_are_the_machine():
     assert (cause.kind, cause.sentence) == ("machine", "control copy +6.0%")
     for still in (Move(-0.06, 0.002), Move(0.06, 0.05), Move(0.01, 0.002)):
         assert attribute(step(controls={"copy": still})).kind == "own commit"
+
+
+def test_controls_that_moved_with_the_toolchain_are_the_toolchains():
+    cause = attribute(replace(sides("toolchain", *TORCH), controls={"copy": Move(0.06, 0.001)}))
+    assert cause.kind == "toolchain"
+    assert cause.sentence == "the toolchain changed: torch 2.11.0 → 2.13.0; control copy +6.2%"
+
+
+def test_a_baseline_that_became_slower_too_is_the_machine():
+    cause = attribute(step(baseline=Move(0.04, 0.001)))
+    assert (cause.kind, cause.sentence) == ("machine", "baseline's time +4.1%")
+    for still in (Move(-0.04, 0.001), Move(0.04, 0.02), Move(0.01, 0.001)):
+        assert attribute(step(baseline=still)).kind == "own commit"
 
 
 def test_another_gpu_is_evidence_where_the_controls_moved():
@@ -134,6 +164,12 @@ def test_sampling_alone_is_another_way_of_measuring():
     assert attribute(sides("sampling", {"repeat": 10}, {"repeat": 2})).kind == "protocol"
     upgraded = replace(changed.before, toolchain=TORCH[0]), replace(changed.after, toolchain=TORCH[1])
     assert attribute(replace(changed, before=upgraded[0], after=upgraded[1])).kind == "toolchain"
+    moved = replace(changed.before, machine={"cpu": "A"}), replace(changed.after, machine={"cpu": "B"})
+    assert attribute(replace(changed, before=moved[0], after=moved[1])).kind == "machine"
+    newer = replace(changed, before=replace(changed.before, version="a"), after=replace(changed.after, version="b"))
+    assert texts(attribute(newer)) == ["benchmark version a → b", "calls a sample 1 → 100"]
+    assert attribute(sides("sampling", {}, {"repeat": 2})).kind == "own commit"
+    assert attribute(sides("sampling", {"repeat": 2}, {})).kind == "own commit"
 
 
 def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():
@@ -188,6 +224,55 @@ def test_most_of_the_change_names_the_cause():
     [alert] = alerts(step(by=0.06), *toolchain)
     assert alert.cause.kind == "toolchain"
     assert {member.cause.kind for member in alert.members} == {"toolchain", "own commit"}
+
+
+def test_what_became_slower_names_the_cause_of_a_mixed_alert():
+    faster = replace(sides("toolchain", *TORCH, by=-0.3), series=series(case="M=1"))
+    [alert] = alerts(step(by=0.02), faster)
+    assert (alert.topic, alert.cause.kind) == ("slower", "own commit")
+    [alert] = alerts(faster)
+    assert (alert.topic, alert.cause.kind) == ("faster", "toolchain")
+
+
+def test_an_alert_is_gone_when_all_that_became_slower_went_back():
+    back, stays = step(left=0.0), step(name=series(case="M=1"))
+    faster = step(by=-0.1, left=0.0, name=series(case="M=2"))
+    assert [alert.gone for alert in (*alerts(back), *alerts(back, stays), *alerts(back, faster), *alerts(faster))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_an_alert_is_as_new_as_its_newest_part():
+    old, new = told(step(), since=5, old=True), told(step(name=series(case="M=1")), since=7)
+    assert [(one.since, one.old) for one in (*group(old), *group(new), *group(old + new))] == [
+        (5, True),
+        (7, False),
+        (7, False),
+    ]
+
+
+def test_an_order_that_lacks_commits_leaves_the_range_its_own_good_commit():
+    ours, theirs = step(8, 11), step(10, 14, name=series(case="M=1"))
+    [alert] = group(told(ours, theirs))
+    assert (alert.before, alert.commits) == (COMMITS[7], (COMMITS[10], COMMITS[11]))
+    [alert] = group(told(ours), COMMITS[:11])
+    assert alert.before == COMMITS[7]
+    there, here = group(told(ours, replace(theirs, series=series(machine="b200"))))
+    assert (here.before, there.before) == (COMMITS[7], COMMITS[9])
+    [unknown] = group(told(replace(ours, good="")))
+    assert unknown.range == COMMITS[11][:8]
+
+
+def test_alerts_of_anything_else_are_other_alerts():
+    [one] = alerts(step(8, 11))
+    [another] = alerts(step(8, 11, name=series(case="M=1")))
+    others = {"topic": "faster", "machine": "b200", "family": "kda", "before": COMMITS[3], "commits": (COMMITS[8],)}
+    prints = [replace(one, **{name: value}).fingerprint for name, value in others.items()]
+    prints += [one.fingerprint, another.fingerprint, replace(one, members=()).fingerprint]
+    assert len(set(prints)) == len(prints)
 
 
 def test_an_alert_survives_json():

@@ -55,7 +55,7 @@ def test_commits_that_cannot_be_measured_are_named_as_suspects(length, data):
 
 
 def test_a_commit_that_cannot_be_told_is_measured_again():
-    looks = iter([(0.07, 0.0, 0.1), (0.03, 0.0, 0.1), (0.02, 0.01, 0.03)])
+    looks = iter([(0.07, 0.0, 0.1), (0.03, 0.0, 0.1), (0.03, 0.0, 0.1)])
 
     def measure(commit):
         return Measurement(
@@ -65,6 +65,11 @@ def test_a_commit_that_cannot_be_told_is_measured_again():
     found = bisect("0", ["1", "2"], measure, 0.1)
     assert found.suspects == ("2",)
     assert [one.commit for one in found.measured] == ["0", "2", "1", "1", "1"]
+    # As good as bad, however wide its interval; and between the two, but known well enough.
+    for clear, suspect in (((0.09, -0.1, 0.2), "1"), ((0.03, 0.02, 0.04), "2")):
+        looks = iter([clear])
+        found = bisect("0", ["1", "2"], measure, 0.1)
+        assert (found.suspects, len(found.measured)) == ((suspect,), 3)
 
 
 def test_what_does_not_show_here_is_not_searched():
@@ -72,9 +77,10 @@ def test_what_does_not_show_here_is_not_searched():
     with pytest.raises(NotReproduced, match=r"20 is \+1.0% against 0 here, and \+10.0% in the history"):
         bisect("0", commits, measure, math.log1p(0.1))
     assert asked == [0, 20]
-    commits, measure, _ = history(20, 5, 0.1, broken={0})
-    with pytest.raises(NotReproduced, match="0 cannot be measured here: does not build"):
-        bisect("0", commits, measure, math.log1p(0.1))
+    for end in (0, 20):
+        commits, measure, _ = history(20, 5, 0.1, broken={end})
+        with pytest.raises(NotReproduced, match=f"^{end} cannot be measured here: does not build"):
+            bisect("0", commits, measure, math.log1p(0.1))
 
 
 #: ``twice`` takes three milliseconds more, dozens of times what it took.

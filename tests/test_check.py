@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from lockstep import Case, Suite, cases
-from lockstep.check import Checker, WrongResult
+from lockstep.check import Checker, WrongResult, brief
 from lockstep.family import Family
+from lockstep.suite import SuiteError
 
 
 def make_suite(**changes):
@@ -35,6 +36,38 @@ def error(variant, prepare=None, **changes):
 def test_the_error_is_relative_to_the_references_norm():
     assert error(lambda x: 2 * x) == 0.0
     assert error(lambda x: 2.0005 * x) == pytest.approx(0.00025, rel=1e-3)
+    small = {"reference": lambda x: 2e-6 * x.double()}
+    assert error(lambda x: 2.0005e-6 * x, **small) == pytest.approx(0.00025, rel=1e-2)
+    assert error(lambda x: 2 * x, tolerance=0.0) == 0.0
+
+
+def test_a_variant_that_can_write_allocates_where_the_suite_has_no_outputs():
+    assert error(lambda x, *, out=None: 2 * x if out is None else out, outputs=None) == 0.0
+
+
+def test_a_reason_is_the_first_line_of_an_error():
+    assert brief(RuntimeError("\nno room\nfor it")) == "RuntimeError: no room"
+    assert brief(KeyError()) == "KeyError"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton finds the GPU")
+def test_a_triton_kernel_without_a_gpu_is_not_available():
+    triton = pytest.importorskip("triton")
+
+    def launch(x):
+        return triton.runtime.driver.active.get_current_device()
+
+    with pytest.raises(NotImplementedError, match="Triton finds no GPU here"):
+        error(launch)
+
+
+@pytest.mark.parametrize("part", ["inputs", "outputs", "reference"])
+def test_an_error_of_the_suite_is_not_the_variants(part):
+    def broken(**given):
+        raise KeyError("rows")
+
+    with pytest.raises(SuiteError, match=f"^{part} of suite thing failed: KeyError: 'rows'"):
+        error(lambda x: 2 * x, **{part: broken})
 
 
 def test_an_error_above_the_tolerance_is_told_with_its_size():

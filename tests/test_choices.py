@@ -218,6 +218,11 @@ def test_linear_calls_on_an_h200_what_was_measured_to_be_best(M, K, N, name):
     assert name in linear.CANDIDATES["best"](M=M, K=K, N=N).configs
 
 
+@pytest.mark.parametrize(("M", "tried"), [(32, True), (33, False), (64, False)])
+def test_kda_tries_stream_only_where_it_runs(M, tried):
+    assert ("stream" in kda.CANDIDATES["best"](M=M, K=2304, heads=4).configs) == tried
+
+
 @pytest.mark.parametrize(
     ("M", "heads", "name"),
     [

@@ -1,7 +1,8 @@
 """What was found out is kept, by several processes at once, and a broken file costs nothing but time."""
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 
 from lockstep.machine_code.cache import KEPT, Cache
 
@@ -47,8 +48,12 @@ def test_what_nobody_asks_for_is_forgotten(tmp_path):
     assert cache.get(["old", "used", "new"]) == {"used": 2, "new": 3}
 
 
-def test_many_may_write_at_once(tmp_path):
-    cache = Cache(tmp_path / "cache.sqlite")
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: cache.put({str(number): number}), range(40)))
-    assert len(cache.get(map(str, range(40)))) == 40
+def test_many_may_write_at_once_and_wait_for_who_does(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    cache = Cache(path)
+    with ThreadPoolExecutor(4) as pool, closing(sqlite3.connect(path, isolation_level=None)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        done = [pool.submit(cache.put, {str(number): number}) for number in range(8)]
+        assert not wait(done, timeout=0.2).done
+        another.execute("COMMIT")
+    assert len(cache.get(map(str, range(8)))) == 8

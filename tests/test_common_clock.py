@@ -5,7 +5,17 @@ import random
 
 import pytest
 
-from lockstep.common_clock import REACH, Pair, law_of, log_ratios, midmean
+from lockstep.common_clock import (
+    BELIEVED_SPREAD,
+    CLOCK_TOLERANCE,
+    REACH,
+    ClockLaw,
+    Pair,
+    law_of,
+    log_ratios,
+    midmean,
+    steady,
+)
 from lockstep.device import Timing
 
 #: Log clocks about an epoch's own: a fall of 4 %, as under a power cap.
@@ -49,7 +59,7 @@ def test_never_more_than_in_proportion():
 @pytest.mark.parametrize("mhz", [1500.0, math.nan])
 def test_a_steady_or_unknown_clock_teaches_nothing(mhz):
     timings = [Timing(1e-3 * (1 + i / 100), mhz) for i in range(8)]
-    assert law_of([timings]).slope == 0
+    assert law_of([timings]) == ClockLaw(0, 0)
 
 
 def test_little_is_believed_of_a_clock_that_hardly_moves():
@@ -63,8 +73,14 @@ def test_little_is_believed_of_a_clock_that_hardly_moves():
     assert abs(law.slope) * law.spread < 2e-4
 
 
+def test_half_is_believed_of_a_clock_that_moves_as_little_as_said():
+    law = law_of([epoch(sm_bound, fall=[BELIEVED_SPREAD, -BELIEVED_SPREAD] * 2)])
+    assert law.slope == pytest.approx(-0.5)
+
+
 def test_a_few_rounds_teach_nothing():
-    assert law_of([epoch(sm_bound)[:3]]).slope == 0
+    assert law_of([epoch(sm_bound)[:3]]) == ClockLaw(0, 0)
+    assert law_of([epoch(sm_bound)[:4]]).slope < -0.9
 
 
 def test_rounds_that_met_different_clocks_agree():
@@ -97,6 +113,23 @@ def test_an_unknown_clock_on_one_side_leaves_the_ratio_of_the_times():
     unknown = tuple(Timing(2e-3, math.nan) for _ in FALL)
     [ratios] = log_ratios([Pair(unknown, tuple(Timing(1e-3, 1500.0) for _ in FALL))])
     assert ratios == pytest.approx([math.log(2)] * 6)
+    [ratios] = log_ratios([Pair(unknown, epoch(sm_bound))])
+    assert midmean(ratios) == pytest.approx(math.log(2e-3 / sm_bound(1500.0)))
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_round_whose_clock_changed_between_the_two_is_void(way):
+    def rounds(*strays):
+        mine = [Timing(1e-3, 1400.0 * math.exp(way * stray)) for stray in strays]
+        return steady(mine, [Timing(1e-3, 1500.0)] * len(mine))
+
+    nearly, more = 0.99 * CLOCK_TOLERANCE, 1.01 * CLOCK_TOLERANCE
+    assert rounds(0.0, 0.0, 0.0, nearly, more) == [True, True, True, True, False]
+    assert rounds(0.0, 0.0, more) == [True, True, False]
+    # Of two nobody can tell which one is usual.
+    assert rounds(0.0, more) == [True, True]
+    assert rounds(0.0, 0.0, math.nan, more) == [True, True, True, False]
+    assert rounds(0.0, math.nan, more) == [True, True, True]
 
 
 def test_the_middle_half_counts():

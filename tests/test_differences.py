@@ -38,6 +38,7 @@ def test_a_spilling_kernel_is_told_with_figures_and_its_cases():
     )
     assert change.cases == (KEY, OTHER)
     assert change.source == "toy/linear.py:7"
+    assert (change.before, change.after) == (KERNEL, SPILLED)
 
 
 def test_only_kernels_that_may_differ_are_compiled():
@@ -46,18 +47,39 @@ def test_only_kernels_that_may_differ_are_compiled():
     base = {KEY: replace(CODE, kernels=(bare,)), OTHER: replace(CODE, kernels=(bare,))}
     assert differing(base, {KEY: replace(CODE, kernels=(other,)), OTHER: base[OTHER]}) == ({"i0"}, {"i1"})
     assert differing(base, base) == (set(), set())
+    more = {KEY: replace(CODE, kernels=(bare, replace(other, name="another")))}
+    assert differing(base, more) == (set(), {"i1"})
+    assert differing(more, base) == ({"i1"}, set())
+
+
+def test_kernels_come_first_then_what_touches_most_cases():
+    third = CaseKey("linear", "tile", "M=4")
+    base = dict.fromkeys((KEY, OTHER, third), CODE)
+    elsewhere, spilled = replace(CODE, host=("launch [8] (t0)",)), replace(CODE, kernels=(SPILLED,))
+    bigger = replace(CODE, kernels=(replace(SPILLED, name="another"),))
+    found = differences(base, {KEY: spilled, OTHER: bigger, third: bigger})
+    assert [(change.kernel, len(change.cases)) for change in found] == [("product", 2), ("another", 2), ("product", 1)]
+    found = differences(base, {KEY: elsewhere, OTHER: elsewhere, third: spilled})
+    assert [(change.kind, len(change.cases)) for change in found] == [("kernel", 1), ("host", 2)]
 
 
 def test_an_uncompiled_kernel_of_another_identity_is_never_the_same():
     bare = replace(CODE, kernels=(replace(KERNEL, identity="i1", machine=None),))
     assert not CODE.same_as(bare)
     assert bare.fingerprint == ""
+    for base, head in ((CODE, bare), (bare, CODE)):
+        [change] = differences({KEY: base}, {KEY: head})
+        assert str(change) == "product: other code, not compiled"
 
 
 def test_the_host_side_counts():
     head = replace(CODE, host=("given x=t0", "launch [8] (t0)"))
     [change] = differences({KEY: CODE}, {KEY: head})
     assert (change.kind, change.sentence) == ("host", "product: grid 4 → 8")
+    two = replace(CODE, kernels=(KERNEL, replace(KERNEL, name="sum")), host=("launch [4] (t0)", "launch [4] (t0)"))
+    head = replace(two, host=("launch [4] (t0)", "launch [4] (t1)"))
+    [change] = differences({KEY: two}, {KEY: head})
+    assert change.sentence == "sum: arguments (t0) → (t1)"
 
 
 def test_a_launch_that_is_gone_is_told():
@@ -65,6 +87,9 @@ def test_a_launch_that_is_gone_is_told():
     kernel, host = differences({KEY: CODE}, {KEY: head})
     assert str(kernel) == "product: launched no more"
     assert host.sentence == "no longer does launch [4] (t0)"
+    kernel, host = differences({KEY: head}, {KEY: CODE})
+    assert (str(kernel), kernel.before, kernel.after) == ("product: launched now", None, KERNEL)
+    assert host.sentence == "does launch [4] (t0)"
 
 
 def test_an_untrusted_trace_is_never_the_same():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from dashboard.alerts.followed import baselines_of, followed
+from dashboard.alerts.followed import baselines_said, followed, voted
 from dashboard.alerts.publish import survey
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.watch import look
@@ -206,7 +206,9 @@ def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
     for machine in PLANTED:
         shown = findings.picture(results, machine)
         trends = list(results.trends(results.series(machine)))
-        series = {one.name: one for one in followed(trends, baselines_of(results, machine))}
+        said = baselines_said(results, machine)
+        baselines = voted((results.benchmarks[one.benchmark].suite, baseline) for one, baseline in said.items())
+        series = {one.name: one for one in followed(trends, baselines)}
         for name, one in series.items():
             found, whole = shown.behaviour(name), analyse(one.values)
             assert (found.changes, found.in_hindsight) == (whole.changes, ())

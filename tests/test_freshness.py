@@ -3,7 +3,7 @@
 import pytest
 from alerting import series
 
-from dashboard.alerts.freshness import MachineReports, Reports, freshness
+from dashboard.alerts.freshness import MachineReports, Reports, freshness, is_old
 
 DAY = 86_400_000
 START = 1_790_000_000_000
@@ -58,8 +58,10 @@ def test_what_never_had_a_number_is_not_missed():
 
 
 def test_a_benchmark_that_vanished():
-    [(topic, _, after, text)] = look(STEADY, report(range(50)), report(range(50), case="M=1"))
-    assert (topic, after, text) == ("vanished", COMMITS[50][0], "since 32323232 there is no linear.triton")
+    series = [STEADY, report(range(50)), report(range(50), case="M=1")]
+    [alert] = freshness(MachineReports("h200", COMMITS, NOW, series), NOW)
+    assert (alert.topic, alert.before, alert.after) == ("vanished", COMMITS[49][0], COMMITS[50][0])
+    assert alert.text == "since 32323232 there is no linear.triton"
 
 
 def test_a_benchmark_that_was_renamed():
@@ -75,8 +77,14 @@ def test_a_family_that_was_not_asked_for_is_not_missed():
 
 def test_a_machine_that_is_silent():
     assert look(STEADY, now=COMMITS[-1][1] + 6 * DAY) == []
-    [(topic, family, _, text)] = look(STEADY, now=COMMITS[-1][1] + 7 * DAY)
-    assert (topic, family, text) == ("silent", "", "h200 has reported nothing since 2026-11-19")
+    [alert] = freshness(MachineReports("h200", COMMITS, COMMITS[-1][1], [STEADY]), COMMITS[-1][1] + 7 * DAY)
+    assert (alert.topic, alert.family, alert.before) == ("silent", "", COMMITS[-1][0])
+    assert alert.text == "h200 has reported nothing since 2026-11-19"
+
+
+@pytest.mark.parametrize(("commits", "measured_at"), [([], START), (COMMITS, 0)])
+def test_a_machine_that_never_measured_is_not_silent(commits, measured_at):
+    assert freshness(MachineReports("h200", commits, measured_at, []), NOW + 100 * DAY) == []
 
 
 def test_a_version_that_changed_is_a_change_of_the_measuring():
@@ -86,10 +94,29 @@ def test_a_version_that_changed_is_a_change_of_the_measuring():
     )
     [alert] = freshness(reports, NOW)
     assert (alert.topic, alert.cause.kind, alert.after) == ("version", "protocol", COMMITS[55][0])
+    assert alert.before == COMMITS[54][0]
     assert "linear old → new" in alert.text
 
 
-@pytest.mark.parametrize(("last", "old"), [(20, True), (40, False)])
+@pytest.mark.parametrize("versions", [["v1"] * 55 + [""] * 5, [""] * 55 + ["v1"] * 5])
+def test_an_unknown_version_is_no_other_one(versions):
+    assert look(STEADY, report(range(60), versions=versions)) == []
+
+
+def test_five_are_named_and_the_others_counted():
+    gone = [report(range(57), case=f"M={m}") for m in range(1, 8)]
+    [(_, _, _, text)] = look(STEADY, report(range(60)), *gone)
+    assert text.startswith("since 39393939 7 series report nothing: linear.triton M=1 cold, ")
+    assert text.endswith("linear.triton M=5 cold and 2 more")
+
+
+@pytest.mark.parametrize(("last", "old"), [(28, True), (29, False)])
 def test_what_stopped_long_ago_is_history(last, old):
     [alert] = freshness(MachineReports("h200", COMMITS, NOW, [STEADY, report(range(last))]), NOW)
     assert alert.old == old
+
+
+def test_neither_many_commits_nor_many_days_are_long_ago():
+    hourly = [(commit, START + n * DAY // 24) for n, (commit, _) in enumerate(COMMITS)]
+    assert not is_old(20, hourly)
+    assert not is_old(50, [(commit, START + n * 10 * DAY) for n, (commit, _) in enumerate(COMMITS)])

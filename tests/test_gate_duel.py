@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from lockstep.arms import ArgumentSet
 from lockstep.common_clock import log_ratios, midmean
 from lockstep.family import Family
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
-from lockstep.gate.duel import Pace, run_epoch
+from lockstep.gate.duel import Pace, run_epoch, time_alone
 from lockstep.gate.namespaces import Sides
 
 
@@ -168,6 +169,40 @@ def test_both_sides_make_as_many_calls_and_each_follows_itself_as_often_as_the_o
     other = Timed(sides, timed.seconds)
     other.epoch(seed=2)
     assert other.calls[0] != timed.calls[0]
+
+
+@pytest.mark.parametrize(("rounds", "epoch_s", "taken"), [(12, 0.0, 4), (12, 0.011, 5), (12, 1.0, 12), (2, 0.0, 2)])
+def test_rounds_that_take_long_are_fewer_but_four_at_least(sides, rounds, epoch_s, taken):
+    # A pair of replays of ten calls on either side takes two milliseconds.
+    epoch = Timed(sides, {BASE: 1e-4, HEAD: 1e-4}).epoch(pace=replace(PACE, rounds=rounds, epoch_s=epoch_s))
+    assert epoch.rounds == taken
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("cuda", 2.2e-4), ("cpu", 1.1e-4)])
+@pytest.mark.parametrize(("asked", "rotations"), [(0, 5), (3, 3)])
+def test_one_side_alone_is_timed_in_whole_rotations(sides, kind, seconds, asked, rotations):
+    device = FakeDevice()
+    device.kind = kind
+    runs = itertools.count()
+
+    def run(x):
+        # Replays of two sets: the lead one slowest, then one, two or three times as long as the fastest in turn.
+        replay = next(runs) // (2 * rotations) if device.timing and device.timed[-1] == 10 else -1
+        device.spend(1.1e-4 * (9 if replay == 0 else 1 + replay % 3 if replay > 0 else 1))
+
+    pace = replace(PACE, rounds=9)  # with the lead ten replays
+    found = time_alone(contender(run, run), Buffers(sets(), sides, 1), device, pace, asked)
+    assert found == (pytest.approx(seconds), rotations)
+
+
+def test_the_clock_of_each_side_is_told_where_it_is_known(sides):
+    timed = Timed(sides, {BASE: 1e-4, HEAD: 1e-4})
+    assert all(math.isnan(clock) for clock in timed.epoch().sm_mhz.values())
+    spend, replays = timed.device.spend, itertools.count()
+    # Every fourth replay's clock is not told.
+    clocks = itertools.cycle([math.nan, 1400.0, 1400.0, 1400.0])
+    timed.device.spend = lambda seconds: spend(seconds, next(clocks) if next(replays) % 10 == 0 else timed.device.mhz)
+    assert timed.epoch().sm_mhz == {BASE: 1400.0, HEAD: 1400.0}
 
 
 class Watching(FakeDevice):

@@ -145,7 +145,7 @@ def test_what_a_side_lacks_is_missing_and_not_taken_from_the_other(sides):
     assert sides.load_family(suite("extra"), "base").variants == {"x": print}
     with pytest.raises(ModuleNotFoundError, match="extra"):
         sides.load_family(suite("extra"), "head")
-    (sides.roots["head"] / "parcel/extra.py").write_text("")
+    (sides.roots["head"] / "parcel/extra.py").write_text("VARIANTS = 5\n")
     importlib.invalidate_caches()
     with pytest.raises(SuiteError, match="VARIANTS must be a dict"):
         sides.load_family(suite("extra"), "head")

@@ -96,6 +96,27 @@ def reached(variant, **changes):
         ({"helpers": ("def unused", "print(deeper)\n\n\ndef unused")}, set(VARIANTS)),
         ({"shapes": ("OTHER = 9", "OTHER = len('12')")}, set(VARIANTS)),
         ({"helpers": ("def unused", "@register\ndef unused")}, set(VARIANTS)),
+        ({"helpers": ("def unused", "scale.kind = 2\n\n\ndef unused")}, set(VARIANTS)),
+        ({"helpers": ("def unused(x)", "def unused(x=print())")}, set(VARIANTS)),
+        ({"helpers": ("def unused(x)", "def unused(*, x=print())")}, set(VARIANTS)),
+        ({"helpers": ("def unused", "class Unused:\n    x = print()\n\n\ndef unused")}, set(VARIANTS)),
+        ({"helpers": ("def unused", "class Unused(scale(int)):\n    pass\n\n\ndef unused")}, set(VARIANTS)),
+        ({"helpers": ("def unused", "class Unused(kind=scale):\n    pass\n\n\ndef unused")}, set(VARIANTS)),
+        ({"shapes": ("OTHER = 9", "OTHER: int = len('12')")}, set(VARIANTS)),
+        # A name, a word, or a class that is not used does nothing.
+        ({"shapes": ("OTHER = 9", "OTHER: int = 9")}, set()),
+        ({"shapes": ("OTHER = 9", "OTHER: int")}, set()),
+        ({"helpers": ("def unused(x)", "'words'\n\n\ndef unused(x=1, *, y, z=2)")}, set()),
+        (
+            {
+                "helpers": (
+                    "def unused",
+                    "class Unused(int):\n    x: int = 1\n\n    def y(self):\n        print()\n\n\ndef unused",
+                )
+            },
+            set(),
+        ),
+        ({"helpers": ("return x * 3", "return abs(x).real")}, {"fast"}),
     ],
 )
 def test_a_change_touches_those_that_reach_it(changes, touched):
@@ -134,12 +155,45 @@ def test_names_made_up_at_run_time_prove_nothing(hidden):
     assert reached("apart", helpers=("return x * 3", "return (")) is None
 
 
+def test_without_variants_nothing_is_proved():
+    # Its functions are those that today's VARIANTS names (lockstep.family), and no file here says which.
+    assert reached("fast", work=("VARIANTS = ", "OTHERS = ")) is None
+
+
 def test_a_text_that_getattr_looks_up_is_a_name():
     looks = ("def apart(x):\n    return x", "def apart(x):\n    return getattr(helpers, 'scale')(x)")
     apart = reached("apart", work=looks)
     assert apart is not None
     assert any("name='deeper'" in one for one in apart)
     assert not any("name='deeper'" in one for one in reached("apart"))
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        "def apart(x, torch=helpers):\n    return torch.scale(x)",
+        "def apart(x):\n    torch = helpers\n    return torch.scale(x)",
+        "def apart(x):\n    from . import helpers as own\n    return own.scale(x)",
+        "def apart(x):\n    from .helpers import scale as own\n    return own(x)",
+        "def apart(x):\n    import toy.helpers as own\n    return own.scale(x)",
+    ],
+)
+def test_what_may_be_ours_is_reached_under_whatever_name(looks):
+    work = ("def apart(x):\n    return x", looks)
+    deeper = ("return x * 3", "return x * 4")
+    assert reached("apart", work=work) != reached("apart", work=work, helpers=deeper)
+    assert reached("slow", work=work) == reached("slow", work=work, helpers=deeper)
+
+
+def test_what_is_from_outside_reaches_nothing_of_ours_that_has_its_name():
+    for looks in ("torch.slow(x)", "torch.nn.slow(x)"):
+        apart = reached("apart", work=("def apart(x):\n    return x", f"def apart(x):\n    return {looks}"))
+        assert not any("name='slow'" in one for one in apart)
+
+
+@pytest.mark.parametrize("table", ["VARIANTS = dict(fast=fast)", "VARIANTS = {**OTHERS}"])
+def test_a_table_that_is_no_plain_literal_proves_nothing(table):
+    assert reached("apart", work=('VARIANTS = {"fast": fast, "slow": slow, "apart": apart}', table)) is None
 
 
 def test_files_that_are_no_python_count_for_everybody():

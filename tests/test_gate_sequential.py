@@ -41,6 +41,22 @@ def test_clear_cases_are_decided_at_the_first_look(centre, decision):
     assert Test(EFFECT, 0.01, 400).decide([centre + noise for noise in (1e-5, -1e-5, 2e-5, 0.0)]) == decision
 
 
+def test_each_look_is_a_t_test_at_a_sixth_of_the_level():
+    # From a table: a hundredth of Student's t with three degrees of freedom lies above 4.541.
+    noise, bound = 1e-4, math.log1p(EFFECT)
+    reach = 4.541 * noise / math.sqrt(3)
+
+    def decide(alpha, cases, centre):
+        return Test(EFFECT, alpha, cases).decide([centre + noise, centre - noise] * 2)
+
+    for sign, differs in ((1, "slower"), (-1, "faster")):
+        for cases in (1, 10):
+            assert decide(0.06**2 * cases, cases, sign * (bound + 1.001 * reach)) == differs
+            assert decide(0.06**2 * cases, cases, sign * (bound + 0.999 * reach)) is None
+            assert decide(0.06, cases, sign * (bound - 1.001 * reach)) == "same"
+            assert decide(0.06, cases, sign * (bound - 0.999 * reach)) is None
+
+
 def test_any_of_many_cases_at_the_threshold_is_called_slower_as_rarely_as_stated():
     """The worst that is still no slowdown: every case of every gate lies exactly at ``min_effect``."""
     cases, gates, alpha = 20, 150, 0.2
@@ -121,3 +137,7 @@ def test_intervals_cover_the_truth_at_every_look():
     )
     assert missed / 800 <= 0.05
     assert interval([0.5], 0.05).high == math.inf
+    # Student's t with one degree of freedom is Cauchy's distribution, whose quantile is tan(π (p - 1/2)).
+    half = math.tan(math.pi * (0.5 - 0.05 / 2 / len(LOOKS))) * 0.001
+    two = interval([0.0, 0.002], 0.05)
+    assert (two.low, two.high) == pytest.approx((0.001 - half, 0.001 + half))

@@ -12,7 +12,7 @@ def draw_codes(K, N, seed=0):
     return torch.randint(0, 16, (K, N), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(K=st.integers(1, 70), N=st.integers(1, 20), seed=st.integers(0, 99))
 def test_rows_come_back(K, N, seed):
     codes = draw_codes(K, N, seed)
@@ -21,7 +21,7 @@ def test_rows_come_back(K, N, seed):
     assert torch.equal(int4.unpack_rows(words, K), codes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(K=st.integers(1, 300), N=st.integers(1, 300), seed=st.integers(0, 99))
 def test_planes_come_back(K, N, seed):
     codes = draw_codes(K, N, seed)
@@ -30,7 +30,7 @@ def test_planes_come_back(K, N, seed):
     assert torch.equal(int4.unpack_planes(words, K, N), codes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(half=st.integers(1, 35), N=st.integers(1, 20), seed=st.integers(0, 99))
 def test_pairs_come_back(half, N, seed):
     codes = draw_codes(2 * half, N, seed)

@@ -64,9 +64,11 @@ def test_a_change_of_the_stated_size_shows_in_four_runs_of_five(count):
     assert 0.76 <= np.mean(np.abs(t) > critical) <= 0.82
 
 
-def test_the_count_that_would_show_an_effect_is_the_smallest_one():
+@pytest.mark.parametrize(("effect", "nearly"), [(0.003, 1), (0.002, 1), (0.0017, 1), (0.0001, 1.12)])
+def test_the_count_that_would_show_an_effect_is_the_smallest_one(effect, nearly):
+    """Up to a hundred; of larger ones it is within a tenth."""
     epochs = [0.001, -0.001, 0.0005, -0.0005]
-    count = epochs_to_detect(epochs, 0.002)
+    count = epochs_to_detect(epochs, effect)
     assert count is not None
     spread = np.std(epochs, ddof=1)
 
@@ -74,7 +76,7 @@ def test_the_count_that_would_show_an_effect_is_the_smallest_one():
         steps = [(-1) ** i for i in range(n)]
         return detectable([spread * step / np.std(steps, ddof=1) for step in steps])
 
-    assert shown(count) <= 0.002 < shown(count - 1)
+    assert shown(count) <= effect < shown(math.ceil(count / nearly) - 1)
 
 
 def test_one_epoch_tells_nothing_of_its_own_spread():
@@ -86,6 +88,11 @@ def test_one_epoch_tells_nothing_of_its_own_spread():
         log_interval([])
 
 
+def test_two_epochs_have_an_interval():
+    # Student's t with one degree of freedom is Cauchy's distribution, whose quantile is tan(π (p - 1/2)).
+    assert half_width([0.0, 0.002]) == pytest.approx(math.tan(math.pi * 0.485) * 0.001)
+
+
 def test_a_ratio_lies_in_its_interval():
     one = exponential(log_interval([math.log(ratio) for ratio in (1.1, 1.2, 1.3)]))
     assert one.low < one.value < one.high
@@ -95,7 +102,8 @@ def test_a_ratio_lies_in_its_interval():
 def test_a_standard_error_is_read_back_from_an_interval():
     epochs = [0.01, 0.013, 0.011, 0.016]
     shown = exponential(log_interval(epochs))
-    low, high = np.array([shown.low, 1.0, np.nan, 1.0]), np.array([shown.high, 2.0, 2.0, np.inf])
-    found = standard_error(low, high, np.array([4, 1, 4, 4], np.int32))
-    assert found[0] == pytest.approx(stdev(epochs) / 2)
-    assert np.isnan(found[1:]).all()
+    low = np.array([shown.low, 1.0, 1.0, np.nan, 1.0, 0.0, 2.0])
+    high = np.array([shown.high, 1.0, 2.0, 2.0, np.inf, 2.0, 1.0])
+    found = standard_error(low, high, np.array([4, 2, 1, 4, 4, 4, 4], np.int32))
+    assert found[:2] == pytest.approx([stdev(epochs) / 2, 0.0])
+    assert np.isnan(found[2:]).all()

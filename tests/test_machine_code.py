@@ -356,9 +356,18 @@ def test_comments_another_folder_and_fresh_caches_change_nothing(suite, codes, r
     assert comparison.status(CaseKey("kinds", "reads", "M=256")) == "unknown"
 
 
-def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, codes, room):
+def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, codes, room, monkeypatch):
+    readers = set()
+
+    def read(*arguments):
+        readers.add(threading.get_ident())
+        return closure(*arguments)
+
+    monkeypatch.setattr(sys.modules[compare.__module__], "closure", read)
     head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
     comparison = compare(base, head, [suite], SM90)
+    # Two threads that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905).
+    assert readers == {threading.get_ident()}
     key = CaseKey("kinds", "tiled", "M=256")
     kernel = next(change for change in comparison.changes if change.kernel)
     assert re.match(r"registers \d+ → 255, spills 0 → \d+ B, shared", kernel.sentence), kernel.sentence
@@ -369,19 +378,6 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
     assert "product: registers" in comparison.reason(key)
     assert comparison.status(CaseKey("kinds", "scaled", "M=256")) == "same"
     assert "product: grid 4×4 → 1×2" in [change.sentence for change in comparison.changes if change.kind == "host"]
-
-
-def test_sources_are_read_by_one_thread(base, suite, codes, room, monkeypatch):
-    """Two that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905)."""
-    readers = set()
-
-    def read(*arguments):
-        readers.add(threading.get_ident())
-        return closure(*arguments)
-
-    monkeypatch.setattr(sys.modules[compare.__module__], "closure", read)
-    compare(base, lay_out(room / "read", tiles="TILE = (16, 16, 32, 4)\n"), [suite], SM90)
-    assert readers == {threading.get_ident()}
 
 
 def test_a_tree_without_the_family_has_no_cases(base, suite, codes, room):
@@ -427,6 +423,7 @@ def test_the_verb_tells_a_change_and_its_exit_code_if_asked(project):
         (("diff", "HEAD", "--target", "hopper"), "'hopper' is no target"),
         (("show", "--family", "prodct"), "did you mean product?"),
         (("show", "--family", "product", "--variant", "plian"), "did you mean plain?"),
+        (("show", "--family", "product", "--case", "M=5"), "M=5"),
     ],
 )
 def test_wrong_usage_is_named(project, arguments, complaint):
@@ -452,7 +449,7 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
         asked = time.monotonic()
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - asked < 10
         assert process.returncode == status, shown
         assert "Traceback" not in shown
         wait_until(lambda: not workers(project))
@@ -461,7 +458,7 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
         project.git("reset", "-q", "--hard", "HEAD~1")
 
 
-def wait_until(true, seconds=30):
+def wait_until(true, seconds=120):
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not true():

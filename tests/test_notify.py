@@ -58,7 +58,7 @@ def test_one_message_an_alert_with_numbers_range_reason_and_link(store, service)
     for _ in range(3):
         run(store, {"LOCKSTEP_NOTIFY": service.url})
     [message] = service.got
-    headline = "linear on h200 slower by +10.2 % in 09090909..0c0c0c0c: linear.triton M=1,K=64 cold and 1 more"
+    headline = "linear on h200 slower by 10.2 % in 09090909..0c0c0c0c: linear.triton M=1,K=64 cold and 1 more"
     assert message["title"] == headline
     assert message["type"] == "warning"
     for part in ("+9.8 … +10.6 %", "one of 3 commits", "cause: own commit", "https://bench.example.org/alert/"):
@@ -196,7 +196,7 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
             outbox.sent(parcel, midnight + 3 * DAY_MS)
     first, second = outbox.parcels("sent")
     assert first.message.title == "Lockstep: 2 open alerts, 2 of them slower"
-    assert "hgemm on h200 faster by -20.0 %" in first.message.body
+    assert "hgemm on h200 faster by 20.0 %" in first.message.body
     assert "hgemm" not in second.message.body
 
 

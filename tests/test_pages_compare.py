@@ -1,5 +1,6 @@
 """Two sides are compared case by case: each ratio is the files', and a verdict needs a change beyond its noise."""
 
+import json
 import math
 from urllib.parse import quote
 
@@ -71,17 +72,56 @@ def test_a_verdict_needs_a_change_beyond_its_noise(tmp_path, after, half, verdic
     assert one.high - one.log == pytest.approx(1.96 * one.error, rel=1e-3)
 
 
+def test_bars_end_where_the_interval_does(tmp_path):
+    one = pair(tmp_path, [measured(1.9, 0.5)], [measured(0.4, 0.5)])
+    [trace] = page.scatter([one], "light")["data"]
+    [middle], [up], [down] = trace["y"], trace["error_y"]["array"], trace["error_y"]["arrayminus"]
+    assert [middle - down, middle + up] == pytest.approx([100 * math.expm1(one.low), 100 * math.expm1(one.high)])
+    assert middle - down > -100
+
+
+def test_the_noise_of_both_sides_counts(tmp_path):
+    one = pair(tmp_path, [measured(1.9, 0.003)], [measured(1.9, 0.004)])
+    assert one.error == pytest.approx(0.005 / special.stdtrit(5, 0.5 + NOMINAL / 2), rel=2e-3)
+
+
 def test_latency_compares_the_times(tmp_path):
-    base = record(latency=ratio(5e-6), epochs=6)
-    head = record(latency=ratio(5.5e-6), epochs=6)
+    base = measured(1.9, latency=ratio(5e-6))
+    head = measured(1.9, latency=ratio(5.5e-6))
     one = pair(tmp_path, [base], [head], "latency")
     assert (one.base, one.head, one.verdict) == (5e-6, 5.5e-6, "slower")
     assert one.log == pytest.approx(math.log(1.1))
 
 
-def test_a_failure_is_a_verdict_and_says_why(tmp_path):
-    one = pair(tmp_path, [measured(1.9)], [record(state="failed", reason="wrong by 3", latency=None, speedup=None)])
-    assert (one.verdict, one.why) == ("failed", "head: wrong by 3")
+def test_another_projects_numbers_keep_their_unit(tmp_path):
+    root = tmp_path / "results"
+    for commit, load in ((A, 12_000_000), (B, 15_000_000)):
+        path = write_measurement(root, [measured(1.9)], commit=commit, date=1 + (commit == B), proof=False)
+        told = json.loads(path.read_text())
+        told["results"] = {"io.peakmem_load": [[load], [], "v1"], "io.time_load": [[2e-3], [], "v1"]}
+        path.write_text(json.dumps(told))
+    results = open_store(root).current()
+    found = compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES)
+    load, time = found.pairs
+    assert (load.unit, load.base, load.head) == ("bytes", 12_000_000, 15_000_000)
+    assert time.unit == "seconds"
+    chosen = dict.fromkeys(page.KEYS, "") | {"bm": MACHINE, "bc": A, "hm": MACHINE, "hc": B}
+    text = words(page.body(results, chosen, "light", RULES))
+    assert "12.00 MB" in text
+    assert "15.00 MB" in text
+    assert json.dumps("2\N{NARROW NO-BREAK SPACE}000 µs") in text
+    [trace] = page.scatter([time], "light")["data"]
+    assert trace["x"] == [2000]
+    assert "peakmem" not in words(page.body(results, chosen | {"suite": "io.time_load"}, "light", RULES))
+    assert "Figure" not in words(page.body(results, chosen | {"suite": "io.peakmem_load"}, "light", RULES))
+
+
+@pytest.mark.parametrize("quantity", ["speedup", "latency"])
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_failure_is_a_verdict_and_says_why(tmp_path, quantity, side):
+    both = [measured(1.9)], [record(state="failed", reason="wrong by 3", latency=None, speedup=None)]
+    one = pair(tmp_path, *(both if side == "head" else both[::-1]), quantity)
+    assert (one.verdict, one.why) == ("failed", f"{side}: wrong by 3")
     assert math.isnan(one.log)
 
 
@@ -100,6 +140,25 @@ def test_variants_are_compared_case_by_case(tmp_path):
     assert (one.base_variant, one.head_variant, one.verdict) == ("splitk", "pdl", "faster")
     assert one.log == pytest.approx(math.log(1.9 / 2.0))
     assert found.one_sided == 1
+    for sides in ((Side(MACHINE, A, "pdl"), Side(MACHINE, A)), (Side(MACHINE, A), Side(MACHINE, A, "pdl"))):
+        found = compare(results, *sides, "speedup", RULES)
+        assert [(one.base_variant, one.head_variant) for one in found.pairs] == [("pdl", "pdl")] * 2
+        assert found.one_sided == 1
+
+
+def test_the_loudest_and_largest_come_first_and_what_was_not_asked_for_is_left_out(tmp_path):
+    cases = {"M=1": 1.9 / 1.02, "M=2": 1.9 * 1.1, "M=4": 1.9 / 1.05}
+    before = [measured(1.9, case=case) for case in (*cases, "M=8")]
+    lost = record(state="failed", latency=None, speedup=None, case="M=8")
+    results = tree(tmp_path, before, [*(measured(value, case=case) for case, value in cases.items()), lost])
+
+    def found(**only):
+        return [
+            one.case for one in compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES, **only).pairs
+        ]
+
+    assert found() == found(suite="linear", l2=before[0].l2) == ["M=8", "M=4", "M=1", "M=2"]
+    assert found(suite="kda") == found(l2="warm" if before[0].l2 == "cold" else "cold") == []
 
 
 def test_a_planted_slowdown_and_its_machine_code_are_found(here):

@@ -11,7 +11,7 @@ from trees import MACHINE, open_store, record, write_measurement
 from dashboard.address import FamilyAddress
 from dashboard.pages import family
 from dashboard.roofline import roofline
-from dashboard.rows import newest
+from dashboard.rows import rows_of
 from dashboard.telling import telling
 from dashboard.theme import styles
 from lockstep.record import Estimate
@@ -46,7 +46,7 @@ def test_a_relative_trend_begins_at_one(shown):
 
 def test_the_roofline_stands_on_the_machines_own_controls(tmp_path):
     results = golden(tmp_path / "results").current()
-    _, rows = newest(results, MACHINE)
+    rows = rows_of(results, results.latest(MACHINE))
     controls = results.runs_of(MACHINE)[-1].controls
     figure = roofline(rows, controls, styles(["splitk"], set()), "dark")
     go.Figure(figure)

@@ -4,13 +4,14 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
 from test_dashboard_app import call
-from trees import analysed, open_store
+from trees import analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.app import create_app
@@ -45,7 +46,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     text = words(cards(stand(shown), picture, told))
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
     assert f"{len(told)} new" in text
-    assert "slower by +7." in words(news(store.current(), told))
+    assert "slower by 7." in words(news(store.current(), told))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,15 @@ def test_another_projects_units_need_no_configuration(shown):
     assert len(rows) == 7
 
 
+def test_it_begins_with_a_cache_state_that_has_numbers(tmp_path):
+    # A CPU measures nothing cold: the page was empty for whoever tried it there.
+    records = [record(l2="warm"), record(l2="cold", state="na", latency=None, speedup=None)]
+    write_measurement(tmp_path / "results", records)
+    text = words(overview.layout(open_store(tmp_path / "results").current(), OverviewAddress()))
+    assert '"value": "warm"' in text
+    assert '"value": "cold"' not in text
+
+
 def test_the_address_restores_the_choices(shown):
     address = OverviewAddress(FREE, "all", "7d", "speedup", "M=8 triton")
     path, _, search = address.link().partition("?")
@@ -120,3 +130,15 @@ def test_the_address_restores_the_choices(shown):
         assert f'"value": "{value}"' in text
     wrong = parse_overview("?machine=%3Cb%3E&show=beauty&l2=%00")
     assert json.loads(words(overview.layout(shown[0].current(), wrong)))
+
+
+def test_what_fails_since_then_stands_first_and_what_failed_already_below_what_changed(shown):
+    """The largest shape fails at the newest commit alone; the others became slower long before it."""
+    results = shown[0].current()
+    stood = stand(shown)
+    assert [one.news for one in stood if one.verdict == "failed"] == [True]
+    rows = overview.table(results, FAST, stood)
+    assert [row["verdict"] for row in rows[:3]] == ["failed", "slower", "slower"]
+    assert not any(one.news for one in stand(shown, since=results.commits(FAST)[-1].hash))
+    rows = overview.table(results, FAST, [replace(one, news=False) for one in stood])
+    assert [row["verdict"] for row in rows[:3]] == ["slower", "slower", "failed"]

@@ -13,8 +13,8 @@ from dashboard import series_view
 from dashboard.address import SeriesAddress, parse_series
 from dashboard.app import create_app, page
 from dashboard.findings import Findings
+from dashboard.numbers import THIN, significant
 from dashboard.pages import series
-from dashboard.rows import significant
 from lockstep.record import Clocks
 
 __all__ = ["shown"]
@@ -84,7 +84,7 @@ def test_a_new_toolchain_is_a_line_and_the_cause(shown):
     results, seen = view(shown, address)
     texts = [note["text"] for note in series_view.chart(results, address, seen, "light")["layout"]["annotations"]]
     assert any("triton 3.6.0 → 3.7.1" in text for text in texts)
-    assert any(text.startswith("▲ -10.") and "toolchain" in text for text in texts)
+    assert any(text.startswith("▲ −10.") and "toolchain" in text for text in texts)
 
 
 def test_a_failure_is_marked_and_listed(shown):
@@ -154,7 +154,27 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.4, "1.400"), (200_000.0, "200,000"), (0.0001234, "0.0001234"), (9.9996, "10.00"), (0.0, "0"), (3e15, "3e+15")],
+    [
+        (1.4, "1.400"),
+        (200_000.0, f"200{THIN}000"),
+        (-2868.14, f"-2{THIN}868"),
+        (999.96, f"1{THIN}000"),
+        (1000.0, f"1{THIN}000"),
+        (0.0001234, "0.0001234"),
+        (9.9996, "10.00"),
+        (0.0, "0"),
+        (3e15, "3e+15"),
+    ],
 )
 def test_a_number_shows_all_digits_that_count(value, text):
     assert significant(value, 4) == text
+
+
+def test_the_table_tells_a_lower_speedup_as_more_time(shown):
+    """As the chart above it and every other page: the step that the detector calls +7 % is +7 % here."""
+    address = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
+    results, seen = view(shown, address)
+    zoom = (COMMITS * 2 // 3 - 0.5, COMMITS * 2 // 3 + 0.5)
+    commits = results.commits(FAST)
+    [table] = series.commit_table(commits, FAST, seen.points, seen.what, zoom)
+    assert '"children": "+6.' in words(table) or '"children": "+7.' in words(table)

@@ -92,7 +92,7 @@ def test_every_field_is_tried():
     assert set(given_fields) == {one.name for one in fields(Record)}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(provenance=provenances, rows=st.lists(records, max_size=4))
 def test_what_is_written_is_read_back(path, provenance, rows):
     write_records(path, provenance, rows)

@@ -219,15 +219,17 @@ def test_another_toolchain_sets_the_old_file_aside(make, path):
     assert make.said == [f"the toolchain changed (torch 2.11 → 2.12): earlier records are kept as {kept.name}"]
 
 
-def test_a_corrupt_file_is_kept_and_measuring_goes_on(make, path):
+def test_corrupt_files_are_kept_and_measuring_goes_on(make, path):
     path.parent.mkdir()
-    path.write_text("{half a li")
-    assert measure(make(Fleet())) == {BASE: OK, "a": OK, "b": OK}
-    assert path.with_suffix(".broken").read_text() == "{half a li"
-    assert len(read_records(path)[1]) == 3
-    [line] = make.said
-    assert "not JSON" in line
-    assert "kept as abc-lockstep.provenance.broken" in line
+    for number, text in enumerate(("{half a li", "{another"), 1):
+        path.write_text(text)
+        assert measure(make(Fleet())) == {BASE: OK, "a": OK, "b": OK}
+        kept = sorted(path.parent.glob("*.broken"))
+        assert len(kept) == number
+        assert kept[-1].read_text() == text
+        assert len(read_records(path)[1]) == 3
+        assert "not JSON" in make.said[-1]
+        assert f"kept as {kept[-1].name}" in make.said[-1]
 
 
 def test_without_a_path_nothing_is_written(make, tmp_path):

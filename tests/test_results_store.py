@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -287,6 +287,19 @@ def test_two_processes_at_once_do_the_work_once(tmp_path):
     points = [int(process.communicate()[0]) for process in several]
     assert sorted(points) == [0, 0, 2 * 3 * 40]
     assert numbers(open_store(root, cache=cache)) == truth
+
+
+def test_a_new_cache_that_somebody_else_sets_up_is_waited_for(tmp_path):
+    write_commits(tmp_path / "results", 1)
+    store = open_store(tmp_path / "results")
+    store.cache.mkdir(parents=True)
+    manifest = sqlite3.connect(store.cache / "manifest.sqlite", isolation_level=None)
+    with ThreadPoolExecutor(1) as pool, closing(manifest) as another:
+        another.execute("BEGIN IMMEDIATE")
+        refreshed = pool.submit(store.refresh)
+        assert not wait([refreshed], timeout=0.2).done
+        another.execute("COMMIT")
+    assert refreshed.result().changed == 1
 
 
 def test_who_does_not_wait_is_served_what_there_is(tmp_path):

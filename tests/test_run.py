@@ -46,6 +46,7 @@ def provenance(project, commit):
     told, records = read_records(path)
     assert told.commit == commit
     assert told.clock_state == "cpu"
+    assert told.harness.removesuffix("+dirty") == project.git("rev-parse", "HEAD")
     assert {"check", "draw", "capture", "time", "controls", "rest"} <= told.spent_s.keys()
     return {record.key: record for record in records}
 
@@ -96,9 +97,9 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
 def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
     project = make_project(root)
     project.write("benchmarks/again.py", SUITE.replace('family="product"', 'family="again"'))
-    # The check at M=3 waits, once, so that the interruption falls into it.
+    # The check at M=3 does not end, the first time, so that the interruption falls into it.
     waiting = (
-        'if x.shape[0] == 3 and os.path.exists(os.environ["HOME"] + "/wait"):\n            time.sleep(3)\n        '
+        'if x.shape[0] == 3 and os.path.exists(os.environ["HOME"] + "/wait"):\n            time.sleep(1000)\n        '
     )
     slow = KERNELS.replace(
         "    return torch.mm(x, weight, out=out)\n\n\n    def twice",
@@ -150,10 +151,16 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
 
 def test_quick_looks_at_every_commit_and_saves_nothing(root):
     project = make_project(root)
+    # As the kernels of another repository are before it hears of Lockstep.
+    project.git("reset", "-q", "HEAD^")
+    project.write("toy/product.py", KERNELS.split("    VARIANTS = ")[0])
+    project.commit("Name no variants")
+    project.write("toy/product.py", KERNELS)
+    project.commit("Name them")
     done = project.lockstep("run", "ALL", "--quick", "--bench", "latency")
     assert done.returncode == 0, done.stdout
-    # The first commit lacks the family: no series of it, and no failure.
-    assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2"]
+    # The first commit lacks the family: no series of it, and no failure. One without VARIANTS has today's.
+    assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2", "2"]
     assert "failed" not in done.stdout
     assert list((root / "results").glob("*/*-lockstep*")) == []
 
@@ -171,6 +178,11 @@ def test_unknown_names_are_answered_with_the_known_ones(root):
         assert done.returncode == code, done.stdout
         assert answer in done.stdout
         assert "Traceback" not in done.stdout
+    project.write("toy/product.py", "VARIANTS = dict()")
+    done = project.lockstep("run", "HEAD^!")
+    assert done.returncode == 4, done.stdout
+    assert "product.py: needs VARIANTS = {'name': function, …}" in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 def test_measure_tells_of_the_working_tree(root):

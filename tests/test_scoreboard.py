@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.commands.scoreboard import PAGE
-from lockstep.record import Estimate, Provenance, Record, write_records
+from lockstep.record import Estimate, Provenance, Record, RecordError, write_records
 from lockstep.scoreboard import Target, TargetError, Targets, machines_of, page, read_newest, read_targets
 from lockstep.suite import Case, Suite
 from lockstep.suites import load_suites
@@ -55,6 +55,12 @@ def machine(tmp_path):
     write(tmp_path / "toy-unlocked", "a" * 40, 1000, old, recorded_at="2026-02-02T00:00:00+00:00")
     write(tmp_path / "toy-unlocked", "b" * 40, 2000, new)
     return tmp_path / "toy-unlocked"
+
+
+def test_a_result_that_is_none_is_named(machine):
+    (machine / "bbbbbbbb-lockstep.json").write_text("{")
+    with pytest.raises(RecordError, match=r"bbbbbbbb-lockstep\.json is no result of asv"):
+        read_newest(machine, "best", "cold")
 
 
 def rows(machine, *targets):

@@ -7,12 +7,13 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lockstep import Case, cases
 from lockstep.suite import SuiteError, bind
-from lockstep.suites import load_suites, nearest, pick_suites
+from lockstep.suites import load_suites, nearest, packages_folder, packages_under_test, pick_suites
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -136,7 +137,7 @@ def test_an_unknown_case_is_told_the_known_ones(load):
         ('baseline="plain"', 'baseline="op.fast"'),
         ("flops=", "tolerance=0.1, flops="),
         ("flops=", "outputs=lambda draw: draw.empty(1), flops="),
-        ('family="thing"', 'family="thing", op="op"'),
+        ('baseline="plain"', 'op="op", baseline="fast"'),
     ],
 )
 def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
@@ -225,7 +226,25 @@ def test_an_op_owns_the_variants_with_its_prefix(tmp_path, monkeypatch):
 
 
 def test_the_last_variants_count_as_in_python(load):
-    assert load(kernels=KERNELS + 'VARIANTS: dict = {"other": torch.clone}\n').variants() == ("other",)
+    other = 'VARIANTS: dict = {"plain": torch.clone, "other": torch.clone}\n'
+    assert load(kernels=KERNELS + other).variants() == ("plain", "other")
+
+
+def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    benchmarks = write_project(tmp_path, changed('package="toy"', 'package="toy.deep"'))
+    (tmp_path / "toy/deep").mkdir()
+    (tmp_path / "toy/__init__.py").write_text("raise RuntimeError('names are read without importing anything')\n")
+    (tmp_path / "toy/thing.py").rename(tmp_path / "toy/deep/thing.py")
+    assert load_suites(benchmarks)["thing"].variants() == ("plain", "op.fast", "op.slow")
+
+
+def test_a_baseline_that_is_no_variant_is_refused(load):
+    # Measuring would have it "not in this commit", and no speedup of anything.
+    with pytest.raises(
+        SuiteError, match=r"its baseline 'plane' is not in VARIANTS of toy\.thing, there is plain, op\.fast"
+    ):
+        load(changed('baseline="plain"', 'baseline="plane"'))
 
 
 @pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])
@@ -235,8 +254,30 @@ def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
 
 
 def test_a_suite_without_kernels_says_what_is_missing(load):
-    with pytest.raises(SuiteError, match=r"no module toy\.missing: a suite and its kernels carry the same name"):
+    with pytest.raises(
+        SuiteError, match=r'no module toy\.missing\. .* Suite\(package="your_package", family="module"\)'
+    ):
         load(changed('family="thing"', 'family="missing"'))
+
+
+def test_a_measured_package_must_come_from_the_commit(load):
+    # Else it would be today's at every commit, without a word.
+    suites = {"thing": load()}
+    assert packages_under_test(SimpleNamespace(lockstep={"packages": ["helpers", "toy"]}), suites) == ("helpers", "toy")
+    for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
+        with pytest.raises(SuiteError, match=rf'needs "lockstep": {{"packages": \["toy"\]}}, there is {there}'):
+            packages_under_test(conf, suites)
+
+
+def test_the_working_tree_must_hold_what_is_measured(load, tmp_path, monkeypatch):
+    # Without it two commits were the same, whatever differed in src/.
+    suites = {"thing": load()}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "toy").rename(tmp_path / "src/toy")
+    assert packages_folder(SimpleNamespace(repo_subdir="src"), suites) == tmp_path / "src"
+    with pytest.raises(SuiteError, match=r'holds no package toy.*"repo_subdir": "src"'):
+        packages_folder(SimpleNamespace(repo_subdir=""), suites)
 
 
 def test_asv_gets_every_variant_case_and_cache_state(load):

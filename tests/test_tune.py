@@ -90,7 +90,9 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert one["best"] == {"times": 1}
     assert one["won"]
     assert one["ratio"]["value"] > 3
-    assert 0 < one["floor_s"] < one["best_s"] < one["previous_s"]
+    assert one["best_s"] < one["previous_s"]
+    # Thirty products and more. One of them may beat the floor on a busy machine: the controls had another moment.
+    assert 0 < one["floor_s"] < one["previous_s"]
     assert one["refused"].keys() == {"times=0", "times=400"}
     assert "WrongResult" in one["refused"]["times=0"]
     assert one["refused"]["times=400"] == "too many"

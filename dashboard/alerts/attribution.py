@@ -144,20 +144,22 @@ def _code_may_differ(step: Step) -> bool:
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
     """What moved together with the step although no commit touches it."""
+    own, baseline, size = step.own, step.baseline, step.size
     if step.series.quantity == "speedup":
         # A ratio falls when its baseline becomes faster: then the kernel did not change.
-        if step.baseline and step.own and _explains(-step.baseline.log, step) and not _explains(step.own.log, step):
-            yield Evidence("baseline's time", "", _percent(step.baseline))
+        if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
+            yield Evidence("baseline's time", "", _percent(baseline))
         return
     for name, move in step.controls.items():
-        if abs(move.log) > _SURE * move.noise and _explains(move.log, step):
+        if abs(move.log) > _SURE * move.noise and explains(move.log, size):
             yield Evidence(f"control {name}", "", _percent(move))
-    if step.baseline and abs(step.baseline.log) > _SURE * step.baseline.noise and _explains(step.baseline.log, step):
-        yield Evidence("baseline's time", "", _percent(step.baseline))
+    if baseline and abs(baseline.log) > _SURE * baseline.noise and explains(baseline.log, size):
+        yield Evidence("baseline's time", "", _percent(baseline))
 
 
-def _explains(log: float, step: Step) -> bool:
-    return math.copysign(1, log) == math.copysign(1, step.size) and abs(log) >= _PART * abs(step.size)
+def explains(log: float, size: float) -> bool:
+    """Whether a move of ``log`` accounts for a change of ``size``: the same way, and by at least half of it."""
+    return math.copysign(1, log) == math.copysign(1, size) and abs(log) >= _PART * abs(size)
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:

@@ -22,6 +22,12 @@ def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return ours is not None and ours == theirs
 
 
+def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether both launch kernels, and of the same machine code in the same order; how may differ, unknown is no."""
+    ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
+    return ours is not None and len(ours) > 1 and ours == theirs
+
+
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
     """Registers, spills, shared memory and instruction mix of each kernel that changed; kernels that came and went."""
     if not before or not after:

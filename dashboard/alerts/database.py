@@ -19,6 +19,8 @@ import platformdirs
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+from dashboard.wal import keep_write_ahead_log
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 #: The newest layout; the last of ``migrations/versions``.
@@ -144,7 +146,7 @@ def _engine(url: URL) -> Engine:
     def settle(connection: Any, record: Any) -> None:
         # The driver must not begin by itself: it would begin deferred, and fail when it comes to write.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
+        keep_write_ahead_log(connection, _PATIENCE)
         connection.execute("PRAGMA foreign_keys = ON")
 
     @event.listens_for(engine, "begin")

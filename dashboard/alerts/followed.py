@@ -140,12 +140,6 @@ def baselines_said(results: Results, machine: str) -> dict[Series, str]:
     return {one.series: one.baseline for one in newest if results.benchmarks[one.series.benchmark].ours}
 
 
-def baselines_of(results: Results, machine: str) -> Mapping[str, str]:
-    """The baseline of each of our suites, as the newest records have it; nothing in another project."""
-    said = baselines_said(results, machine)
-    return voted((results.benchmarks[series.benchmark].suite, baseline) for series, baseline in said.items())
-
-
 def voted(said: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The baseline that most series of a suite refer to; ``said``: suite and baseline of each, "" none."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)

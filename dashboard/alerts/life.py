@@ -5,6 +5,8 @@
     new ──ack──▶ acknowledged          any open one ──mute──▶ muted ──its day is over──▶ reopened
      └──resolve──▶ resolved ◀──resolve──┘                        └──resolve──▶ resolved
     resolved ──it is back, or reopen──▶ reopened ──ack──▶ acknowledged …
+
+To mute what is muted sets another last day.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Ending = Literal["fixed", "intended", "withdrawn", "recorded"]
 
 _FROM: dict[Action, frozenset[State]] = {
     "ack": frozenset({"new", "reopened"}),
-    "mute": OPEN,
+    "mute": OPEN | {"muted"},
     "resolve": OPEN | {"muted"},
     "reopen": frozenset({"resolved", "muted", "acknowledged"}),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -68,6 +69,8 @@ def _current(conf: Any) -> list[Tracked]:
 
     results = Path(conf.results_dir)
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
+    # asv prints what alembic logs, placeholders and all.
+    logging.getLogger("alembic").propagate = False
     try:
         thresholds = read_thresholds(Path(FILE))
         store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))

@@ -165,17 +165,22 @@ class Sync:
 
     def _live(self, row: Row[Any], alert: Alert) -> None:
         """What the data and the calendar do to an alert that is still found."""
-        if row.state == "muted" and row.muted_until is not None and row.muted_until < self.today:
-            self._reopen(row, f"its mute ended on {row.muted_until}")
-        elif row.state == "resolved":
+        over = self._is_over(row)
+        if row.state == "resolved":
             self._live_again(row, alert)
         elif alert.gone:
             self._resolve(row, "fixed", "its series are back at their old level")
         elif alert.excuse and alert.excuse.until is None:
             self._resolve(row, "intended", alert.excuse.because, FILE)
-        elif alert.excuse and row.state in OPEN:
+        elif alert.excuse and (over or row.state in OPEN):
             act = Act("mute", FILE, alert.excuse.because, alert.excuse.until)
             perform(self.connection, tracked(row), act, "", self.today)
+        elif over:
+            self._reopen(row, f"its mute ended on {row.muted_until}")
+
+    def _is_over(self, row: Row[Any]) -> bool:
+        """Whether it was muted until yesterday or before."""
+        return row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
 
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
         if alert.topic == "slower" != row.topic:
@@ -193,9 +198,6 @@ class Sync:
 
     def _lost(self, row: Row[Any]) -> None:
         """An alert that the data no longer show."""
-        if row.state == "muted" and row.muted_until is not None and row.muted_until < self.today:
-            self._reopen(row, f"its mute ended on {row.muted_until}")
-            row = self.connection.execute(select(ALERT).where(ALERT.c.id == row.id)).one()
         if row.state == "resolved":
             return
         if row.content["members"]:

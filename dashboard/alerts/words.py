@@ -20,13 +20,13 @@ _TOPICS: dict[Topic, str] = {
 
 
 def change(log: float) -> str:
-    """``+5.1 %`` of a log factor."""
-    return f"{100 * math.expm1(log):+.1f} %"
+    """``+5.1 %`` of a log factor; its minus is as wide as the plus."""
+    return f"{100 * math.expm1(log):+z.1f} %".replace("-", "−")
 
 
 def span(low: float, high: float) -> str:
     """``+4.7 … +5.5 %``, the ends of a change's interval, from log factors."""
-    return f"{100 * math.expm1(low):+.1f} … {100 * math.expm1(high):+.1f} %"
+    return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
 def where(alert: Alert) -> str:
@@ -36,12 +36,15 @@ def where(alert: Alert) -> str:
 
 def headline(alert: Alert) -> str:
     """One line: what, where, how much, since when."""
+    if alert.topic == "silent":
+        return alert.text
     if not alert.members:
         return f"{where(alert)} {_TOPICS[alert.topic]}: {alert.text}"
     worst = alert.members[0]
     told = [one for one in alert.members if (one.size > 0) == (alert.topic == "slower")]
     more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-    return f"{where(alert)} {_TOPICS[alert.topic]} by {change(worst.size)} in {alert.range}: {worst.series.label}{more}"
+    size = change(worst.size).lstrip("+−")
+    return f"{where(alert)} {_TOPICS[alert.topic]} by {size} in {alert.range}: {worst.series.label}{more}"
 
 
 def status(one: Tracked) -> str:

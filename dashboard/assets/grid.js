@@ -3,8 +3,13 @@
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   const components = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
   const make = (...parts) => window.React.createElement(...parts);
-  const fixed = (value, digits) =>
-    value == null ? "–" : Math.abs(value) < 1e4 ? value.toFixed(digits).replace("-", "−") : Math.round(value).toLocaleString("en");
+  // As dashboard/numbers.py has them: a narrow space between thousands, and a minus as wide as the plus.
+  const written = (format, value) => format.format(value).replaceAll(",", "\u202f").replace("-", "−");
+  const decimals = [0, 1, 2].map((count) => new Intl.NumberFormat("en", { minimumFractionDigits: count, maximumFractionDigits: count, signDisplay: "negative" }));
+  const digits = [1, 2, 3, 4].map((count) => new Intl.NumberFormat("en", { minimumSignificantDigits: count, maximumSignificantDigits: count }));
+  const fixed = (value, count) => (value == null ? "–" : written(decimals[count], value));
+  // So many digits that count; all those before the point.
+  const significant = (value, count) => (Math.abs(value) >= 10 ** count ? fixed(value, 0) : written(digits[count - 1], value));
 
   // Mantine's variables follow the colour scheme, and so does the table.
   functions.lockstepTheme = (base) =>
@@ -32,13 +37,13 @@
     });
 
   functions.whole = (params) => fixed(params.value, 0);
-  functions.tenth = (params) => fixed(params.value, 1);
+  functions.three = ({ value }) => (value == null ? "–" : significant(value, 3));
   functions.hundredth = (params) => fixed(params.value, 2);
+  functions.signed = ({ value }) => (value == null ? "" : (value > 0 ? "+" : "") + fixed(value, 1));
   // Four digits of each, so that the numbers of a column can be compared; what is counted has no more.
   functions.general = ({ value }) => {
     if (value == null) return "–";
-    if (Number.isInteger(value) || Math.abs(value) >= 1e4) return Math.round(value).toLocaleString("en");
-    return value.toLocaleString("en", { minimumSignificantDigits: 4, maximumSignificantDigits: 4 });
+    return Number.isInteger(value) ? fixed(value, 0) : significant(value, 4);
   };
   functions.staleText = (params) => (params.data.stale ? "stale" : "");
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
@@ -70,10 +75,10 @@
     const kind = { "▲": "faster", "▼": "slower" }[sign] || "dim";
     return make(
       "span",
-      { title: low == null ? "no interval" : `interval ${low.toPrecision(4)} – ${high.toPrecision(4)}` },
+      { title: low == null ? "no interval" : `interval ${significant(low, 4)} – ${significant(high, 4)}` },
       sign && make("span", { className: `sign ${kind}` }, sign),
-      fixed(props.value, 2),
-      field === "speedup" && low != null && low !== high && make("span", { className: "dim interval" }, `${fixed(low, 2)}–${fixed(high, 2)}`)
+      significant(props.value, field === "speedup" ? 3 : 4),
+      field === "speedup" && low != null && low !== high && make("span", { className: "dim interval" }, `${significant(low, 3)}–${significant(high, 3)}`)
     );
   };
 
@@ -81,7 +86,8 @@
     if (props.value == null) return make("span", { className: "dim" }, props.data.verdict === "new" ? "new" : "–");
     const kind = { slower: "slower", faster: "faster" }[props.data.verdict] || "dim";
     const { change_low: low, change_high: high } = props.data;
-    const title = low == null ? props.data.verdict : `${props.data.verdict}, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
+    const interval = low == null ? "" : `, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
+    const title = props.data.verdict + interval + (props.data.own_change == null ? "" : `. ${props.data.why}`);
     const text = (props.value > 0 ? "+" : "") + fixed(props.value, 1);
     return make("span", { className: kind, title }, make("span", { className: "sign" }, props.data.sign), text);
   };

@@ -30,7 +30,7 @@ State = Literal["due", "sending", "sent", "failed", "doubt", "dropped"]
 #: Milliseconds after which a message that was taken out and neither sent nor returned is in doubt.
 LEASE_MS = 10 * 60_000
 
-#: Attempts, over about a day, before a message is given up.
+#: Attempts, over about half a day, before a message is given up.
 ATTEMPTS = 12
 _FIRST_WAIT_MS = 30_000
 _LONGEST_WAIT_MS = 4 * 3_600_000

@@ -9,7 +9,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, link
+from dashboard.address import CommitAddress, SeriesAddress, link
 from dashboard.alerts.grouping import Alert, Member
 from dashboard.alerts.life import Act, LifeError, possible
 from dashboard.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
@@ -17,7 +17,7 @@ from dashboard.alerts.words import change, culprits, headline, span, status
 from dashboard.desk import Desk
 from dashboard.member_chart import member_chart
 from dashboard.pages.alerts import POLL
-from dashboard.pages.parts import change_cell, count, day, graph, minus, mono, notice, table
+from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -51,7 +51,7 @@ def layout(desk: Desk | None, guard: Guard, number: str) -> Any:
         one = desk.alerts.alert(int(number))
     except NoSuchAlert:
         return notice(f"There is no alert {number}", back)
-    crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.H1(f"Alert {one.id}")]
+    crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.Span(f"No. {one.id}")]
     return html.Main(
         [
             html.Div(crumbs, className="crumbs"),
@@ -155,7 +155,7 @@ def body(one: Tracked, results: Results, scheme: Scheme) -> list[Any]:
         ("Excused", alert.excuse.because if alert.excuse else ""),
     ]
     listed = [part for name, said in facts if said for part in (html.Dt(name), html.Dd(said))]
-    parts: list[Any] = [html.P(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
+    parts: list[Any] = [html.H1(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
     figure = member_chart(results, alert, scheme)
     if figure:
         said = ("Time against before the change, % (up is slower)", "the worst series; the range is shaded")
@@ -220,12 +220,13 @@ def _form(guard: Guard) -> Any:
     ]
     alive: Any = {"aria-live": "polite"}
     return html.Div(
-        [
+        className="act",
+        children=[
             html.Div(form, className="controls", hidden=not who),
             html.P(way, className="dim", hidden=bool(who)),
             html.P("", id="alert-said", className="said", **alive),
             html.P(["You are ", html.Span(who, className="strong"), "."], className="dim", hidden=not who),
-        ]
+        ],
     )
 
 
@@ -241,13 +242,13 @@ def _range(alert: Alert) -> list[Any]:
 
 def _series_row(member: Member, alert: Alert) -> Any:
     name = member.series
-    address = FamilyAddress(name.machine, name.suite, (name.case,), name.l2)
+    address = SeriesAddress(name.machine, name.suite, name.variant, name.case, name.l2)
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
         html.Td(dcc.Link(name.label, href=address.link(), className="link mono row")),
         change_cell(member.size),
-        html.Td(minus(span(member.low, member.high)), className="number dim"),
-        html.Td(minus(change(member.left)), className="number"),
+        html.Td(span(member.low, member.high), className="number dim"),
+        html.Td(change(member.left), className="number"),
         html.Td(_sure(member.confidence), className="number dim"),
         html.Td(other or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),
@@ -265,7 +266,8 @@ def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
     items = []
     for commit in alert.commits[-MOST_COMMITS:][::-1]:
         told = known.get(commit)
-        text: list[Any] = [dcc.Link(mono(commit[:8]), href=f"/commit/{commit}", className="link")]
+        address = CommitAddress(commit, alert.machine)
+        text: list[Any] = [dcc.Link(mono(commit[:8]), href=address.link(), className="link")]
         if told:
             text += [" ", html.Span(day(told.date), className="dim"), " ", told.subject]
         if commit in suspects:

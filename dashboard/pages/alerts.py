@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from dashboard.address import asked
 from dashboard.alerts.life import OPEN
 from dashboard.alerts.tracked import Tracked, now_ms
-from dashboard.alerts.words import headline, status
+from dashboard.alerts.words import headline, status, where
 from dashboard.desk import Desk
 from dashboard.pages.parts import age, change_cell, count, loading, notice, table
 from dashboard.results.store import Store
@@ -131,7 +131,15 @@ def listed(alerts: Sequence[Tracked], chosen: tuple[str, str, str, str], said: s
             for value, own in zip(named, (one.alert.family, one.alert.machine, one.alert.owner), strict=True)
         )
     ]
-    found.sort(key=lambda one: (_FIRST[one.state], -(one.alert.since or one.opened_at), -one.id))
+    # As on the overview: what became slower is not looked for below machines that are switched off.
+    found.sort(
+        key=lambda one: (
+            _FIRST[one.state],
+            one.alert.topic != "slower",
+            -(one.alert.since or one.opened_at),
+            -one.id,
+        )
+    )
     slower = sum(one.alert.topic == "slower" for one in found)
     counted = f"{count(len(found), 'alert')}, {slower} of them slower" if found else ""
     parts: list[Any] = [html.P(" ".join(part for part in (counted and f"{counted}.", said) if part), className="said")]
@@ -169,6 +177,6 @@ def _row(one: Tracked, now: int) -> Any:
 def summary(one: Tracked) -> str:
     """Which family, machine and series, without the numbers that stand beside it."""
     alert = one.alert
-    if not alert.members:
+    if alert.topic == "silent":
         return alert.text
-    return f"{alert.family} on {alert.machine}: {alert.members[0].series.label}"
+    return f"{where(alert)}: {alert.members[0].series.label if alert.members else alert.text}"

@@ -12,8 +12,9 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.comparing import SIGNS, Difference, Verdict, difference, geomean
+from dashboard.comparing import LOUDEST, SIGNS, Difference, beside_baseline, difference, geomean
 from dashboard.findings import Findings
+from dashboard.numbers import whole
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, minus, mono, notice
 from dashboard.results.model import Commit, Run
@@ -27,9 +28,6 @@ from lockstep.thresholds import Thresholds
 
 #: Commits back to which a suite's last measurement is looked for.
 _FAR = 20
-
-#: What is looked at first.
-_LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "new")
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,11 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
             _run_facts(results.runs_of(machine)[place]),
+            html.P(
+                "How fast each family is against the last commit at which it was measured: the geometric mean over its "
+                "series, above 1× is faster.",
+                className="dim hint",
+            ),
             loading(html.Div(id="commit-families", className="cards")),
             html.Div(
                 dmc.TextInput(
@@ -150,6 +153,10 @@ def compare(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
+        if at and told.verdict in ("slower", "faster"):
+            key = row.baseline_key
+            baseline = rows_before[at.hash].get(key), rows.get(key)
+            told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
         found.append(Compared(row, before, at, told))
     return sorted(found, key=_order)
 
@@ -165,7 +172,11 @@ def families(found: Sequence[Compared]) -> list[Any]:
 def _family(suite: str, found: Sequence[Compared]) -> Any:
     mean, both = geomean(one.difference for one in found)
     verdicts = [one.difference.verdict for one in found]
-    told = [f"{SIGNS[one]} {verdicts.count(one)} {one}" for one in _LOUDEST if one in verdicts]
+    told: list[Any] = []
+    for one in LOUDEST:
+        if one in verdicts:
+            text = f"{SIGNS[one]} {whole(verdicts.count(one))} {one}"
+            told += [" · " if told else "", html.Span(text, className="nowrap")]
     earlier = found[0].earlier
     against: list[Any] = ["against ", commit_link(earlier, found[0].row.machine)] if earlier else ["measured first"]
     return html.Div(
@@ -174,7 +185,7 @@ def _family(suite: str, found: Sequence[Compared]) -> Any:
             html.Span(
                 f"{mean:.3f}×" if both else "–", className="card-number", title="geometric mean, above 1 is faster"
             ),
-            html.Span(" ".join(told), className="card-note dim"),
+            html.Span(told, className="card-note dim"),
             html.Span(against, className="card-note dim"),
         ],
         className="count-card",
@@ -183,7 +194,7 @@ def _family(suite: str, found: Sequence[Compared]) -> Any:
 
 def _order(one: Compared) -> tuple[Any, ...]:
     row = one.row
-    loud = _LOUDEST.index(one.difference.verdict)
+    loud = LOUDEST.index(one.difference.verdict)
     return loud, -abs(one.difference.worse or 0.0), row.suite, natural(row.case), row.l2, row.variant
 
 
@@ -209,10 +220,12 @@ def _cells(one: Compared) -> dict[str, Any]:
         "change": told.percent,
         "change_low": percent(told.low),
         "change_high": percent(told.high),
-        "interval": "" if told.low is None else minus(f"{percent(told.low):+.1f} … {percent(told.high):+.1f}"),
+        "interval": "" if told.low is None else minus(f"{percent(told.low):+z.1f} … {percent(told.high):+z.1f}"),
         "verdict": told.verdict,
         "sign": SIGNS[told.verdict],
         "state": STATE_LABELS[row.state],
+        "own_change": percent(told.times.own) if told.times else None,
+        "baseline_change": percent(told.times.baseline) if told.times else None,
         "why": ". ".join(part for part in (row.reason, row.note) if part),
     }
 
@@ -239,15 +252,18 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
 
 
 _COLUMNS = [
-    text("family", "Family", 160, pinned="left", cellRenderer="SeriesLink"),
-    number("change", "Change %", 100, cellRenderer="Change"),
-    text("variant", "Variant", 112, cellClass="mono"),
-    text("case", "Case", 230, flex=1, minWidth=180, **BY_SHAPE),
-    text("l2", "L2", 64),
-    text("quantity", "Of", 110, cellClass="dim"),
-    number("before", "Before", 100, valueFormatter=drawn("general")),
-    number("now", "Now", 100, valueFormatter=drawn("general")),
-    text("interval", "Interval %", 124, cellClass="number dim"),
-    text("verdict", "Verdict", 90),
-    text("state", "State", 110, cellRenderer="State", tooltipField="why"),
+    text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),
+    number("change", "Change %", 98, cellRenderer="Change"),
+    text("variant", "Variant", 104, cellClass="mono"),
+    text("case", "Case", 226, flex=1, minWidth=226, **BY_SHAPE),
+    text("l2", "L2", 58),
+    text("quantity", "Of", 96, cellClass="dim"),
+    number("before", "Before", 86, valueFormatter=drawn("general")),
+    number("now", "Now", 80, valueFormatter=drawn("general")),
+    text("interval", "Interval %", 122, cellClass="number dim"),
+    text("verdict", "Verdict", 126),
+    # Whether a ratio moved by its kernel or by its baseline.
+    number("own_change", "Own time %", 106, valueFormatter=drawn("signed"), cellClass="number dim"),
+    number("baseline_change", "Baseline %", 98, valueFormatter=drawn("signed"), cellClass="number dim"),
+    text("state", "State", 84, cellRenderer="State", tooltipField="why"),
 ]

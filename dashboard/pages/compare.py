@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, cast
 
@@ -11,10 +12,10 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import asked
+from dashboard.alerts.words import change
 from dashboard.axes import log_axis
-from dashboard.comparing import SIGNS
+from dashboard.comparing import LOUDEST, SIGNS
 from dashboard.comparison import (
-    VERDICTS,
     Comparison,
     Pair,
     Quantity,
@@ -26,8 +27,9 @@ from dashboard.comparison import (
 )
 from dashboard.desk import Desk, rules
 from dashboard.figures import Figure
+from dashboard.numbers import significant, whole
 from dashboard.pages.compare_table import compare_table
-from dashboard.pages.parts import count, day, graph, loading, notice, table
+from dashboard.pages.parts import count, day, graph, loading, minus, notice, table
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -46,7 +48,13 @@ _COLOURS: dict[Scheme, dict[str, str]] = {
     "light": {"slower": "#D55E00", "faster": "#0072B2"},
     "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
 }
-_SYMBOLS = {"slower": "triangle-down", "faster": "triangle-up", "same": "circle", "unsure": "circle-open"}
+_SYMBOLS = {
+    "slower": "triangle-down",
+    "faster": "triangle-up",
+    "baseline moved": "diamond-open",
+    "same": "circle",
+    "unsure": "circle-open",
+}
 
 
 def layout(results: Results, search: str) -> Any:
@@ -163,28 +171,34 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if not found.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
-    caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
-    figure = scatter(found.pairs, scheme)
-    # New results leave the reader where they were.
-    figure["layout"]["uirevision"] = str(chosen)
-    chart = graph(figure, "Change of every case against its latency")
-    parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
-    parts.append(html.H2("Biggest movers"))
+    timed = [pair for pair in found.pairs if pair.unit == "seconds"]
+    if timed:
+        caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
+        figure = scatter(timed, scheme)
+        # New results leave the reader where they were.
+        figure["layout"]["uirevision"] = str(chosen)
+        chart = graph(figure, "Change of every case against its latency")
+        parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
+    parts.append(html.H2("Cases, the loudest first"))
     parts.append(compare_table(found.pairs[:MOST], head))
     if len(found.pairs) > MOST:
-        parts.append(html.P(f"and {len(found.pairs) - MOST} more: choose a suite.", className="dim"))
+        parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more: choose a suite.", className="dim"))
     return parts
 
 
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
-    """Every case's change in per cent against its time on the base's side, told apart by verdict."""
+    """Every timed case's change in per cent against its time on the base's side, told apart by verdict."""
     data: list[Figure] = []
-    for verdict in VERDICTS:
+    for verdict in LOUDEST:
         own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
         if not own:
             continue
         colour = _COLOURS[scheme].get(verdict, neutral(scheme))
-        bars = [100 * (math.expm1(p.high) - math.expm1(p.log)) if math.isfinite(p.error) else 0.0 for p in own]
+        known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in own]
+        # A ratio's interval is longer upwards: drawn as long downwards it would end below -100 %.
+        up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]
+        down = [100 * (math.expm1(p.log) - math.expm1(p.low)) for p in known]
+        bars = {"type": "data", "array": up, "arrayminus": down, "color": colour, "thickness": 1, "width": 0}
         data.append(
             {
                 "type": "scatter",
@@ -192,9 +206,9 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
                 "name": f"{verdict} {len(own)}",
                 "x": [1e6 * p.base for p in own if p.base],
                 "y": [100 * math.expm1(p.log) for p in own],
-                "error_y": {"type": "data", "array": bars, "color": colour, "thickness": 1, "width": 0},
-                "text": [escape(f"{p.suite} {p.head_variant} {p.case} {p.l2}") for p in own],
-                "hovertemplate": "<b>%{text}</b><br>%{y:+.2f} %<br>%{x:.2f} µs<extra></extra>",
+                "error_y": bars,
+                "text": [_hover(p) for p in own],
+                "hovertemplate": "%{text}<extra></extra>",
                 "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},
             }
         )
@@ -212,6 +226,15 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     line = {"color": neutral(scheme), "width": 1, "dash": "dot"}
     figure["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line}]
     return {"data": data, "layout": figure}
+
+
+def _hover(pair: Pair) -> str:
+    name = " ".join(part for part in (pair.suite, pair.head_variant, pair.case, pair.l2) if part)
+    base, head = (f"{significant(1e6 * one, 4)} µs" if one else "–" for one in (pair.base, pair.head))
+    lines = [f"<b>{escape(name)}</b>", f"<b>{change(pair.log)}</b> · {base} → {head}"]
+    if pair.verdict == "baseline moved" and pair.times:
+        lines.append(pair.times.text)
+    return "<br>".join(lines)
 
 
 def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:
@@ -236,13 +259,13 @@ def variants(results: Results, machine: str) -> list[str]:
 
 def _said(found: Comparison) -> str:
     counts = found.counts
-    said = [f"{SIGNS[one]} {counts[one]} {one}" for one in VERDICTS if counts[one]]
+    said = [f"{SIGNS[one]} {whole(counts[one])} {one}" for one in LOUDEST if counts[one]]
     if math.isfinite(found.geomean):
-        said.append(f"geometric mean of the time {100 * math.expm1(found.geomean):+.2f} %".replace("-", "−"))
+        said.append(minus(f"geometric mean of the time {100 * math.expm1(found.geomean):+z.2f} %"))
     if found.other_ruler:
-        said.append(f"{found.other_ruler} measured with another ruler, not compared")
+        said.append(f"{whole(found.other_ruler)} measured with another ruler, not compared")
     if found.one_sided:
-        said.append(f"{found.one_sided} on one side only")
+        said.append(f"{whole(found.one_sided)} on one side only")
     return " · ".join(said) or "No case in common."
 
 

@@ -9,30 +9,38 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.address import FamilyAddress
+from dashboard.alerts.words import change, span
 from dashboard.comparing import SIGNS
 from dashboard.comparison import Pair, Side
+from dashboard.numbers import significant
 from dashboard.pages.parts import change_cell, table
-
-_HEAD = ("Suite", "Variant", "Case", "L2", "Change", "95 % interval", "Base", "Head", "Verdict", "Machine code")
+from dashboard.rows import SHOWN_AS
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
     """The pairs in their order; a line leads to its family on head's machine."""
-    return table(_HEAD, [_row(pair, head) for pair in pairs], "Cases, the biggest change first")
+    units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
+    unit = units.pop() if len(units) == 1 else ""
+    numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
+    names = ["Suite", "Variant", "Case", "L2", "Change", "95 % interval", *numbers, "Verdict", "Machine code"]
+    return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
 
 
-def _row(pair: Pair, head: Side) -> Any:
+def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     variant = pair.head_variant
     if pair.base_variant != pair.head_variant:
         variant = f"{pair.base_variant} → {pair.head_variant}"
     address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
-    interval = "–"
-    if math.isfinite(pair.error):
-        interval = f"{100 * math.expm1(pair.low):+.1f} … {100 * math.expm1(pair.high):+.1f} %".replace("-", "−")
-    verdict = f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")
+    interval = span(pair.low, pair.high) if math.isfinite(pair.error) else "–"
+    verdict: list[Any] = [f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")]
+    if pair.verdict == "baseline moved" and pair.times:
+        verdict.append(html.Div(pair.times.text, className="behind"))
     loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
+    unit, factor = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))
+    behind = f" {unit}" if with_unit else ""
     numbers = [
-        html.Td("–" if one is None else f"{1e6 * one:.2f} µs", className="number") for one in (pair.base, pair.head)
+        html.Td("–" if one is None else f"{significant(factor * one, 4)}{behind}", className="number")
+        for one in (pair.base, pair.head)
     ]
     cells = [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
@@ -51,5 +59,4 @@ def _row(pair: Pair, head: Side) -> Any:
 def _change(pair: Pair) -> Any:
     if pair.verdict in ("slower", "faster"):
         return change_cell(pair.log)
-    known = math.isfinite(pair.log)
-    return html.Td(f"{100 * math.expm1(pair.log):+.1f} %".replace("-", "−") if known else "–", className="number dim")
+    return html.Td(change(pair.log) if math.isfinite(pair.log) else "–", className="number dim")

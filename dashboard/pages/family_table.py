@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from dash import dcc, html
 
 from dashboard.address import SeriesAddress
+from dashboard.numbers import significant, whole
 from dashboard.pages.parts import count
 from dashboard.rows import STATE_LABELS, Row
 
@@ -27,7 +29,7 @@ def _value_table(rows: Sequence[Row]) -> Any:
             [
                 html.Td(dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono")),
                 html.Td(row.unit),
-                html.Td(f"{row.value.value:,.6g}"),
+                html.Td(_plain(row.value.value), className="number"),
             ]
         )
         for row in rows
@@ -46,25 +48,32 @@ def _html_table(head: Sequence[str], body: Sequence[Any]) -> Any:
     return html.Div(html.Table([caption, titles, html.Tbody(body)]), className="card table", tabIndex=0)
 
 
+def _plain(value: float) -> str:
+    """What is counted has no decimals."""
+    return significant(value, 4) if value % 1 else whole(value)
+
+
 def _table_cells(row: Row) -> list[Any]:
-    def number(quantity: str, digits: int, interval: bool = False) -> Any:
+    def number(quantity: str, told: Callable[[float], str], interval: bool = False) -> Any:
         measured = row.measured(quantity)
         if measured is None:
             return html.Td("–", className="number dim")
-        text: list[Any] = [f"{measured.value:.{digits}f}"]
-        if interval and measured.low is not None and measured.high is not None and measured.low < measured.high:
-            text.append(html.Span(f" {measured.low:.{digits}f}–{measured.high:.{digits}f}", className="dim"))
+        text: list[Any] = [told(measured.value), " "]
+        if interval:
+            # An empty one as well, or the numbers of a column would not stand below each other.
+            ends = measured.ends("–") if measured.low != measured.high else ""
+            text.append(html.Span(ends, className="dim ends"))
         return html.Td(text, className="number")
 
     state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
     return [
         html.Td(row.case, className="mono"),
         html.Td(dcc.Link(row.variant, href=_series_link(row), className="link mono")),
-        number("latency", 2, interval=True),
-        number("speedup", 2, interval=True),
-        number("floor", 1),
-        number("bandwidth", 0),
-        number("compute", 1),
+        number("latency", partial(significant, count=4), interval=True),
+        number("speedup", partial(significant, count=4), interval=True),
+        number("floor", "{:.1f}".format),
+        number("bandwidth", whole),
+        number("compute", partial(significant, count=3)),
         html.Td("–" if row.mde is None else f"{100 * row.mde:.2f}", className="number" if row.mde else "number dim"),
         html.Td(state, className="failed" if row.state == "failed" else "dim"),
     ]

@@ -10,7 +10,20 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dashboard.alerts.tracked import now_ms
 from dashboard.comparison import toolchain_text
 from dashboard.figures import Figure
-from dashboard.pages.parts import age, commit_line, count, day, graph, loading, mono, notice, problem_list, table
+from dashboard.numbers import whole
+from dashboard.pages.parts import (
+    age,
+    commit_line,
+    commit_link,
+    count,
+    day,
+    graph,
+    loading,
+    mono,
+    notice,
+    problem_list,
+    table,
+)
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -143,9 +156,9 @@ def _row(one: Upkeep, now: int) -> Any:
         html.Td(html.A(one.machine, href=f"#{_anchor(one)}", className="link mono row")),
         html.Td(one.run.host.get("gpu") or one.run.strings.get("gpu") or one.run.strings.get("cpu") or "–"),
         html.Td(reported, className="slower nowrap" if silent else "nowrap"),
-        html.Td([mono(one.commit.short), " ", html.Span(day(one.commit.date), className="dim nowrap")]),
+        html.Td([commit_link(one.commit, one.machine), " ", html.Span(day(one.commit.date), className="dim nowrap")]),
         html.Td(one.run.clock_state or "–", className="mono"),
-        html.Td("–" if one.sm_mhz is None else f"{one.sm_mhz:.0f}", className="number"),
+        html.Td("–" if one.sm_mhz is None else whole(one.sm_mhz), className="number"),
         html.Td(throttled, className="slower" if one.throttled else "dim"),
         html.Td("–" if one.noise is None else f"{100 * one.noise:.2f} %", className="number"),
         html.Td("–" if one.mde is None else f"{100 * one.mde:.2f} %", className="number"),

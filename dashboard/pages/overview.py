@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -23,7 +24,7 @@ from dashboard.pages.parts import commit_line, commit_link, count, day, graph, l
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import Key, keys_of
-from dashboard.standings import Standing, reference, standings
+from dashboard.standings import Standing, reference, rows_now, standings
 from dashboard.theme import Scheme
 
 #: Commits offered as the one to compare with.
@@ -63,7 +64,11 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         html.Div(
             [
                 html.Span("L2", className="label"),
-                dmc.SegmentedControl(id="overview-l2", data=l2s, value=address.l2 if address.l2 in l2s else l2s[0]),
+                dmc.SegmentedControl(
+                    id="overview-l2",
+                    data=l2s,
+                    value=address.l2 if address.l2 in l2s else _measured(results, machine, l2s),
+                ),
             ],
             hidden=len(caches) < 2,
         ),
@@ -200,6 +205,12 @@ def stand(results: Results, machine: str, l2: str, since: str, visit: int, findi
     compared = reference(results, machine, since, visit)
     every = standings(results, machine, compared, findings.picture(results, machine), findings.thresholds)
     return [one for one in every if l2 in ("all", one.row.l2) or not one.row.l2]
+
+
+def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
+    """The first cache state that the machine has numbers for: a CPU has none that are cold."""
+    there = {row.l2 for row, _ in rows_now(results, machine) if row.latency or row.value}
+    return next((l2 for l2 in l2s if l2 in there), l2s[0])
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

@@ -23,18 +23,19 @@ SPARK = 24
 FILE_COLUMNS = (
     *("machine", "family", "variant", "case", "l2", "commit", "state"),
     *("latency", "latency_low", "latency_high", "speedup", "speedup_low", "speedup_high"),
-    *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict", "mde", "why"),
+    *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict"),
+    *("own_change", "baseline_change", "mde", "why"),
 )
 
-_LOUD: dict[Verdict, int] = {"failed": 0, "slower": 1, "faster": 2}
+_LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
 _FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
     """Rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
 
-    What failed comes first, then what became slower, then faster, the largest change first; then what only looks so;
-    then all others by shape.
+    What fails since the commit that is compared with comes first, then what became slower, then faster, the largest
+    change first; then what failed there already; then what only looks so; then all others by shape.
     """
     past = _past(results, machine)
     # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not. Those that
@@ -44,8 +45,8 @@ def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dic
 
     def order(one: Standing) -> tuple[Any, ...]:
         # What only looks so stands below what is so.
-        loud = _LOUD.get(one.verdict, 3 + _LOUD.get(one.difference.verdict, 3))
-        if loud < 6:
+        loud = 0 if one.news else _LOUD.get(one.verdict, 3 + _LOUD.get(one.difference.verdict, 4))
+        if loud < 7:
             return (0, loud, -abs(one.worse or 0.0), *_order(one.row))
         return (1, _shape(one.row) not in there, _shape(one.row) not in known, *_order(one.row))
 
@@ -91,6 +92,11 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
             numbers[f"{quantity}_high"] = measured.high if measured else None
     told = one.difference
     ends = (None, None) if one.found else (told.low, told.high)
+    behind: dict[str, float] = {}
+    if told.times:
+        # Left out where there is none: nearly every row.
+        behind["own_change"] = 100 * math.expm1(told.times.own)
+        behind["baseline_change"] = 100 * math.expm1(told.times.baseline)
     return {
         # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
         "id": "\n".join((*row.key[1:], one.verdict)),
@@ -112,7 +118,8 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
         "mde": None if row.mde is None else 100 * row.mde,
         "state": STATE_LABELS[row.state],
         "stale": one.stale,
-        "why": ". ".join(part for part in (row.reason, row.note) if part),
+        **behind,
+        "why": ". ".join(part for part in (row.reason, told.times.text if told.times else "", row.note) if part),
         "trend": past,
     }
 
@@ -152,7 +159,7 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         known("floor", "% of floor", 112, cellRenderer="Floor"),
         known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
-        known("compute", "TFLOP/s", 84, valueFormatter=drawn("tenth"), cellClassRules=_dim_unless("compute")),
+        known("compute", "TFLOP/s", 84, valueFormatter=drawn("three"), cellClassRules=_dim_unless("compute")),
         known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why"),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),

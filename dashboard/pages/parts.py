@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -12,7 +11,9 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.address import CommitAddress
+from dashboard.alerts.words import change
 from dashboard.comparing import sign
+from dashboard.numbers import whole
 from dashboard.results.model import Commit, Problem
 from dashboard.theme import GRAPH_CONFIG
 
@@ -37,7 +38,7 @@ def age(milliseconds: int, now: int) -> str:
 
 def count(number: int, one: str) -> str:
     """``1 machine``, ``2 machines``; series are the same in both."""
-    return f"{number:,} {one}{'' if number == 1 or one.endswith('s') else 's'}".replace(",", " ")
+    return f"{whole(number)} {one}{'' if number == 1 or one.endswith('s') else 's'}"
 
 
 def mono(text: str, class_name: str = "") -> Any:
@@ -76,10 +77,9 @@ def minus(number: str) -> str:
 
 def change_cell(log: float) -> Any:
     """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
-    percent = 100 * math.expm1(log)
-    kind = "slower" if percent > 0 else "faster"
+    kind = "slower" if log > 0 else "faster"
     glyph = html.Span(f"{sign(log)} ", className="glyph")
-    return html.Td([glyph, minus(f"{percent:+.1f} %")], className=f"number {kind}")
+    return html.Td([glyph, change(log)], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:

@@ -14,12 +14,13 @@ from dashboard.alerts.words import change, span
 from dashboard.causes import cause_text
 from dashboard.comparing import sign
 from dashboard.findings import Findings
+from dashboard.numbers import significant
 from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
 from dashboard.pages.series_table import commit_table
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import series_of, significant
+from dashboard.rows import series_of
 from dashboard.series_figure import figure_height
 from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
 from dashboard.shown import Behaviour, Shown
@@ -77,7 +78,15 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             ),
             loading(html.Div(id="series-facts", className="facts")),
             html.Figure(
-                graph({"data": [], "layout": {}}, "The series over the commits", id="series-chart"),
+                [
+                    html.Figcaption(
+                        [
+                            html.Span("Each commit with its interval; dashed is the level between two changes"),
+                            html.Span("below, where it is known: clocks (dotted: lowest), temperature, registers"),
+                        ]
+                    ),
+                    graph({"data": [], "layout": {}}, "The series over the commits", id="series-chart"),
+                ],
                 className="card series",
             ),
             html.Div(id="series-found"),
@@ -174,7 +183,13 @@ def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
         point = numbers[-1][0]
         told.append(("Epochs to see 1 %", str(repeats), f"in one run, which has {point.epochs}"))
     if numbers and numbers[-1][0].mde is not None:
-        told.append(("MDE of one run", f"{100 * (numbers[-1][0].mde or 0):.2f} %", "5 % false alarms, 80 % power"))
+        told.append(
+            (
+                "MDE of one run",
+                f"{100 * (numbers[-1][0].mde or 0):.2f} %",
+                "5 % false alarms, 80 % power",
+            )
+        )
     told.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
     return [
         html.Div(
@@ -197,7 +212,7 @@ def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]
     mde = f"{100 * analysis.mde:.2f} %" if math.isfinite(analysis.mde) else "–"
     return [
         ("Noise", scale, f"{noise.kind}, run to run, of the {follows}"),
-        ("MDE", mde, "told within three commits"),
+        ("MDE", mde, "smallest change told within three commits"),
         ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change"),
     ]
 

@@ -9,9 +9,10 @@ from dash import html
 
 from dashboard.axes import within
 from dashboard.beside import Points
+from dashboard.numbers import significant, whole
 from dashboard.pages.parts import commit_link, count, day, minus
 from dashboard.results.model import Commit, Point
-from dashboard.rows import STATE_LABELS, Quantity, significant
+from dashboard.rows import STATE_LABELS, Quantity
 from dashboard.series_figure import toolchain_change
 
 #: Commits listed; the chart has all of them, and chooses which.
@@ -21,13 +22,13 @@ MOST_ROWS = 50
 def commit_table(
     commits: Sequence[Commit], machine: str, points: Points, what: Quantity, zoom: tuple[float, ...] = ()
 ) -> list[Any]:
-    """The newest commits that are in view: number, step from the one before, clocks, toolchain."""
+    """The newest commits that are in view: number, step from the one before (more is slower), clocks, toolchain."""
     seen = [place for place, (point, _) in enumerate(points) if within(point.commit, zoom)]
     listed = seen[-MOST_ROWS:][::-1]
     beside = {title: told for title, told in _BESIDE.items() if any(told(points[place][0]) for place in listed)}
-    head = ["Commit", "Date", f"{what.label} {what.unit}", "Δ %", *beside, "State", "Subject"]
+    head = ["Commit", "Date", f"{what.label} {what.unit}", "Change %", *beside, "State", "Subject"]
     told = list(beside.values())
-    body = [html.Tr(_table_cells(commits, machine, points, place, told)) for place in listed]
+    body = [html.Tr(_table_cells(commits, machine, points, what, place, told)) for place in listed]
     more = len(seen) - len(listed)
     table = html.Table([html.Thead(html.Tr([html.Th(one, scope="col") for one in head])), html.Tbody(body)])
     parts: list[Any] = [html.Div(table, className="card table commits", tabIndex=0)]
@@ -40,20 +41,27 @@ def commit_table(
 
 #: What is told of a point where it is known.
 _BESIDE: dict[str, Callable[[Point], str]] = {
-    "SM MHz": lambda point: "" if point.sm_mhz is None else f"{point.sm_mhz:.0f}",
+    "SM MHz": lambda point: "" if point.sm_mhz is None else whole(point.sm_mhz),
     "°C": lambda point: "" if point.temperature_c is None else f"{point.temperature_c:.0f}",
 }
 
 
 def _table_cells(
-    commits: Sequence[Commit], machine: str, points: Points, place: int, beside: Sequence[Callable[[Point], str]]
+    commits: Sequence[Commit],
+    machine: str,
+    points: Points,
+    what: Quantity,
+    place: int,
+    beside: Sequence[Callable[[Point], str]],
 ) -> list[Any]:
     point, number = points[place]
     before, last = points[place - 1] if place else (None, None)
     commit = commits[point.commit]
     moved = ""
-    if number and last and before and before.version == point.version and last.value > 0:
-        moved = minus(f"{100 * (number.value / last.value - 1):+.2f}")
+    if number and last and before and before.version == point.version and min(number.value, last.value) > 0:
+        # As on every page, more is worse: 1.5 × that become 1.4 × take 7 % more time.
+        old, new = (number.value, last.value) if what.higher_is_better else (last.value, number.value)
+        moved = minus(f"{100 * (new / old - 1):+z.2f}")
     tools = toolchain_change(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
     return [

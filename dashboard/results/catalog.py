@@ -15,9 +15,13 @@ from pathlib import Path
 
 from dashboard.results.model import Problem
 from dashboard.results.scan import Stamp
+from dashboard.wal import keep_write_ahead_log
 
 #: Layout of the cache, part of its folder's name: another one starts with an empty folder.
 LAYOUT = 1
+
+#: Seconds to wait for another writer.
+_PATIENCE = 60.0
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS file (
@@ -92,12 +96,12 @@ class Catalog:
     def __init__(self, path: Path) -> None:
         self._path = path
         with self._connection() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
+            keep_write_ahead_log(connection, _PATIENCE)
             connection.executescript(_TABLES)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._path, timeout=60, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = NORMAL")
             yield connection
 

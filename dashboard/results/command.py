@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.console import log
+from asv.util import UserError
 
 from dashboard.places import add_places, open_store
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from dashboard.results.model import Refreshed
     from dashboard.results.picture import Results
 
-#: Exit status where there were problems, and where the store cannot be used.
-PROBLEMS, BROKEN = 1, 3
+#: Exit status where there were problems, where the store cannot be used, and of wrong usage.
+PROBLEMS, BROKEN, USAGE = 1, 3, 4
 
 
 class Ingest(Command):  # type: ignore[misc]  # asv has no types
@@ -50,6 +51,9 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         except StoreError as error:
             log.error(str(error))
             return BROKEN
+        except UserError as error:  # asv's configuration
+            log.error(str(error))
+            return USAGE
         results = store.current()
         if args.json:
             told = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}

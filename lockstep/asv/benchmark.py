@@ -1,10 +1,6 @@
 """asv's benchmark type for lockstep series: latency with samples, and speedup from the same measurement.
 
-A suite folder registers it in its ``__init__.py``::
-
-    from lockstep.asv.benchmark import register
-
-    register()
+``Suite.series`` registers it with asv.
 
 Under the ``lockstep`` environment the numbers come from the worker of the commit; under any other
 environment type each asv process measures for itself, slower, but with the same protocol.
@@ -68,7 +64,7 @@ def answer(record: Record, quantity: str) -> dict[str, Any]:
 
 
 def register() -> None:
-    """Teach asv the type; suites call this from the folder's ``__init__.py``."""
+    """Teach asv the type; however often it is called, once."""
     if LockstepBenchmark not in benchmarks.benchmark_types:
         benchmarks.benchmark_types.insert(0, LockstepBenchmark)
 

@@ -34,9 +34,7 @@ from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.provenance import harness_commit
 from lockstep.record import SUFFIX, Record
 from lockstep.stages import told
-
-#: Packages imported from the commit unless asv.conf.json says otherwise: {"lockstep": {"packages": […]}}.
-PACKAGES = ("kernels",)
+from lockstep.suites import load_suites, packages_under_test
 
 
 @dataclass
@@ -108,19 +106,20 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self.close()
         Path(self._path).mkdir(parents=True, exist_ok=True)
         self.checkout_project(repo, commit_hash)
-        settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
-        results = Path(conf.results_dir).resolve() / self._options.machine
+        results = Path(conf.results_dir).resolve()
+        # asv names its files after eight digits, whatever ``hash_length`` is.
+        records = results / self._options.machine / f"{commit_hash[:8]}-{self.name}{SUFFIX}"
         target = Target(
             commit=commit_hash,
             environment=self.name,
             machine=self._options.machine,
             clock_state=self._options.clock_state,
-            harness=harness_commit(Path(conf.benchmark_dir)),
-            path=results / f"{commit_hash[: conf.hash_length]}-{self.name}{SUFFIX}" if self._options.save else None,
+            harness=harness_commit(Path(conf.benchmark_dir), results),
+            path=records if self._options.save else None,
         )
         spec = WorkerSpec(
             checkout=Path(self._build_root) / self._repo_subdir,
-            packages=tuple(settings.get("packages", PACKAGES)),
+            packages=packages_under_test(conf, load_suites(Path(conf.benchmark_dir))),
             benchmark_dir=Path(conf.benchmark_dir).resolve(),
             quick=self._options.quick,
         )

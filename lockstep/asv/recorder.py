@@ -192,7 +192,8 @@ class Recorder:
         except FileNotFoundError:
             return
         except RecordError as error:
-            broken = path.with_suffix(".broken")
+            stamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")  # an earlier one stays
+            broken = path.with_name(f"{path.stem}.{stamp}.broken")
             path.rename(broken)
             self._say(f"{error}. It is kept as {broken.name}; measuring starts afresh")
             return

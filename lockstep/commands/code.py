@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
+from lockstep.cli import expect_folder
 from lockstep.suite import Suite, SuiteError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ DONE, DIFFERENT, NO_WORKER, USAGE = 0, 1, 3, 4
 
 #: Compiled for unless asv.conf.json says otherwise ({"lockstep": {"targets": […]}}) or ``--target`` does.
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
+
+#: Folder of the packages under test, their names, and further ones that they may call.
+Packages = tuple[Path, Sequence[str], Sequence[str]]
 
 
 class Code(Command):  # type: ignore[misc]  # asv has no types
@@ -77,36 +81,38 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         """Show or compare."""
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.trees import RefError
-        from lockstep.suites import load_suites, pick_suites
+        from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
         loaded = load_suites(Path(conf.benchmark_dir))
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
+        trusted = tuple(settings.get("trusted", ()))
+        packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded), trusted
         try:
             targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
             act = _show if args.action == "show" else _diff
-            return act(args, settings, suites, targets)
+            return act(args, packages, suites, targets)
         except (TargetError, RefError) as error:
             return _fail(USAGE, str(error))
         except TracingFailed as error:
             return _fail(NO_WORKER, str(error))
 
 
-def _show(
-    args: argparse.Namespace, settings: Mapping[str, Any], suites: Sequence[Suite], targets: Sequence[Target]
-) -> int:
+def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
     from lockstep.machine_code.trees import sources
+    from lockstep.suites import match_labels
 
     for suite in suites:
         _refuse_unknown(suite, args.variant, len(suites) > 1)
+    labels = match_labels(suites, args.case)
     out = console()
-    with sources(args.ref, Path.cwd(), *_packages(settings)) as tree:
+    with sources(args.ref, *packages) as tree:
         for target in targets:
             codes = codes_of(tree, suites, target, say=_say)
-            codes = {key: code for key, code in codes.items() if _wanted(key, suites, args)}
+            codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
             if args.json:
                 for key, code in codes.items():
                     print(json.dumps(_row(target, key, code)))
@@ -120,17 +126,14 @@ def _show(
     return DONE
 
 
-def _diff(
-    args: argparse.Namespace, settings: Mapping[str, Any], suites: Sequence[Suite], targets: Sequence[Target]
-) -> int:
+def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     from lockstep.machine_code import compare
     from lockstep.machine_code.report import console, diff_lines
     from lockstep.machine_code.trees import sources
 
+    expect_folder(args.markdown)
     with ExitStack() as trees:
-        base, head = (
-            trees.enter_context(sources(ref, Path.cwd(), *_packages(settings))) for ref in (args.base, args.head)
-        )
+        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
         comparisons = [compare(base, head, suites, target, say=_say) for target in targets]
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
@@ -172,11 +175,8 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _wanted(key: CaseKey, suites: Sequence[Suite], args: argparse.Namespace) -> bool:
-    if args.variant and key.variant not in args.variant:
-        return False
-    values = set(key.case.split(","))
-    return not args.case or any(set(text.split(",")) <= values for text in args.case)
+def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
+    return (not variants or key.variant in variants) and (labels is None or key.case in labels)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], several: bool) -> None:
@@ -186,13 +186,6 @@ def _refuse_unknown(suite: Suite, variants: Sequence[str], several: bool) -> Non
     for name in variants:
         if name not in known and not several:
             raise SuiteError(f"{suite.name} has no variant {name!r}{nearest(name, known)}")
-
-
-def _packages(settings: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]]:
-    """Packages under test, and further ones that they may call."""
-    from lockstep.asv.environment import PACKAGES
-
-    return tuple(settings.get("packages", PACKAGES)), tuple(settings.get("trusted", ()))
 
 
 def _say(line: str) -> None:

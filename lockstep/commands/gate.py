@@ -15,21 +15,18 @@ from types import FrameType
 from typing import Any
 
 from asv.commands import Command
-from asv.console import log
-from asv.util import UserError
 from rich.console import Console
 
-from lockstep.cli import USAGE
+from lockstep.cli import USAGE, expect_folder
 from lockstep.commands.clocks import clock_target
-from lockstep.commands.measure import match_cases
 from lockstep.gate.github import annotate, append_summary, write_outputs
 from lockstep.gate.report import EXIT, Report
 from lockstep.gate.run import Request, run
 from lockstep.gate.table import show
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.trees import WORKING_TREE, RefError
-from lockstep.suite import CACHE_STATES, Suite
-from lockstep.suites import load_suites, pick_suites
+from lockstep.suite import CACHE_STATES
+from lockstep.suites import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.thresholds import FILE, read_thresholds
 
 #: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
@@ -79,18 +76,10 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         return parser
 
     @classmethod
-    def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Read the project's configuration; without one it is wrong usage, and not asv's 1, which here means slower."""
-        try:
-            code: int = super().run_from_args(args)
-        except UserError as error:
-            log.error(str(error))
-            return USAGE
-        return code
-
-    @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Judge and report."""
+        for file in (args.json, args.markdown):
+            expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         # A runner that is cancelled sends SIGTERM: the report is still written, and the worker ended.
         former = signal.signal(signal.SIGTERM, _interrupt)
@@ -109,18 +98,16 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
     settings = getattr(conf, "lockstep", {})
     found = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or found for suite in pick_suites(found, name)]
-    if args.case and not any(_labels(suite, args) for suite in suites):
-        match_cases(suites[0], args.case[0])
     return Request(
-        repository=Path.cwd(),
+        repository=packages_folder(conf, found),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
         results_dir=Path(conf.results_dir).resolve(),
-        packages=tuple(settings.get("packages", ("kernels",))),
+        packages=packages_under_test(conf, found),
         trusted=tuple(settings.get("trusted", ())),
         base=args.base,
         head=args.head,
         suites={suite.name: suite for suite in suites},
-        cases={suite.name: _labels(suite, args) for suite in suites},
+        cases=match_labels(suites, args.case),
         variants=tuple(args.variant),
         l2=args.l2,
         thresholds=read_thresholds(Path.cwd() / FILE),
@@ -159,14 +146,6 @@ def _pull_request() -> list[str]:
     """ "#123" in a workflow that runs for pull request 123."""
     match = re.fullmatch(r"refs/pull/(\d+)/\w+", os.environ.get("GITHUB_REF", ""))
     return [f"#{match[1]}"] if match else []
-
-
-def _labels(suite: Suite, args: argparse.Namespace) -> list[str] | None:
-    """Labels of the suite's cases that were asked for; ``None`` for all."""
-    if not args.case:
-        return None
-    wanted = [{part.strip() for part in text.split(",") if part.strip()} for text in args.case]
-    return [case.label for case in suite.all_cases if any(axes <= set(case.label.split(",")) for axes in wanted)]
 
 
 def _seconds(text: str) -> float:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lockstep.record import Record
 from lockstep.suite import CACHE_STATES, Case, Suite, SuiteError
-from lockstep.suites import load_suites, nearest, pick_suites
+from lockstep.suites import load_suites, match_cases, nearest, pick_suites
 
 
 class Measure(Command):  # type: ignore[misc]  # asv has no types
@@ -105,14 +105,3 @@ def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[t
     for case in dict.fromkeys(chosen):
         for l2 in CACHE_STATES if args.l2 == "both" else (args.l2 or usual,):
             yield case, l2
-
-
-def match_cases(suite: Suite, text: str) -> list[Case]:
-    """Cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
-
-    Raises:
-        SuiteError: none has; the message lists the labels.
-    """
-    wanted = [part.strip() for part in text.split(",") if part.strip()]
-    found = [case for case in suite.all_cases if set(wanted) <= set(case.label.split(","))]
-    return found or [suite.case(text)]

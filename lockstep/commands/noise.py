@@ -17,9 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.cli import UsageError, expect_folder
 from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Case, Suite
-from lockstep.suites import load_suites, pick_suites
+from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
+from lockstep.table import reasons
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,12 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--series", type=int, default=60, help="at least this many speedups, if there are so many (default: 60)"
         )
-        parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="cold", help="cache state (default: cold)")
+        parser.add_argument(
+            "--l2",
+            choices=[*CACHE_STATES, "both"],
+            default="cold",
+            help="cache state (default: cold; a CPU has warm alone)",
+        )
         parser.add_argument("--quick", action="store_true", help="one short look, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements there")
         parser.set_defaults(func=cls.run_from_args)
@@ -71,11 +78,18 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run and print; exit status 2 if any series failed in any run."""
+        if args.runs < 1:
+            raise UsageError(f"--runs {args.runs}: at least one")
+        expect_folder(args.json)
         found = load_suites(Path(conf.benchmark_dir))
         suites = [suite for name in args.families or found for suite in pick_suites(found, name)]
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
-        packages = tuple(getattr(conf, "lockstep", {}).get("packages", ("kernels",)))
-        spec = WorkerSpec(Path.cwd(), packages, Path(conf.benchmark_dir).resolve(), quick=args.quick)
+        spec = WorkerSpec(
+            packages_folder(conf, found),
+            packages_under_test(conf, found),
+            Path(conf.benchmark_dir).resolve(),
+            quick=args.quick,
+        )
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
         plan: list[tuple[Suite, str, str]] = []  # grows in the first run, until there are enough series
@@ -108,10 +122,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         for line in summary(rows):
             wide.print(line, markup=False, highlight=False)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]
-        for record in failed:
-            wide.print(
-                f"failed: {record.suite} {record.variant} {record.case} {record.l2}: {record.reason}", markup=False
-            )
+        for name in dict.fromkeys(record.suite for record in failed):
+            for line in reasons([record for record in failed if record.suite == name]):
+                wide.print(f"{name} {line}", markup=False, highlight=False)
         if args.json:
             args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
         return 2 if failed else 0

@@ -21,7 +21,7 @@ from asv_runner.benchmarks.mark import SkipNotImplemented
 from lockstep.asv.benchmark import MeasurementFailed, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.provenance import ask_host
-from lockstep.suites import load_suites, nearest
+from lockstep.suites import load_suites, nearest, packages_under_test
 
 
 class Run(AsvRun):  # type: ignore[misc]  # asv has no types
@@ -33,6 +33,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
+        # Asv would tell of a broken suite by the traceback of its discovery.
+        packages_under_test(conf, load_suites(Path(conf.benchmark_dir)))
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every one on the branches of asv.conf.json has a result or comes before one")
             return None

@@ -18,9 +18,8 @@ from asv.commands import Command
 from rich.console import Console
 from rich.table import Table
 
-from lockstep.commands.measure import match_cases
 from lockstep.suite import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError
-from lockstep.suites import load_suites, nearest, pick_suites
+from lockstep.suites import load_suites, match_cases, nearest, pick_suites
 
 if TYPE_CHECKING:
     from lockstep.tuning import Tuned

@@ -10,9 +10,6 @@ from typing import Any
 from lockstep.gate.verdict import Asked, Group, SideFacts, Verdict, group_from, verdict_from
 from lockstep.watched import Watched
 
-#: Seconds that a worker may take until it begins to import the versions.
-START_S = 60.0
-
 
 @dataclass(frozen=True)
 class Ring:
@@ -84,7 +81,7 @@ class GateWorker(Watched):
         arguments += ["--packages", *ring.packages, "--suites", *ring.suites, "--seed", str(ring.seed)]
         arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if ring.quick else [])]
         arguments += ["--alone", alone] if alone else []
-        super().__init__("lockstep.gate.worker", arguments, silence_s, START_S)
+        super().__init__("lockstep.gate.worker", arguments, silence_s)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         try:
             ready = self.wait("ready")

@@ -130,7 +130,7 @@ def meter(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
     for group in todo:
         by_suite[group.suite].append(group)
     picked: list[Group] = []
-    while by_suite and len(picked) < METER_GROUPS:
+    while by_suite:
         for suite in list(by_suite):
             picked.append(by_suite[suite].pop())
             if not by_suite[suite]:

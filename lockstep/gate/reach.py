@@ -23,6 +23,8 @@ WRAPPERS = {
     "staticmethod",
     "classmethod",
     "wraps",
+    "abstractmethod",
+    "override",
 }
 
 #: Calls by which code may reach what it does not name; ``getattr`` and imports only where the name is no text.
@@ -56,9 +58,11 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
     names: set[str] = set()
     packages = {path.split("/", 1)[0] for path in files}
     foreign = {path: _foreign(module, packages) for path, module in modules.items()}
+    listed = False
     for path, module in modules.items():
         for statement in module.body:
             if path in (f"{family}.py", f"{family}/__init__.py") and _binds(statement) & {"VARIANTS", "PREPARE"}:
+                listed |= "VARIANTS" in _binds(statement)
                 entries = _entries(statement, variant)
                 if entries is None:
                     return None
@@ -71,6 +75,8 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
                 reached.add(f"{path} {ast.dump(statement)}")
             else:
                 waiting.append((path, statement))
+    if not listed:  # its functions are those of today's VARIANTS (lockstep.family), which no file here names
+        return None
     while found := [(path, statement) for path, statement in waiting if _binds(statement) & names]:
         for path, statement in found:
             waiting.remove((path, statement))
@@ -103,15 +109,22 @@ def _acts(statement: ast.stmt) -> bool:
     match statement:
         case ast.Import() | ast.ImportFrom():
             return False
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return any(_last_name(decorator) not in WRAPPERS for decorator in statement.decorator_list)
+        case ast.FunctionDef(args=taken) | ast.AsyncFunctionDef(args=taken):
+            defaults = [*taken.defaults, *filter(None, taken.kw_defaults)]
+            return _registers(statement) or any(map(_calls, defaults))
+        case ast.ClassDef(bases=bases, keywords=keywords, body=body):
+            return _registers(statement) or bool(keywords) or any(map(_calls, bases)) or any(map(_acts, body))
         case ast.Assign(targets=targets, value=value):
             return not all(isinstance(one, ast.Name) for one in targets) or _calls(value)
         case ast.AnnAssign(target=ast.Name(), value=value):
             return value is not None and _calls(value)
-        case ast.Expr(value=ast.Constant()):
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
             return False
     return True
+
+
+def _registers(statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    return any(_last_name(decorator) not in WRAPPERS for decorator in statement.decorator_list)
 
 
 def _calls(value: ast.expr) -> bool:

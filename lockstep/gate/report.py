@@ -119,8 +119,10 @@ def headline(report: Report) -> str:
             f"{report.confidence:.0%} sure that none is by chance"
         )
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
-    else:
+    elif report.of("same") or report.of("faster"):
         said.append(f"nothing slower by more than {_least(report)}")
+    else:
+        said.append("nothing was judged")
     faster = report.of("faster")
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")

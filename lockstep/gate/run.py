@@ -28,7 +28,7 @@ class Request:
     """What is to be judged, and how.
 
     Attributes:
-        repository: folder of asv.conf.json.
+        repository: folder of the packages; its git is asked for base and head.
         benchmark_dir: today's suites.
         results_dir: recorded results; the noisier ones are judged first.
         packages: top-level packages under test.

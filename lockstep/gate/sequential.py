@@ -62,7 +62,8 @@ class Test:
         """
         if len(epochs) not in LOOKS:
             return None
-        centre, error = fmean(epochs), stdev(epochs) / math.sqrt(len(epochs))
+        centre = fmean(epochs)
+        error = stdev(epochs, centre) / math.sqrt(len(epochs))
         bound = math.log1p(self.min_effect)
         differs = _quantile(self.round_level / len(LOOKS), len(epochs) - 1) * error
         equal = _quantile(self.alpha / len(LOOKS), len(epochs) - 1) * error
@@ -95,7 +96,7 @@ def interval(epochs: Sequence[float], alpha: float) -> Estimate:
     centre = fmean(epochs)
     if len(epochs) < 2:
         return Estimate(centre, -math.inf, math.inf)
-    half = _quantile(alpha / 2 / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
+    half = _quantile(alpha / 2 / len(LOOKS), len(epochs) - 1) * stdev(epochs, centre) / math.sqrt(len(epochs))
     return Estimate(centre, centre - half, centre + half)
 
 

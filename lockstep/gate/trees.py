@@ -38,7 +38,7 @@ def version(repository: Path, name: str, packages: Sequence[str], trusted: Seque
     """A version's packages for the block: a commit's in a folder that is gone afterwards, the working tree's in place.
 
     Args:
-        repository: folder of asv.conf.json, in which the packages lie.
+        repository: folder in which the packages lie.
         name: whatever git takes for a commit, or ".".
         packages: top-level packages under test.
         trusted: see ``lockstep.machine_code.Tree``.

@@ -94,7 +94,8 @@ class Turns:
         cases = {key: _Case() for key in group.cases()}
         live = dict(cases)
         epoch = 0
-        while live and time.monotonic() < self._deadline and epoch < LOOKS[-1]:
+        # One more than the last look needs, since the first warms up.
+        while live and time.monotonic() < self._deadline and epoch <= LOOKS[-1]:
             epoch += 1
             self._seed += 1
             self._epoch(group, live, epoch)

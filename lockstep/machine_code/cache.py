@@ -83,5 +83,6 @@ class Cache:
 
     @staticmethod
     def _prepare(database: sqlite3.Connection) -> None:
-        database.execute("PRAGMA journal_mode = WAL")
+        # The journal is SQLite's usual one: of several that turn a new file to WAL at once, one is told at once that
+        # it is locked, whatever the timeout.
         database.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB, used REAL)")

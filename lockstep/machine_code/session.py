@@ -110,9 +110,10 @@ class Session:
     def stop(self) -> None:
         """Have another thread's request fail at once, and every further one; ``close`` still has to be called."""
         self._stopped = True
-        if self._process is not None:
+        process = self._process  # the other thread may close it meanwhile
+        if process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process, if there is one, and whatever its compilers started."""

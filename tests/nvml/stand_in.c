@@ -137,13 +137,6 @@ ret nvmlDeviceGetVbiosVersion(void *gpu, char *out, uint size) {
 ret nvmlDeviceGetEnforcedPowerLimit(void *gpu, uint *out) { (void)gpu; return number(out, 700000); }
 ret nvmlDeviceGetPowerUsage(void *gpu, uint *out) { return number(out, exists("busy", gpu) ? 650500 : 75500); }
 
-ret nvmlDeviceGetTotalEnergyConsumption(void *gpu, unsigned long long *out) {
-    (void)gpu;
-    ret refused = (ret)setting("STAND_IN_READ", OK);
-    if (!refused) *out = 5000000000ull;
-    return refused;
-}
-
 struct temperature { uint version; uint sensor; int celsius; };
 ret nvmlDeviceGetTemperatureV(void *gpu, struct temperature *out) {
     (void)gpu;

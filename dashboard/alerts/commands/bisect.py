@@ -105,27 +105,27 @@ class _Measure:
     def __init__(self, conf: Any, member: Member, args: argparse.Namespace) -> None:
         from asv.repo import get_repo
 
-        from lockstep.suites import load_suites, pick_suites
+        from lockstep.suites import load_suites, packages_under_test, pick_suites
 
         self._conf = conf
         self._args = args
         self._series = member.series
         self._repo = get_repo(conf)
         # Today's suites may have lost it, and that is told before anything is checked out.
-        [suite] = pick_suites(load_suites(Path(conf.benchmark_dir)), member.series.suite)
+        suites = load_suites(Path(conf.benchmark_dir))
+        [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)
+        self._packages = packages_under_test(conf, suites)
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
 
     def __call__(self, commit: str) -> Measurement:
         from dashboard.alerts.bisection import Measurement
         from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-        from lockstep.asv.environment import PACKAGES
 
         series = self._series
         self._checkout.parent.mkdir(parents=True, exist_ok=True)
         self._repo.checkout(str(self._checkout), commit)
-        packages = tuple(getattr(self._conf, "lockstep", {}).get("packages", PACKAGES))
-        spec = WorkerSpec(self._checkout, packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
+        spec = WorkerSpec(self._checkout, self._packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
                 records, _, _ = worker.measure(series.suite, series.case, series.l2, [series.variant], {})

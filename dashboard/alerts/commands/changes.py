@@ -80,7 +80,10 @@ def _since(text: str | None, results: Results) -> int:
     if text is None:
         return 0
     if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        day = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+        try:
+            day = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+        except ValueError as error:
+            raise LifeError(f"--since {text}: {error}") from error
         return int(day.timestamp() * 1000)
     found = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
     if len(found) == 1:

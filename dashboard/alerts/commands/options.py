@@ -8,12 +8,12 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from asv.config import Config
 from asv.console import log
+from asv.util import UserError
 
-from dashboard.places import add_places, open_store, results_folder
+from dashboard.places import add_places, load_config, open_store, results_folder
 
 if TYPE_CHECKING:
     from dashboard.alerts.store import AlertStore
@@ -25,8 +25,6 @@ OK, BAD_NEWS, BROKEN, USAGE = 0, 1, 3, 4
 
 #: Where the state of the alerts lies, if not in the user's data folder.
 STATE = "LOCKSTEP_STATE"
-
-_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -44,17 +42,13 @@ def add_state(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_config(args: argparse.Namespace) -> Any | None:
-    """asv's configuration; ``None`` where there is none."""
-    there = args.config or any(Path(name).exists() for name in _CONFIGS)
-    return Config.load(args.config) if there else None
-
-
 def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
     """The results, and what they say now; left for the pages as well."""
     from dashboard.alerts.publish import survey
-    from lockstep.thresholds import FILE, read_thresholds
+    from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
 
+    if args.thresholds and not args.thresholds.is_file():
+        raise ThresholdsError(f"--thresholds {args.thresholds}: there is no such file")
     thresholds = read_thresholds(args.thresholds or Path(FILE))
     # What an analysis makes stays until it ends: to go through it for what is dead takes a third of its time.
     gc.disable()
@@ -91,6 +85,6 @@ def told(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> 
     except (StateError, StoreError) as error:
         log.error(str(error))
         return BROKEN
-    except (LifeError, NoSuchAlert, ReceiverError) as error:
+    except (LifeError, NoSuchAlert, ReceiverError, UserError) as error:  # UserError: of asv's configuration
         log.error(str(error))
         return USAGE

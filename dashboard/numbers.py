@@ -1,0 +1,33 @@
+"""Numbers as readers see them, the same on every page; ``assets/grid.js`` writes those of the grids alike."""
+
+from __future__ import annotations
+
+import math
+
+#: Between thousands: a narrow space that does not break. A comma is a decimal point to half of the readers.
+THIN = "\N{NARROW NO-BREAK SPACE}"
+
+#: What lies outside is written with an exponent.
+_LEAST, _MOST = 1e-6, 1e12
+
+
+def whole(number: float) -> str:
+    """Without decimals: ``2 480``."""
+    return f"{number:,.0f}".replace(",", THIN)
+
+
+def decimals(value: float, count: int) -> int:
+    """How many it takes to show so many digits that count of a value that is not zero."""
+    size = abs(value)
+    exponent = math.floor(math.log10(size))
+    # After rounding: 9.9996 is 10.00 with four.
+    if size >= 10.0 ** (exponent + 1) * (1 - 0.5 * 10.0**-count):
+        exponent += 1
+    return max(count - 1 - exponent, 0)
+
+
+def significant(value: float, count: int) -> str:
+    """With so many digits that count, all of them shown: ``1.400``, ``200 000``."""
+    if not _LEAST <= abs(value) < _MOST:
+        return f"{value:.{count}g}"
+    return f"{value:,.{decimals(value, count)}f}".replace(",", THIN)

@@ -1,0 +1,39 @@
+"""The times behind a ratio: whether it changed because the kernel did, or because its baseline did."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from dashboard.alerts.attribution import explains
+from dashboard.alerts.words import change
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What both times of a ratio did from one measurement of it to the next.
+
+    Attributes:
+        own, baseline: natural log of the factor by which the kernel's time and its baseline's grew.
+        error: standard error of ``baseline``; NaN unknown.
+    """
+
+    own: float
+    baseline: float
+    error: float
+
+    def baseline_moved(self, worse: float, confidence: float) -> bool:
+        """Whether the ratio became worse by ``worse`` (a log) because of the baseline, while the kernel stayed.
+
+        The rule of the alerts (``dashboard.alerts.attribution``); besides, the baseline has to move beyond its noise at
+        this confidence, and a kernel that moved either way by enough to explain a change did not stay.
+        """
+        sure = abs(self.baseline) > NormalDist().inv_cdf(0.5 + confidence / 2) * self.error
+        stayed = not explains(math.copysign(self.own, worse), worse)
+        return sure and stayed and explains(-self.baseline, worse)
+
+    @property
+    def text(self) -> str:
+        """``baseline's time −1.6 %, own −0.1 %``."""
+        return f"baseline's time {change(self.baseline)}, own {change(self.own)}"
