@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.gate.sequential import LOOKS, Test, interval, relative
+from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
 
 EFFECT = 0.0025
 
@@ -127,6 +127,33 @@ def test_relative_changes_of_endless_intervals():
     assert told.high == math.inf
     assert told.low == -1.0
     assert relative(interval([0.01, 0.01], 0.01)).value == pytest.approx(math.expm1(0.01))
+
+
+@pytest.mark.parametrize("cases", [1, 100])
+def test_what_is_found_twice_is_told_with_an_interval_of_the_same_verdict(cases):
+    test, bound = Test(EFFECT, 0.01, cases), math.log1p(EFFECT)
+    rng = np.random.default_rng(8)
+    verdicts = set()
+    for truth in (0.0, bound, 1.3 * bound, 2 * bound, -2 * bound):
+        for first, second in rng.normal(truth, bound / 4, (100, 2, LOOKS[0])).tolist():
+            told = found_twice(first, second, test)
+            both = {test.decide(first), test.decide(second)}
+            assert (told.low > bound) == (both == {"slower"})
+            assert (told.high < -bound) == (both == {"faster"})
+            assert told.low < told.value < told.high
+            assert told.value == pytest.approx(np.mean(second))
+            verdicts |= both
+    assert verdicts >= {"slower", "faster"}
+
+
+def test_either_end_of_what_is_found_twice_holds_as_often_as_stated():
+    test = Test(EFFECT, 0.04, 1)
+    draws = np.random.default_rng(9).normal(0.01, 5e-4, (4000, 2, LOOKS[1])).tolist()
+    ends = [found_twice(first, second, test) for first, second in draws]
+    missed = [sum(one.low > 0.01 for one in ends), sum(one.high < 0.01 for one in ends)]
+    # At one look of six each round has a sixth of a level of 20 %: 1 in 900 misses.
+    assert max(missed) <= 4000 / 900 + 3 * math.sqrt(4000 / 900)
+    assert found_twice([0.01], draws[0][1], test).high == math.inf
 
 
 def test_intervals_cover_the_truth_at_every_look():

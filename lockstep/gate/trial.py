@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from lockstep.common_clock import log_ratios, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
-from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
+from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
 from lockstep.gate.verdict import UNREACHED, SeriesKey, Verdict
 
 
@@ -72,7 +72,8 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
             return replace(verdict, outcome=first.decision, reason="one round")
         return replace(verdict, reason=_undecided(first))
     if second.decision == first.decision and first.decision is not None:
-        return replace(verdict, outcome=first.decision, confirmed=True)
+        twice = relative(found_twice(first.ratios, second.ratios, first.test))
+        return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
     seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
     if second.decision == "same":
         return replace(verdict, outcome="same", reason=f"{seen}, not in the second")
