@@ -90,7 +90,7 @@ def test_a_second_round_that_controls_spoiled_is_not_said_to_be_out_of_time():
 
 
 def test_why_a_round_decides_nothing():
-    assert told(trial([1.0, 1.02] * 4)) == ("unsure", "out of time after 8 epochs")
+    assert told(trial([1.0, 1.02] * 10)) == ("unsure", "out of time after 20 epochs")
     assert told(trial([1.0, 1.02] * 14)) == ("unsure", "too close to call after 28 epochs")
     # Nine epochs of e to the ± 1/2, and 1: a deviation of a half.
     wild = [math.exp(one) for one in (0.5, -0.5) * 4 + (0,)]
