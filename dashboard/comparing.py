@@ -1,32 +1,19 @@
-"""Two measurements of one series: by how much the second is worse, how sure that is, and what to call it."""
+"""What became of a row since another commit of its machine: the overview, the page of a commit.
+
+The rule is that of ``dashboard.verdicts``. A series that is followed over the commits has more to it than the two runs
+that Compare knows: the surest quantity that both rows have is compared, it may be new, its noise from run to run may be
+known, and two more changes are called "same" (see ``_called``).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from statistics import NormalDist
-from typing import Literal
 
-from dashboard.rows import VALUE, Row
-from dashboard.times import Times
-
-#: "baseline moved" is a ratio that changed while the kernel's own time did not.
-Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new"]
-
-#: What one look tells a reader, what is looked at first before the rest; orange and blue go with ▼ and ▲.
-SIGNS: dict[Verdict, str] = {
-    "failed": "✕",
-    "slower": "▼",
-    "faster": "▲",
-    "baseline moved": "◇",
-    "unsure": "○",
-    "same": "●",
-    "new": "+",
-}
-
-#: The order in which verdicts are looked at.
-LOUDEST: tuple[Verdict, ...] = tuple(SIGNS)
+from dashboard.rows import VALUE, Measured, Row
+from dashboard.times import Times, behind, called
+from dashboard.verdicts import UNKNOWN, Change, Verdict, changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +41,6 @@ class Difference:
         return None if self.worse is None else 100 * math.expm1(self.worse)
 
 
-def sign(worse: float) -> str:
-    """▼ of what became slower, ▲ of what became faster, from the log of the factor by which it became worse."""
-    return SIGNS["slower" if worse > 0 else "faster"]
-
-
 def difference(
     before: Row | None, after: Row, noise: float = math.nan, matters: float = 0.01, confidence: float = 0.99
 ) -> Difference:
@@ -82,14 +64,9 @@ def difference(
     if old.value <= 0 or new.value <= 0:
         # A count that was or is zero has no ratio.
         return Difference(quantity, None, None, None, "same" if old.value == new.value else "unsure")
-    good = quantity == "speedup" or (quantity == VALUE and after.higher_is_better)
-    worse = math.log(new.value / old.value) * (-1 if good else 1)
-    error = _error(old.error, new.error, noise)
-    if error is None:
-        return Difference(quantity, worse, None, None, "same" if worse == 0 else "unsure")
-    wide = NormalDist().inv_cdf(0.5 + confidence / 2) * error
-    low, high = worse - wide, worse + wide
-    return Difference(quantity, worse, low, high, _verdict(worse, low, high, math.log1p(matters)))
+    change = _changed(old, new, noise, quantity == "speedup" or (quantity == VALUE and after.higher_is_better))
+    low, high = (None, None) if math.isnan(change.error) else change.interval(confidence)
+    return Difference(quantity, change.worse, low, high, _called(change, matters, confidence))
 
 
 def beside_baseline(
@@ -109,23 +86,10 @@ def beside_baseline(
     """
     if told.quantity != "speedup" or told.worse is None or told.verdict not in ("slower", "faster"):
         return told
-    moved, reference = _time(*own), _time(*baseline)
-    if moved is None or reference is None:
+    times = behind(_time_changed(*own), _time_changed(*baseline, noise))
+    if times is None:
         return told
-    before, after = (row.latency for row in baseline if row and row.latency)
-    times = Times(moved, reference, _error(before.error, after.error, noise) or math.nan)
-    return replace(
-        told, times=times, verdict="baseline moved" if times.baseline_moved(told.worse, confidence) else told.verdict
-    )
-
-
-def _time(before: Row | None, after: Row | None) -> float | None:
-    """Log of the factor by which the time grew; ``None`` if there are not two of the same ruler."""
-    if before is None or after is None or before.version != after.version:
-        return None
-    if before.latency is None or after.latency is None:
-        return None
-    return math.log(after.latency.value / before.latency.value)
+    return replace(told, times=times, verdict=called(told.verdict, told.worse, times, confidence))
 
 
 def geomean(differences: Iterable[Difference]) -> tuple[float, int]:
@@ -143,19 +107,28 @@ def _quantity(before: Row | None, after: Row) -> str:
     return "speedup" if paired else "latency"
 
 
-def _error(old: float | None, new: float | None, noise: float) -> float | None:
-    known = [error for error in (old, new) if error is not None and math.isfinite(error)]
-    within = math.hypot(*known) if len(known) == 2 else 0.0
-    between = math.sqrt(2) * noise if math.isfinite(noise) else 0.0
-    return max(within, between) or None
+def _time_changed(before: Row | None, after: Row | None, noise: float = math.nan) -> Change:
+    """What the time did; unknown if there are not two of the same ruler."""
+    if before is None or after is None or before.version != after.version:
+        return UNKNOWN
+    if before.latency is None or after.latency is None:
+        return UNKNOWN
+    return _changed(before.latency, after.latency, noise)
 
 
-def _verdict(worse: float, low: float, high: float, matters: float) -> Verdict:
-    if low > 0 and worse >= matters:
-        return "slower"
-    if high < 0 and -worse >= matters:
-        return "faster"
-    if -matters < low and high < matters:
-        return "same"
-    # Sure, and too small to matter.
-    return "same" if (low > 0 or high < 0) and abs(worse) < matters else "unsure"
+def _changed(before: Measured, after: Measured, noise: float, higher_is_better: bool = False) -> Change:
+    """The change; an interval of no width, or of no end, tells no noise."""
+    change = changed(before, after, higher_is_better, noise)
+    return change if 0 < change.error < math.inf else replace(change, error=math.nan)
+
+
+def _called(change: Change, matters: float, confidence: float) -> Verdict:
+    """The verdict, and "same" as well of what is sure and too small to matter, or equal where no noise is known.
+
+    Among all that a machine measured neither is anything to look at. Compare is asked whether two sides are the same,
+    and says so only if the whole interval is (``docs/dashboard.md``).
+    """
+    if math.isnan(change.error):
+        return "same" if change.worse == 0 else "unsure"
+    verdict = change.verdict(matters, confidence)
+    return "same" if verdict == "unsure" and change.sure(confidence) else verdict

@@ -7,17 +7,15 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any, Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code, same_kernels
-from dashboard.comparing import LOUDEST, Verdict
 from dashboard.memo import once
 from dashboard.results.model import Benchmark, Point, Run
-from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import key_of, suite_of
-from dashboard.times import Times
+from dashboard.times import Times, behind, called
+from dashboard.verdicts import UNKNOWN, Change, Verdict, changed, error_of, loudness
 from lockstep.thresholds import Threshold, Thresholds
 
 #: "speedup": the time relative to the baseline beside it, far surer; "latency": the time itself.
@@ -75,12 +73,12 @@ class Pair:
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval of ``log``."""
-        return self.log - NormalDist().inv_cdf(0.975) * self.error
+        return Change(self.log, self.error).interval(0.95)[0]
 
     @property
     def high(self) -> float:
         """Upper end of it."""
-        return self.log + NormalDist().inv_cdf(0.975) * self.error
+        return Change(self.log, self.error).interval(0.95)[1]
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,7 @@ def _points(results: Results, side: Side) -> tuple[Point, ...]:
 
 
 def _order(pair: Pair) -> tuple[Any, ...]:
-    size = -abs(pair.log) if math.isfinite(pair.log) else math.inf
-    return LOUDEST.index(pair.verdict), size, pair.suite, natural(pair.case), pair.l2, pair.head_variant
+    return loudness(pair.verdict, pair.log, pair.suite, pair.case, pair.l2, pair.head_variant)
 
 
 def _baselines(results: Results, side: Side) -> Mapping[tuple[str, str, str], Point]:
@@ -204,12 +201,10 @@ def _beside_baseline(pair: Pair, own: tuple[Point, Point], baseline: Sequence[Po
     before, after = baseline
     if before is None or after is None or before.version != after.version:
         return pair
-    (moved, _), (reference, error) = _change(*own, "latency", 1.0), _change(before, after, "latency", 1.0)
-    if math.isnan(moved) or math.isnan(reference):
+    times = behind(changed(*own), changed(before, after))
+    if times is None:
         return pair
-    times = Times(moved, reference, error)
-    verdict = "baseline moved" if times.baseline_moved(pair.log, confidence) else pair.verdict
-    return replace(pair, times=times, verdict=verdict)
+    return replace(pair, times=times, verdict=called(pair.verdict, pair.log, times, confidence))
 
 
 def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
@@ -225,8 +220,8 @@ def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
 
 def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thresholds, benchmark: Benchmark) -> Pair:
     (_, _, base_variant, case, l2), (_, _, head_variant, _, _) = (key_of(one.series, suite) for one in (base, head))
-    log, error = _change(base, head, quantity, -1.0 if benchmark.higher_is_better else 1.0)
-    verdict, why = _verdict(base, head, log, error, rules.of(suite, head_variant, case, l2))
+    change = _change(base, head, quantity, benchmark.higher_is_better)
+    verdict, why = _verdict(base, head, change, rules.of(suite, head_variant, case, l2))
     return Pair(
         suite=suite,
         case=case,
@@ -235,8 +230,8 @@ def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thres
         head_variant=head_variant,
         base=base.value,
         head=head.value,
-        log=log,
-        error=error,
+        log=change.worse,
+        error=change.error,
         verdict=verdict,
         why=why,
         code=_code(base, head),
@@ -249,34 +244,24 @@ def _is_baseline(point: Point) -> bool:
     return bool(point.baseline) and point.series.axis("variant") == point.baseline
 
 
-def _change(base: Point, head: Point, quantity: Quantity, better: float) -> tuple[float, float]:
+def _change(base: Point, head: Point, quantity: Quantity, higher_is_better: bool) -> Change:
     if quantity == "speedup" and base.baseline:
         if base.log_ratio is None or head.log_ratio is None:
-            return math.nan, math.nan
-        return base.log_ratio - head.log_ratio, _hypot(base.ratio_error, head.ratio_error)
-    if base.value is None or head.value is None or min(base.value, head.value) <= 0:
-        return math.nan, math.nan
-    return better * math.log(head.value / base.value), _hypot(base.error, head.error)
+            return UNKNOWN
+        return Change(base.log_ratio - head.log_ratio, error_of(base.ratio_error, head.ratio_error))
+    return changed(base, head, higher_is_better)
 
 
-def _hypot(one: float | None, other: float | None) -> float:
-    return math.nan if one is None or other is None else math.hypot(one, other)
-
-
-def _verdict(base: Point, head: Point, log: float, error: float, rule: Threshold) -> tuple[Verdict, str]:
+def _verdict(base: Point, head: Point, change: Change, rule: Threshold) -> tuple[Verdict, str]:
+    """The verdict and why; either side may have failed, and two runs tell nothing of what lies between runs."""
     for name, point in (("base", base), ("head", head)):
         if point.state == "failed":
             return "failed", f"{name}: {point.reason}" if point.reason else name
-    if math.isnan(log):
+    if math.isnan(change.worse):
         return "unsure", "a number is missing"
-    if math.isnan(error):
+    if math.isnan(change.error):
         return "unsure", "its noise is not known"
-    least = math.log1p(rule.min_effect)
-    half = NormalDist().inv_cdf(0.5 + rule.confidence / 2) * error
-    if abs(log) > half and abs(log) >= least:
-        return ("slower" if log > 0 else "faster"), ""
-    # All that it can be is too small to matter.
-    return ("same", "") if abs(log) + half < least else ("unsure", "")
+    return change.verdict(rule.min_effect, rule.confidence), ""
 
 
 def _code(base: Point, head: Point) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from dashboard.address import SeriesAddress
 from dashboard.alerts.words import change
-from dashboard.comparing import SIGNS, Verdict
 from dashboard.standings import Standing, cases_in_order
 from dashboard.theme import MONO, Scheme, chart_layout
+from dashboard.verdicts import SIGNS, Verdict
 
 #: What the heatmap can show, and how it is called.
 SHOWN: dict[str, str] = {"change": "Change", "speedup": "Speedup", "floor": "% of floor"}

@@ -8,11 +8,11 @@ from html import escape
 
 from dashboard.alerts.words import change
 from dashboard.causes import cause_colour
-from dashboard.comparing import sign
 from dashboard.figures import Mark, commit_line, wrapped
 from dashboard.results.model import Commit
 from dashboard.shown import Finding
 from dashboard.theme import Scheme
+from dashboard.verdicts import sign
 
 
 def marks(

@@ -16,13 +16,13 @@ from dashboard.axes import commit_axis, value_axis, within
 from dashboard.beside import beside
 from dashboard.causes import cause_colour
 from dashboard.changes import Seen
-from dashboard.comparing import sign
 from dashboard.figures import commit_line, wrapped
 from dashboard.numbers import significant
 from dashboard.results.model import Commit, Point
 from dashboard.rows import Measured, Quantity
 from dashboard.shown import Behaviour, Finding
 from dashboard.theme import Scheme, Style, chart_layout, neutral
+from dashboard.verdicts import sign
 
 Figure = dict[str, Any]
 

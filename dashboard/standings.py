@@ -10,13 +10,14 @@ from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
-from dashboard.comparing import Difference, Verdict, beside_baseline, difference
+from dashboard.comparing import Difference, beside_baseline, difference
 from dashboard.memo import remembered
 from dashboard.results.model import Commit
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import Key, Row, key_of, rows_of, suite_of
 from dashboard.shown import Finding, Shown
+from dashboard.verdicts import Verdict
 from lockstep.thresholds import Thresholds
 
 _WEEK_MS = 7 * 86_400_000

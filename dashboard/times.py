@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from dashboard.alerts.attribution import explains
 from dashboard.alerts.words import change
+from dashboard.verdicts import Change, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Times:
         The rule of the alerts (``dashboard.alerts.attribution``); besides, the baseline has to move beyond its noise at
         this confidence, and a kernel that moved either way by enough to explain a change did not stay.
         """
-        sure = abs(self.baseline) > NormalDist().inv_cdf(0.5 + confidence / 2) * self.error
+        sure = Change(self.baseline, self.error).sure(confidence)
         stayed = not explains(math.copysign(self.own, worse), worse)
         return sure and stayed and explains(-self.baseline, worse)
 
@@ -37,3 +37,15 @@ class Times:
     def text(self) -> str:
         """``baseline's time −1.6 %, own −0.1 %``."""
         return f"baseline's time {change(self.baseline)}, own {change(self.own)}"
+
+
+def behind(own: Change, baseline: Change) -> Times | None:
+    """The times behind a ratio from what each of them did; ``None`` unless both are known."""
+    if math.isnan(own.worse) or math.isnan(baseline.worse):
+        return None
+    return Times(own.worse, baseline.worse, baseline.error)
+
+
+def called(verdict: Verdict, worse: float, times: Times, confidence: float) -> Verdict:
+    """The verdict of a ratio that became worse by ``worse`` (a log), now that its times are known."""
+    return "baseline moved" if times.baseline_moved(worse, confidence) else verdict

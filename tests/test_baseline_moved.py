@@ -111,7 +111,13 @@ def test_the_overview_and_its_file_say_so(store, full):
         (0.020, -0.360, -0.380, 0.001, False),
         # The times are too noisy to say which of the two it was.
         (0.016, 0.000, -0.016, 0.02, False),
+        # A normal distribution has 99 % within 2.576 standard deviations.
+        (0.016, 0.000, -0.016, 0.016 / 2.575, False),
+        (0.016, 0.000, -0.016, 0.016 / 2.577, True),
         (0.016, 0.000, -0.016, math.nan, False),
+        # The baseline moved surely, by too little or the other way.
+        (0.016, 0.000, -0.007, 0.001, False),
+        (0.016, 0.000, 0.016, 0.001, False),
     ],
 )
 def test_the_baseline_has_to_move_surely_and_the_kernel_to_stay(worse, own, baseline, error, moved):

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.gate.sequential import LOOKS, Test, interval, relative
+from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
+from lockstep.record import Estimate
 
 EFFECT = 0.0025
 
@@ -122,11 +123,58 @@ def test_what_is_too_noisy_is_given_up_early_and_what_is_not_is_not():
     assert not test.hopeless([2.3 + one for one in (-0.03, 0.03, 0.0) * 3])
 
 
+def test_it_is_given_up_where_one_and_a_half_times_the_last_looks_reach_is_too_far():
+    # From a table: a hundredth of Student's t with 27 degrees of freedom lies above 2.4727.
+    noise, tail = 1e-3, 6 * 0.01
+    reach = 2.4727 * noise / math.sqrt(28)
+
+    def hopeless(test, centre):
+        return test.hopeless([centre + noise, centre - noise] * 4 + [centre])  # nine whose deviation is the noise
+
+    for share in (0.999, 1.001):
+        far = share * reach / 1.5
+        # At the threshold it is never told from it, and the same is said if the reach fits below.
+        assert hopeless(Test(math.expm1(far), tail, 1), far) == (share < 1)
+        # With a threshold of next to nothing the same is never said, and a difference if it is more than the reach.
+        for sign in (1, -1):
+            assert hopeless(Test(1e-9, tail**2 * 10, 10), sign * far) == (share < 1)
+    wild = [0.5, -0.5] * 14
+    assert [count for count in range(29) if Test(EFFECT, 0.01, 1).hopeless(wild[:count])] == list(LOOKS[2:])
+
+
 def test_relative_changes_of_endless_intervals():
     told = relative(interval([0.1, 0.1 + 1e3], 0.01))
     assert told.high == math.inf
     assert told.low == -1.0
+    assert relative(Estimate(0.0, -1e3, 1e3)) == Estimate(0.0, -1.0, math.inf)
     assert relative(interval([0.01, 0.01], 0.01)).value == pytest.approx(math.expm1(0.01))
+
+
+@pytest.mark.parametrize("cases", [1, 100])
+def test_what_is_found_twice_is_told_with_an_interval_of_the_same_verdict(cases):
+    test, bound = Test(EFFECT, 0.01, cases), math.log1p(EFFECT)
+    rng = np.random.default_rng(8)
+    verdicts = set()
+    for truth in (0.0, bound, 1.3 * bound, 2 * bound, -2 * bound):
+        for first, second in rng.normal(truth, bound / 4, (100, 2, LOOKS[0])).tolist():
+            told = found_twice(first, second, test)
+            both = {test.decide(first), test.decide(second)}
+            assert (told.low > bound) == (both == {"slower"})
+            assert (told.high < -bound) == (both == {"faster"})
+            assert told.low < told.value < told.high
+            assert told.value == pytest.approx(np.mean(second))
+            verdicts |= both
+    assert verdicts >= {"slower", "faster"}
+
+
+def test_either_end_of_what_is_found_twice_holds_as_often_as_stated():
+    test = Test(EFFECT, 0.04, 1)
+    draws = np.random.default_rng(9).normal(0.01, 5e-4, (4000, 2, LOOKS[1])).tolist()
+    ends = [found_twice(first, second, test) for first, second in draws]
+    missed = [sum(one.low > 0.01 for one in ends), sum(one.high < 0.01 for one in ends)]
+    # At one look of six each round has a sixth of a level of 20 %: 1 in 900 misses.
+    assert max(missed) <= 4000 / 900 + 3 * math.sqrt(4000 / 900)
+    assert found_twice([0.01], draws[0][1], test).high == math.inf
 
 
 def test_intervals_cover_the_truth_at_every_look():

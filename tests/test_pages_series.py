@@ -13,7 +13,6 @@ from dashboard import series_view
 from dashboard.address import SeriesAddress, parse_series
 from dashboard.app import create_app, page
 from dashboard.findings import Findings
-from dashboard.numbers import THIN, significant
 from dashboard.pages import series
 from lockstep.record import Clocks
 
@@ -150,24 +149,6 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
     assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
     assert Findings(store.cache, tmp_path).picture(results, "nowhere") is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (1.4, "1.400"),
-        (200_000.0, f"200{THIN}000"),
-        (-2868.14, f"-2{THIN}868"),
-        (999.96, f"1{THIN}000"),
-        (1000.0, f"1{THIN}000"),
-        (0.0001234, "0.0001234"),
-        (9.9996, "10.00"),
-        (0.0, "0"),
-        (3e15, "3e+15"),
-    ],
-)
-def test_a_number_shows_all_digits_that_count(value, text):
-    assert significant(value, 4) == text
 
 
 def test_the_table_tells_a_lower_speedup_as_more_time(shown):

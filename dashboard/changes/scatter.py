@@ -53,12 +53,12 @@ class Scatter:
             errors: standard errors of their points [rows], NaN where unknown.
         """
         known = np.isfinite(errors)
-        own = np.log(np.where(known, errors, 1.0))
+        own = np.log(np.where(known, errors, np.nan))
         count = self._errors[rows]
         before = np.where(count > 0, self._usual[rows], own)
         # A running mean of the logarithm: one huge error must not make all others look small.
         usual = np.where(known, before + (own - before) / (np.minimum(count, _USUAL) + 1), before)
-        self._usual[rows] = np.where(known | (count > 0), usual, np.nan)
+        self._usual[rows] = usual
         self._errors[rows] += known
         weights: Floats = np.where(known, 0.5 + 0.5 * np.exp(2 * (own - usual)), 1.0)
         return weights

@@ -12,18 +12,18 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.comparing import LOUDEST, SIGNS, Difference, beside_baseline, difference, geomean
+from dashboard.comparing import Difference, beside_baseline, difference, geomean
 from dashboard.findings import Findings
 from dashboard.numbers import whole
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, minus, mono, notice
 from dashboard.results.model import Commit, Run
-from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import STATE_LABELS, Row, described
 from dashboard.shown import Shown
 from dashboard.standings import noise_by_key, rows_at
+from dashboard.verdicts import LOUDEST, SIGNS, loudness
 from lockstep.thresholds import Thresholds
 
 #: Commits back to which a suite's last measurement is looked for.
@@ -193,9 +193,8 @@ def _family(suite: str, found: Sequence[Compared]) -> Any:
 
 
 def _order(one: Compared) -> tuple[Any, ...]:
-    row = one.row
-    loud = LOUDEST.index(one.difference.verdict)
-    return loud, -abs(one.difference.worse or 0.0), row.suite, natural(row.case), row.l2, row.variant
+    row, told = one.row, one.difference
+    return loudness(told.verdict, told.worse or 0.0, row.suite, row.case, row.l2, row.variant)
 
 
 def _cells(one: Compared) -> dict[str, Any]:

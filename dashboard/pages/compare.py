@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from html import escape
 from typing import Any, cast
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import asked
-from dashboard.alerts.words import change
-from dashboard.axes import log_axis
-from dashboard.comparing import LOUDEST, SIGNS
-from dashboard.comparison import (
-    Comparison,
-    Pair,
-    Quantity,
-    Side,
-    compare,
-    differing,
-    run_of,
-    toolchain_text,
-)
+from dashboard.comparison import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from dashboard.desk import Desk, rules
-from dashboard.figures import Figure
-from dashboard.numbers import significant, whole
+from dashboard.numbers import whole
+from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, loading, minus, notice, table
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import suite_of
-from dashboard.theme import Scheme, chart_layout, neutral
+from dashboard.theme import Scheme
+from dashboard.verdicts import LOUDEST, SIGNS
 from lockstep.thresholds import Thresholds
 
 #: Rows of the table.
@@ -44,17 +30,6 @@ MOST = 200
 KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
 
 _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
-_COLOURS: dict[Scheme, dict[str, str]] = {
-    "light": {"slower": "#D55E00", "faster": "#0072B2"},
-    "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
-}
-_SYMBOLS = {
-    "slower": "triangle-down",
-    "faster": "triangle-up",
-    "baseline moved": "diamond-open",
-    "same": "circle",
-    "unsure": "circle-open",
-}
 
 
 def layout(results: Results, search: str) -> Any:
@@ -184,57 +159,6 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if len(found.pairs) > MOST:
         parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more: choose a suite.", className="dim"))
     return parts
-
-
-def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
-    """Every timed case's change in per cent against its time on the base's side, told apart by verdict."""
-    data: list[Figure] = []
-    for verdict in LOUDEST:
-        own = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
-        if not own:
-            continue
-        colour = _COLOURS[scheme].get(verdict, neutral(scheme))
-        known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in own]
-        # A ratio's interval is longer upwards: drawn as long downwards it would end below -100 %.
-        up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]
-        down = [100 * (math.expm1(p.log) - math.expm1(p.low)) for p in known]
-        bars = {"type": "data", "array": up, "arrayminus": down, "color": colour, "thickness": 1, "width": 0}
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": f"{verdict} {len(own)}",
-                "x": [1e6 * p.base for p in own if p.base],
-                "y": [100 * math.expm1(p.log) for p in own],
-                "error_y": bars,
-                "text": [_hover(p) for p in own],
-                "hovertemplate": "%{text}<extra></extra>",
-                "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},
-            }
-        )
-    figure = chart_layout(scheme)
-    times = [time for trace in data for time in trace["x"]]
-    if times:
-        figure["xaxis"] |= log_axis(min(times) / 1.15, max(times) * 1.15)
-    shown = [100 * abs(math.expm1(pair.log)) for pair in pairs if math.isfinite(pair.log)]
-    figure["yaxis"] |= {"ticksuffix": " %"}
-    if max(shown, default=0.0) < 1:
-        # The noise of two equal sides must not fill the chart.
-        figure["yaxis"]["range"] = [-1.2, 1.2]
-    figure["showlegend"] = True
-    figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
-    line = {"color": neutral(scheme), "width": 1, "dash": "dot"}
-    figure["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line}]
-    return {"data": data, "layout": figure}
-
-
-def _hover(pair: Pair) -> str:
-    name = " ".join(part for part in (pair.suite, pair.head_variant, pair.case, pair.l2) if part)
-    base, head = (f"{significant(1e6 * one, 4)} µs" if one else "–" for one in (pair.base, pair.head))
-    lines = [f"<b>{escape(name)}</b>", f"<b>{change(pair.log)}</b> · {base} → {head}"]
-    if pair.verdict == "baseline moved" and pair.times:
-        lines.append(pair.times.text)
-    return "<br>".join(lines)
 
 
 def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:

@@ -10,11 +10,11 @@ from dash import dcc, html
 
 from dashboard.address import FamilyAddress
 from dashboard.alerts.words import change, span
-from dashboard.comparing import SIGNS
 from dashboard.comparison import Pair, Side
 from dashboard.numbers import significant
 from dashboard.pages.parts import change_cell, table
 from dashboard.rows import SHOWN_AS
+from dashboard.verdicts import SIGNS
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:

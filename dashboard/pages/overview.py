@@ -13,7 +13,6 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import OverviewAddress
 from dashboard.alerts.life import OPEN
-from dashboard.comparing import SIGNS
 from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
@@ -26,6 +25,7 @@ from dashboard.results.store import Store
 from dashboard.rows import Key, keys_of
 from dashboard.standings import Standing, reference, rows_now, standings
 from dashboard.theme import Scheme
+from dashboard.verdicts import SIGNS
 
 #: Commits offered as the one to compare with.
 MOST_COMMITS = 300

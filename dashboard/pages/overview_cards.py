@@ -14,11 +14,12 @@ from dashboard.alerts.grouping import Alert
 from dashboard.alerts.life import State
 from dashboard.alerts.tracked import Tracked
 from dashboard.alerts.words import change, headline
-from dashboard.comparing import SIGNS, Verdict, geomean
+from dashboard.comparing import geomean
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
 from dashboard.shown import Shown
 from dashboard.standings import Standing
+from dashboard.verdicts import SIGNS, Verdict
 
 #: Alerts told in full below the cards.
 MOST_NEWS = 5

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dashboard.address import SeriesAddress
-from dashboard.comparing import SIGNS, Verdict
 from dashboard.memo import remembered
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, suite_of
 from dashboard.standings import Standing
+from dashboard.verdicts import SIGNS, Verdict
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24

@@ -12,10 +12,10 @@ from dash import dcc, html
 
 from dashboard.address import CommitAddress
 from dashboard.alerts.words import change
-from dashboard.comparing import sign
 from dashboard.numbers import whole
 from dashboard.results.model import Commit, Problem
 from dashboard.theme import GRAPH_CONFIG
+from dashboard.verdicts import sign
 
 #: A list longer than this helps nobody; the rest is counted.
 MOST_PROBLEMS = 200

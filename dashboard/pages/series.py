@@ -12,7 +12,6 @@ from dash import ClientsideFunction, Dash, Input, Output, Patch, State, dcc, htm
 from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.alerts.words import change, span
 from dashboard.causes import cause_text
-from dashboard.comparing import sign
 from dashboard.findings import Findings
 from dashboard.numbers import significant
 from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
@@ -25,6 +24,7 @@ from dashboard.series_figure import figure_height
 from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
 from dashboard.shown import Behaviour, Shown
 from dashboard.theme import Scheme
+from dashboard.verdicts import sign
 from lockstep.intervals import epochs_to_detect
 
 

@@ -119,9 +119,12 @@ def headline(report: Report) -> str:
             f"{report.confidence:.0%} sure that none is by chance"
         )
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
-    elif report.of("same") or report.of("faster"):
-        said.append(f"nothing slower by more than {_least(report)}")
-    else:
+    accepted = [one for one in report.of("slower") if one.accepted]
+    if accepted:
+        said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
+    if not slower and (accepted or report.of("same") or report.of("faster")):
+        said.append(f"nothing {'else ' if accepted else ''}slower by more than {_least(report)}")
+    elif not slower:
         said.append("nothing was judged")
     faster = report.of("faster")
     if faster:

@@ -62,11 +62,8 @@ class Test:
         """
         if len(epochs) not in LOOKS:
             return None
-        centre = fmean(epochs)
-        error = stdev(epochs, centre) / math.sqrt(len(epochs))
-        bound = math.log1p(self.min_effect)
-        differs = _quantile(self.round_level / len(LOOKS), len(epochs) - 1) * error
-        equal = _quantile(self.alpha / len(LOOKS), len(epochs) - 1) * error
+        centre, bound = fmean(epochs), math.log1p(self.min_effect)
+        differs, equal = _reach(epochs, self.round_level), _reach(epochs, self.alpha)
         if centre - differs > bound:
             return "slower"
         if centre + differs < -bound:
@@ -94,15 +91,33 @@ def interval(epochs: Sequence[float], alpha: float) -> Estimate:
     Infinite bounds from fewer than two epochs.
     """
     centre = fmean(epochs)
-    if len(epochs) < 2:
-        return Estimate(centre, -math.inf, math.inf)
-    half = _quantile(alpha / 2 / len(LOOKS), len(epochs) - 1) * stdev(epochs, centre) / math.sqrt(len(epochs))
+    half = _reach(epochs, alpha / 2)
     return Estimate(centre, centre - half, centre + half)
+
+
+def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> Estimate:
+    """Mean of the second round's log ratios, with ends that neither round puts beyond doubt.
+
+    A difference counts where both rounds find it, each at ``Test.round_level``; what is not ruled out by both is left
+    in. So low lies above ``min_effect`` exactly where the verdict is slower, and either end holds with probability
+    1 − α/m at every look at once. The second round by itself, at the full level, would need far more epochs: a
+    difference that is sure would be told with an interval that has none in it.
+    """
+    centre = fmean(second)
+    ends = [(fmean(epochs), _reach(epochs, test.round_level)) for epochs in (first, second)]
+    return Estimate(centre, min(mid - half for mid, half in ends), max(mid + half for mid, half in ends))
 
 
 def relative(log: Estimate) -> Estimate:
     """From log ratios to relative changes: 0.01 is 1 % slower."""
     return Estimate(*(math.expm1(value) if value < 700 else math.inf for value in (log.value, log.low, log.high)))
+
+
+def _reach(epochs: Sequence[float], tail: float) -> float:
+    """How far above their mean the truth lies with probability ``tail`` at most, at every look at once."""
+    if len(epochs) < 2:
+        return math.inf
+    return _quantile(tail / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
 
 
 def _quantile(tail: float, freedom: int) -> float:

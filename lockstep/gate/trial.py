@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from lockstep.common_clock import log_ratios, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
-from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
+from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
 from lockstep.gate.verdict import UNREACHED, SeriesKey, Verdict
 
 
@@ -54,10 +54,10 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
     failure = (second.failure if second else None) or first.failure
     if failure is not None:
         if failure.side == BASE:
-            return replace(verdict, outcome="unsure", reason=f"base cannot be timed: {failure}")
+            return replace(verdict, reason=f"base cannot be timed: {failure}")
         return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
     if not told.epochs:
-        return replace(verdict, reason="controls moved in every epoch" if told.moved else UNREACHED)
+        return replace(verdict, reason=_undecided(told))
     log = interval(told.ratios, first.test.alpha)
     verdict = replace(
         verdict,
@@ -72,15 +72,20 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
             return replace(verdict, outcome=first.decision, reason="one round")
         return replace(verdict, reason=_undecided(first))
     if second.decision == first.decision and first.decision is not None:
-        return replace(verdict, outcome=first.decision, confirmed=True)
+        twice = relative(found_twice(first.ratios, second.ratios, first.test))
+        return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
     seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
     if second.decision == "same":
         return replace(verdict, outcome="same", reason=f"{seen}, not in the second")
+    if second.decision is not None:
+        return replace(verdict, reason=f"{seen}, {math.expm1(fmean(second.ratios)):+.2%} in the second")
     return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")
 
 
 def _undecided(trial: Trial) -> str:
     count = len(trial.epochs)
+    if not count:
+        return "controls moved in every epoch" if trial.moved else UNREACHED
     if trial.test.hopeless(trial.ratios):
         return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
     if count >= LOOKS[-1]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 from lockstep.gate.client import Alone, GateWorker, Ring
-from lockstep.gate.sequential import LOOKS, Decision, Test, interval, relative
+from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
 from lockstep.gate.verdict import UNREACHED, Group, SeriesKey, Verdict
 from lockstep.watched import WorkerDied
 
@@ -189,7 +189,8 @@ class Turns:
                 replace(verdict, outcome="same") if first.decision == "same" else replace(verdict, reason="undecided")
             )
         if second.decision is not None and second.decision == first.decision:
-            return replace(verdict, outcome=first.decision, confirmed=True)
+            twice = relative(found_twice(first.ratios, second.ratios, test))
+            return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
         return replace(verdict, reason=f"{math.expm1(fmean(first.ratios)):+.2%} in a first round, not confirmed")
 
 

@@ -166,9 +166,8 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
     if found:
         console.print(table)
     slower = sum(1 for one in found if one.step.size > 0)
-    console.print(
-        f"{len(found)} changes in {now.series} series: {slower} slower, {len(found) - slower} faster",
-        highlight=False,
-    )
+    many = "change" if len(found) == 1 else "changes"
+    counted = f"{len(found)} {many} in {now.series} series: {slower} slower, {len(found) - slower} faster"
+    console.print(counted, highlight=False)
     for machine, (count, rms) in now.meter.items():
         console.print(f"{machine}: {count} changes in unchanged machine code, {rms:.2%} rms: noise", highlight=False)
