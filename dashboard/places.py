@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from asv.config import Config
 
+from lockstep.cli import CONFIGS
+
 if TYPE_CHECKING:
     from dashboard.results.store import Store
-
-_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def results_folder(args: argparse.Namespace) -> Path:
 
 def load_config(args: argparse.Namespace) -> Any | None:
     """asv's configuration; ``None`` where there is none."""
-    there = args.config or any(Path(name).exists() for name in _CONFIGS)
+    there = args.config or any(Path(name).exists() for name in CONFIGS)
     return Config.load(args.config) if there else None
 
 

@@ -23,7 +23,7 @@ from lockstep.thresholds import ThresholdsError
 BROKEN, USAGE = 3, 4
 
 #: asv's configuration, where ``--config`` names none.
-_CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
 
 
 class UsageError(ValueError):
@@ -92,7 +92,7 @@ def main() -> None:
 
 def _expect_json(given: str | None) -> None:
     """Raise if asv's configuration is no JSON, which asv tells by a traceback; there need not be one."""
-    for path in [given] if given else [name for name in _CONFIGS if Path(name).is_file()]:
+    for path in [given] if given else [name for name in CONFIGS if Path(name).is_file()]:
         try:
             util.load_json(path, js_comments=True)
         except ValueError as error:

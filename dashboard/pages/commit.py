@@ -12,11 +12,12 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from dashboard.address import CommitAddress, SeriesAddress
+from dashboard.alerts.words import span
 from dashboard.comparing import Difference, beside_baseline, difference, geomean
 from dashboard.findings import Findings
 from dashboard.numbers import whole
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
-from dashboard.pages.parts import back_link, commit_link, count, day, loading, minus, mono, notice
+from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.results.model import Commit, Run
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -219,7 +220,7 @@ def _cells(one: Compared) -> dict[str, Any]:
         "change": told.percent,
         "change_low": percent(told.low),
         "change_high": percent(told.high),
-        "interval": "" if told.low is None else minus(f"{percent(told.low):+z.1f} … {percent(told.high):+z.1f}"),
+        "interval": "" if told.low is None or told.high is None else span(told.low, told.high).removesuffix(" %"),
         "verdict": told.verdict,
         "sign": SIGNS[told.verdict],
         "state": STATE_LABELS[row.state],

@@ -164,8 +164,8 @@ class _Reader:
 
     def __init__(self, tree: Tree, suites: Sequence[Suite], processes: int, cache: Cache, say: Say) -> None:
         self._tree = tree
-        # Read here and not when asked: readers are asked side by side, and in CPython before 3.12.2 (3.11: in all of
-        # them) two threads that parse at once fail with "AST constructor recursion depth mismatch" (gh-106905).
+        # Read here and not when asked: readers are asked side by side, and in CPython 3.11 (seen in 3.11.7) two threads
+        # that parse at once fail now and then with "AST constructor recursion depth mismatch" (gh-106905).
         self._sources = {suite.name: _sources_of(tree, suite) for suite in suites}
         self._cache = cache
         self._say = say
