@@ -48,9 +48,9 @@ class Plan:
     """
 
     replay_s: float = 3e-3
-    rounds: int = 5
-    min_epochs: int = 8
-    max_epochs: int = 8
+    rounds: int = 6
+    min_epochs: int = 9
+    max_epochs: int = 9
     width: float = 0.01
     budget_s: float = 4.0
     warmup_s: float = 0.1

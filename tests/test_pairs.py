@@ -71,9 +71,9 @@ def test_a_replay_lasts_long_enough_and_goes_through_all_sets():
     run(bench, plan=replace(PLAN, rounds=1))
     # Before: two probes of one rotation of base, two of one and of eight rotations of half, which is too short to tell.
     calls = [len(list(group)) for _, group in itertools.groupby(bench.order[6 + 6 + 48 :])]
-    # 1 ms of 40 µs calls in threes is 27 calls, of 20 µs calls 51.
-    assert set(calls) <= {27, 51, 2 * 27, 2 * 51}
-    assert {27, 51} & set(calls)
+    # 1 ms of 40 µs calls in threes is two graphs of 15 calls, of 20 µs calls two of 27.
+    assert set(calls) <= {30, 54, 2 * 30, 2 * 54}
+    assert {30, 54} & set(calls)
 
 
 def test_a_long_replay_launches_a_short_graph_again():
