@@ -193,6 +193,11 @@ def _shapes(width: str) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
     return sum(real, ()), quick
 
 
+def ladder(B: int, l2: str) -> bool:
+    """The source's own batch, even and ragged."""
+    return B == 2560 and l2 == "cold"
+
+
 LINEAR = Suite(
     family="grouped",
     op="linear",
@@ -204,6 +209,7 @@ LINEAR = Suite(
     flops=linear_flops,
     bytes=linear_bytes,
     baseline="loop",
+    ladder=ladder,
 )
 
 LINEAR_TRAIN = Suite(
@@ -217,6 +223,7 @@ LINEAR_TRAIN = Suite(
     flops=linear_train_flops,
     bytes=linear_train_bytes,
     baseline="loop",
+    ladder=ladder,
 )
 
 MLP = Suite(
@@ -230,6 +237,7 @@ MLP = Suite(
     flops=mlp_flops,
     bytes=mlp_bytes,
     baseline="bmm",
+    ladder=ladder,
 )
 
 MLP_TRAIN = Suite(
@@ -243,6 +251,7 @@ MLP_TRAIN = Suite(
     flops=mlp_train_flops,
     bytes=mlp_train_bytes,
     baseline="bmm",
+    ladder=ladder,
 )
 
 linear_latency, linear_speedup = LINEAR.series()

@@ -75,6 +75,9 @@ SUITE = Suite(
     flops=flops,
     bytes=bytes_moved,
     baseline="eight",
+    ladder=lambda M, heads, l2: M <= 512 and heads == 8 and l2 == "cold",
+    # What the source went to, and what `best` is held against.
+    always=("merged", "best"),
 )
 
 latency, speedup = SUITE.series()

@@ -51,6 +51,11 @@ def compiles(M: int, K: int, N: int, bias: bool = False) -> bool:
     return (K, N) == (4096, 2048) and M in (1, 8) and not bias
 
 
+def ladder(M: int, K: int, N: int, l2: str, bias: bool = False) -> bool:
+    """The small batches of the source's own weight."""
+    return (K, N) == (4096, 2048) and M <= 64 and not bias and l2 == "cold"
+
+
 QUICK = cases(M=[1, 32], K=512, N=256) + cases(M=32, K=512, N=256, bias=True)
 FEW_SHAPES = Limit("compiling takes up to a minute a shape", compiles)
 
@@ -68,5 +73,6 @@ SUITE = Suite(
     bytes=moved,
     baseline="torch",
     limits={"compile": FEW_SHAPES, "max_autotune": FEW_SHAPES},
+    ladder=ladder,
 )
 latency, speedup = SUITE.series()

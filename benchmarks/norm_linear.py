@@ -54,5 +54,6 @@ SUITE = Suite(
     flops=flops,
     bytes=moved,
     baseline="torch",
+    ladder=lambda K, N, l2: (K, N, l2) == (4096, 2048, "cold"),
 )
 latency, speedup = SUITE.series()

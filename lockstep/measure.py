@@ -49,6 +49,7 @@ class Measurer:
         listener: told of each stage.
         load: gives a suite's variants; by default those of its family's module.
         observer: notes the machine code that runs.
+        history: leave out what a history does not follow (``Suite.follows``).
         stages: where the time went.
     """
 
@@ -58,6 +59,7 @@ class Measurer:
     listener: Listener = lambda stage, variant: None
     load: Callable[[Suite], Family] = load_family
     observer: Observer = field(default_factory=Observer)
+    history: bool = False
     stages: Stages = field(default_factory=Stages)
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
@@ -137,7 +139,7 @@ class Measurer:
         for name in [name for name, record in records.items() if record.state != "failed"]:
             try:
                 with self.stages.stage("check"):
-                    errors[name] = self._check(suite, case, family, name)
+                    errors[name] = self._check(suite, case, l2, family, name)
             except NotImplementedError as error:
                 records[name] = replace(records[name], reason=str(error) or "not supported")
             except Exception as error:
@@ -182,12 +184,14 @@ class Measurer:
             )
         return list(records.values())
 
-    def _check(self, suite: Suite, case: Case, family: Family, name: str) -> float:
+    def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str) -> float:
         """Error of the variant's check, remembered: cold and warm share one."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
         if name in suite.limits and not suite.limits[name].allows(**bind(suite.limits[name].allows, case)):
             raise NotImplementedError(suite.limits[name].reason)
+        if self.history and not suite.follows(name, case, l2):
+            raise NotImplementedError("a history follows it at the cases of the ladder only")
         key = suite.name, case.label, name
         if key not in self._checked:
             self.listener("check", name)

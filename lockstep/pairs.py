@@ -48,9 +48,9 @@ class Plan:
     """
 
     replay_s: float = 3e-3
-    rounds: int = 8
-    min_epochs: int = 4
-    max_epochs: int = 4
+    rounds: int = 6
+    min_epochs: int = 9
+    max_epochs: int = 9
     width: float = 0.01
     budget_s: float = 4.0
     warmup_s: float = 0.1
@@ -86,7 +86,7 @@ def compare(
         names: arms to measure.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         device: where.
-        controls: timed before and after each epoch.
+        controls: timed before the first epoch and after each.
         plan: how long.
         seed: of the order and the buffers.
         stages: told where the time goes.
@@ -103,6 +103,7 @@ def compare(
     void_reasons: list[str] = []
     started = time.monotonic()
     taken = 0
+    before: dict[str, Timing] | None = None
     while series:
         arms = draw_arms(buffers.getrandbits(48), list(series))
         with stages.stage("capture"):
@@ -116,11 +117,14 @@ def compare(
                 settle([one.replay for one in captured], device, plan.warmup_s)
             spent = time.monotonic() - started
             rounds = _rounds(captured, per_call, plan, spent)
-            with stages.stage("controls"):
-                before = controls.take(device)
+            if before is None:
+                with stages.stage("controls"):
+                    before = controls.take(device)
             timings = _time_rounds(captured, rounds, device, order)
             with stages.stage("controls"):
-                moved = controls.moved(before, controls.take(device))
+                after = controls.take(device)
+                moved = controls.moved(before, after)
+                before = after
         if moved and len(void_reasons) < plan.min_epochs:
             # Not for ever: a machine that never settles is measured all the same, and marked.
             void_reasons.append(moved)

@@ -23,7 +23,7 @@ from lockstep.source import code_of, literal_entries
 
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 #: Cache states of a series: cold rotates every tensor through twice the L2, warm replays one set.
 CACHE_STATES = ("cold", "warm")
@@ -105,6 +105,10 @@ class Suite:
         tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
         op: where a family module holds several operations, the prefix of its variants: op "mlp" owns "mlp.bmm".
         limits: variants measured at some cases only.
+        ladder: ``(**axes, l2) -> bool``: where a history follows every variant; elsewhere it follows the baseline and
+            ``always``, so that each series gets the time that it needs. Without it, every variant everywhere.
+            ``lockstep measure`` and the gate take all of them.
+        always: variants that a history follows at every case.
         package: the package under test, dotted if ``family`` lies deeper; asv.conf.json names its top level.
         home: folder of the module that made the suite; set by itself.
     """
@@ -121,6 +125,8 @@ class Suite:
     tolerance: float = 1e-2
     op: str = ""
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    ladder: Callable[..., bool] | None = None
+    always: tuple[str, ...] = ("best",)
     package: str = "kernels"
     home: Path = field(init=False, repr=False)
 
@@ -154,6 +160,12 @@ class Suite:
                 return case
         known = "\n  ".join(case.label for case in self.all_cases)
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
+
+    def follows(self, variant: str, case: Case, l2: str) -> bool:
+        """Whether a history measures this series; quick cases are few and followed whole."""
+        if self.ladder is None or case not in self.cases or variant in (self.baseline, *self.always):
+            return True
+        return bool(self.ladder(**bind(self.ladder, {**case, "l2": l2})))
 
     def digest(self) -> str:
         """Identity of the ruler: protocol version and what decides how an existing case is measured.

@@ -34,8 +34,9 @@ def sm_bound(clock):
 
 def test_what_follows_the_clock_follows_it_nearly_in_proportion():
     law = law_of([epoch(sm_bound), epoch(sm_bound, 1400.0)])
-    assert law.slope == pytest.approx(-1, abs=0.03)  # a little of it is not believed
+    assert law.slope == pytest.approx(-1, abs=0.05)  # a little of it is not believed
     assert law.spread == pytest.approx(math.sqrt(sum(step**2 for step in FALL) / 6))
+    assert law.clock == pytest.approx(math.log(1500 * 1400) / 2)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +57,12 @@ def test_never_more_than_in_proportion():
     assert law_of([epoch(lambda mhz: (1500 / mhz) ** 3)]).slope == -1
 
 
-@pytest.mark.parametrize("mhz", [1500.0, math.nan])
-def test_a_steady_or_unknown_clock_teaches_nothing(mhz):
-    timings = [Timing(1e-3 * (1 + i / 100), mhz) for i in range(8)]
-    assert law_of([timings]) == ClockLaw(0, 0)
+def test_a_steady_or_unknown_clock_teaches_nothing():
+    def law(mhz):
+        return law_of([[Timing(1e-3 * (1 + i / 100), mhz) for i in range(8)]])
+
+    assert law(1500.0) == ClockLaw(0, pytest.approx(math.log(1500)), pytest.approx(0, abs=1e-9))
+    assert law(math.nan) == ClockLaw(0, pytest.approx(math.nan, nan_ok=True), 0)
 
 
 def test_little_is_believed_of_a_clock_that_hardly_moves():
@@ -79,8 +82,9 @@ def test_half_is_believed_of_a_clock_that_moves_as_little_as_said():
 
 
 def test_a_few_rounds_teach_nothing():
-    assert law_of([epoch(sm_bound)[:3]]) == ClockLaw(0, 0)
-    assert law_of([epoch(sm_bound)[:4]]).slope < -0.9
+    few = law_of([epoch(sm_bound)[:3]])
+    assert (few.slope, few.spread) == (0, 0)
+    assert law_of([epoch(sm_bound)[:4]]).slope < -0.8
 
 
 def test_rounds_that_met_different_clocks_agree():
@@ -101,12 +105,26 @@ def test_an_epoch_whose_clock_stood_still_is_told_like_the_others():
     assert ratios == pytest.approx([0.0] * 4, abs=2e-3)
 
 
+def test_two_arms_are_told_at_the_lower_of_their_clocks():
+    """A product that the clock slows, beside a copy that it does not: the faster the clock, the better the product."""
+    product, copy = epoch(sm_bound, 1500.0), epoch(lambda mhz: 1e-3, 1600.0)
+    for pair in (Pair(product, copy), Pair(epoch(sm_bound, 1600.0), epoch(lambda mhz: 1e-3, 1500.0))):
+        assert midmean(log_ratios([pair])[0]) == pytest.approx(math.log(sm_bound(1500.0) / 1e-3), abs=4e-3)
+
+
+def test_a_ratio_is_the_same_from_either_side():
+    one, other = epoch(sm_bound, 1500.0), epoch(lambda mhz: 0.02 * mhz**-0.5, 1600.0)
+    [there], [back] = log_ratios([Pair(one, other)]), log_ratios([Pair(other, one)])
+    assert there == pytest.approx([-ratio for ratio in back])
+
+
 def test_a_law_reaches_little_further_than_the_clocks_that_it_was_learned_from():
     apart = Pair(epoch(sm_bound, 1200.0), epoch(sm_bound, 1800.0))
     [ratios] = log_ratios([apart])
-    spread = law_of([apart.mine]).spread
-    # Half of 40 % on either side would be asked for.
-    assert midmean(ratios) == pytest.approx(math.log(1800 / 1200) - 2 * REACH * spread, rel=0.03)
+    law = law_of([apart.rival])
+    # 40 % would be asked for.
+    assert midmean(ratios) == pytest.approx(math.log(1800 / 1200) + law.slope * REACH * law.spread)
+    assert REACH * law.spread < 0.1
 
 
 def test_an_unknown_clock_on_one_side_leaves_the_ratio_of_the_times():

@@ -75,7 +75,7 @@ class Ticking(FakeDevice):
 
 def measurer(device=None):
     device = device or Ticking()
-    plan = Plan(rounds=3, warmup_s=0)
+    plan = Plan(rounds=3, min_epochs=4, max_epochs=4, warmup_s=0)
     return Measurer(device, plan, seed=1, _controls=steady_controls(device))
 
 
@@ -101,6 +101,17 @@ def test_each_variant_gets_its_own_answer(package):
     assert (plain.flops, plain.bytes, plain.check_error, plain.epochs) == (16.0, 128.0, 0.0, 4)
     # The controls' rates are 1e9 a second.
     assert (plain.floor_s, plain.floor_source) == (pytest.approx(128e-9, rel=0.01), "measured")
+
+
+def test_a_history_leaves_out_what_it_does_not_follow(package):
+    names = ("plain", "wrong", "unsupported")
+    suite = replace(SUITE, cases=(SMALL,), ladder=lambda M: M > 4, always=("wrong",))
+    asked = measurer()
+    everything = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
+    assert everything["unsupported"] == "needs Blackwell"
+    asked.history = True
+    followed = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
+    assert followed == everything | {"unsupported": "a history follows it at the cases of the ladder only"}
 
 
 def test_the_baseline_comes_along_unasked(package):

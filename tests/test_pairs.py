@@ -16,7 +16,7 @@ from lockstep.pairs import LEAD_ROUNDS, Plan, compare
 from lockstep.record import TWIN, Clocks
 
 #: One call fills a replay; no waiting.
-PLAN = Plan(replay_s=1e-3, warmup_s=0.0)
+PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 
 
 def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1):
@@ -71,9 +71,9 @@ def test_a_replay_lasts_long_enough_and_goes_through_all_sets():
     run(bench, plan=replace(PLAN, rounds=1))
     # Before: two probes of one rotation of base, two of one and of eight rotations of half, which is too short to tell.
     calls = [len(list(group)) for _, group in itertools.groupby(bench.order[6 + 6 + 48 :])]
-    # 1 ms of 40 µs calls in threes is 27 calls, of 20 µs calls 51.
-    assert set(calls) <= {27, 51, 2 * 27, 2 * 51}
-    assert {27, 51} & set(calls)
+    # 1 ms of 40 µs calls in threes is two graphs of 15 calls, of 20 µs calls two of 27.
+    assert set(calls) <= {30, 54, 2 * 30, 2 * 54}
+    assert {30, 54} & set(calls)
 
 
 def test_a_long_replay_launches_a_short_graph_again():
@@ -166,7 +166,7 @@ def test_noise_within_an_epoch_is_taken_out_by_the_median():
 def test_an_epoch_in_which_a_control_moved_is_void():
     bench = Bench({"base": 1e-3, "b": 1e-3})
     # Each taking runs three replays; in the second epoch the control is twice as slow afterwards.
-    controls = scripted_controls(bench.device, itertools.chain([1.0] * 9, [2.0] * 3, itertools.repeat(2.0)).__next__)
+    controls = scripted_controls(bench.device, itertools.chain([1.0] * 6, itertools.repeat(2.0)).__next__)
     comparison = run(bench, controls=controls)
     outcome = comparison.outcomes["b"]
     assert (outcome.epochs, outcome.voided) == (PLAN.min_epochs, PLAN.rounds)

@@ -219,9 +219,11 @@ def test_noise_tells_how_fresh_runs_agree(root):
     assert set(rows) == {"plain", "twice"}
     assert rows["plain"]["speedup_range"] == 0.0
     assert rows["twice"]["latency_range"] > 0
-    assert rows["twice"]["again_sd"] > 0
+    # One variant of a case has a twin.
+    [again] = [row["again_sd"] for row in rows.values() if row["again_sd"] is not None]
+    assert again > 0
     assert "A/A: " in done.stdout
-    assert re.search(r"run 1 of 2: 1 cases, 4 arms\n.*run 2 of 2: 1 cases, 4 arms\n", done.stdout)
+    assert re.search(r"run 1 of 2: 1 cases, 3 arms\n.*run 2 of 2: 1 cases, 3 arms\n", done.stdout)
 
 
 def test_noise_takes_the_middle_of_each_suite_first():

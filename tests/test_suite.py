@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -167,6 +168,26 @@ def test_another_protocol_starts_a_new_series(load, monkeypatch):
 )
 def test_what_changes_no_measurement_goes_on_with_the_series(load, old, new):
     assert load(changed(old, new)).digest() == load().digest()
+
+
+def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
+    suite = load(
+        changed(
+            'baseline="plain"', 'baseline="plain", ladder=lambda M, l2: M < 2 and l2 == "cold", always=("op.fast",)'
+        )
+    )
+    one, two = suite.cases
+
+    def followed(case, l2):
+        return [name for name in suite.variants() if suite.follows(name, case, l2)]
+
+    assert followed(one, "cold") == ["plain", "op.fast", "op.slow"]
+    assert followed(two, "cold") == followed(one, "warm") == ["plain", "op.fast"]
+    assert suite.digest() == load().digest()
+    assert all(load().follows(name, two, "warm") for name in suite.variants())
+    # What a machine without a GPU measures is few as it is.
+    only_quick = replace(suite, cases=(one,), quick=(two,))
+    assert only_quick.follows("op.slow", two, "warm")
 
 
 def test_a_new_variant_goes_on_with_the_series(load):

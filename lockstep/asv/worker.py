@@ -58,6 +58,7 @@ def main() -> int:
         open_device(),
         QUICK if options.quick else Plan(),
         listener=lambda stage, variant: emit("stage", stage=stage, variant=variant),
+        history=True,
     )
     host = host_facts()
     emit("ready", host=host)

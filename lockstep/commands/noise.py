@@ -57,7 +57,8 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "noise",
             help="How well fresh runs agree",
-            description="Measure the working tree in several fresh processes and print how far they agree.",
+            description="Measure the working tree in several fresh processes, one variant of each case twice (A/A), "
+            "and print how far they agree.",
         )
         parser.add_argument("families", nargs="*", help="families or suites (default: all)")
         parser.add_argument("--runs", type=int, default=5, help="fresh processes (default: 5)")
@@ -101,12 +102,13 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             for one in pending:
                 if not runs:
                     plan.append(one)
-                suite, case, l2 = one
-                variants = suite.variants()
+                suite, label, l2 = one
                 try:
-                    records, _, _ = worker.measure(suite.name, case, l2, variants, {}, twins=variants)
+                    records, _, _ = worker.measure(
+                        suite.name, label, l2, suite.variants(), {}, twins=[_twin(suite, label, l2, plan.index(one))]
+                    )
                 except WorkerDied as died:
-                    console.print(f"{suite.name} {case} {l2} is left out: {died}", markup=False)
+                    console.print(f"{suite.name} {label} {l2} is left out: {died}", markup=False)
                     worker.close()
                     worker = Worker(spec, float(conf.default_benchmark_timeout))
                     continue
@@ -140,6 +142,14 @@ def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool)
         for suite, case in zip(suites, turn, strict=True):
             if case is not None:
                 yield from ((suite, case.label, l2) for l2 in states)
+
+
+def _twin(suite: Suite, label: str, l2: str, turn: int) -> str:
+    """The variant that is compared with itself: the next in turn, as twins of all would make a round twice as long as
+    a history's, and the longer a round, the less its arms agree.
+    """
+    followed = [name for name in suite.variants() if suite.follows(name, suite.case(label), l2)]
+    return followed[turn % len(followed)]
 
 
 def _middles(pool: Sequence[Case]) -> Iterator[Case]:
