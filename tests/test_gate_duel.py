@@ -11,9 +11,10 @@ from fakes import FakeDevice
 
 from lockstep.arms import ArgumentSet
 from lockstep.common_clock import log_ratios, midmean
+from lockstep.device import Timing
 from lockstep.family import Family
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
-from lockstep.gate.duel import Pace, run_epoch, time_alone
+from lockstep.gate.duel import CLOCK_TOLERANCE, Pace, run_epoch, steady, time_alone
 from lockstep.gate.namespaces import Sides
 
 
@@ -268,3 +269,18 @@ def test_a_cpu_is_judged_by_its_fastest_replays(sides):
     noisy = {side: lambda: 1e-4 * (1 + float(torch.rand(1, generator=chance) > 0.7)) for side in (BASE, HEAD)}
     epoch = Timed(sides, noisy, kind="cpu").epoch(pace=Pace(replay_s=1e-4, rounds=25, warmup_s=0.0))
     assert log_ratio(epoch) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_round_whose_clock_changed_between_the_two_is_void(way):
+    def rounds(*strays):
+        mine = [Timing(1e-3, 1400.0 * math.exp(way * stray)) for stray in strays]
+        return steady(mine, [Timing(1e-3, 1500.0)] * len(mine))
+
+    nearly, more = 0.99 * CLOCK_TOLERANCE, 1.01 * CLOCK_TOLERANCE
+    assert rounds(0.0, 0.0, 0.0, nearly, more) == [True, True, True, True, False]
+    assert rounds(0.0, 0.0, more) == [True, True, False]
+    # Of two nobody can tell which one is usual.
+    assert rounds(0.0, more) == [True, True]
+    assert rounds(0.0, 0.0, math.nan, more) == [True, True, True, False]
+    assert rounds(0.0, math.nan, more) == [True, True, True]

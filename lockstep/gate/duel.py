@@ -12,18 +12,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 import torch
 
 from lockstep.arms import Arm
-from lockstep.common_clock import Pair, steady
+from lockstep.common_clock import Pair
 from lockstep.device import Device, Replay, Timing
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
 from lockstep.pairs import LEAD_ROUNDS
 from lockstep.replays import replay_of, seconds_a_call, settle, time_undisturbed
+
+#: A pair whose clock ratio strays this far (log units) from the usual one is void. The sides are one kernel mostly, and
+#: neighbours: a clock that changed between them is no cause of ours.
+CLOCK_TOLERANCE = 0.03
 
 
 @dataclass(frozen=True)
@@ -208,3 +212,14 @@ def _of_pairs(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
 def _clock(timings: Sequence[Timing]) -> float:
     known = [timing.sm_mhz for timing in timings if not math.isnan(timing.sm_mhz)]
     return median(known) if known else math.nan
+
+
+def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
+    """Pairs in which the clock ratio of the two sides was the usual one; all where clocks are unknown."""
+    ratios = [math.log(t.sm_mhz / b.sm_mhz) for t, b in zip(head, base, strict=True)]
+    known = [ratio for ratio in ratios if not math.isnan(ratio)]
+    if len(known) < 3:
+        return [True] * len(head)
+    # An observed ratio, not the mean of two: if the clock changed half way, one half still counts.
+    usual = median_low(known)
+    return [math.isnan(ratio) or abs(ratio - usual) <= CLOCK_TOLERANCE for ratio in ratios]
