@@ -64,6 +64,14 @@ def bytes_moved(M: int, K: int, heads: int) -> float:
     return 2.0 * (M * K + weights + M * (5 * width + heads))
 
 
+def ladder(M: int, heads: int, l2: str) -> bool | None:
+    """The decoding batches of one GPU's heads; warm they are followed alone."""
+    decoding = M <= 512 and heads == 8
+    if l2 == "warm":
+        return False if decoding else None
+    return decoding
+
+
 SUITE = Suite(
     family="kda",
     cases=cases(M=[1, 2, 4, 8, 16, 32, 64, 128, 512, 4096, 8192, 16384], K=2304, heads=8)
@@ -75,7 +83,7 @@ SUITE = Suite(
     flops=flops,
     bytes=bytes_moved,
     baseline="eight",
-    ladder=lambda M, heads, l2: M <= 512 and heads == 8 and l2 == "cold",
+    ladder=ladder,
     # What the source went to, and what `best` is held against.
     always=("merged", "best"),
 )

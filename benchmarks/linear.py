@@ -51,9 +51,12 @@ def compiles(M: int, K: int, N: int, bias: bool = False) -> bool:
     return (K, N) == (4096, 2048) and M in (1, 8) and not bias
 
 
-def ladder(M: int, K: int, N: int, l2: str, bias: bool = False) -> bool:
-    """The small batches of the source's own weight."""
-    return (K, N) == (4096, 2048) and M <= 64 and not bias and l2 == "cold"
+def ladder(M: int, K: int, N: int, l2: str, bias: bool = False) -> bool | None:
+    """The small batches of the source's own weight; warm it is followed alone."""
+    small = (K, N) == (4096, 2048) and M <= 64 and not bias
+    if l2 == "warm":
+        return False if small else None
+    return small
 
 
 QUICK = cases(M=[1, 32], K=512, N=256) + cases(M=32, K=512, N=256, bias=True)

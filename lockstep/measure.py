@@ -191,7 +191,7 @@ class Measurer:
         if name in suite.limits and not suite.limits[name].allows(**bind(suite.limits[name].allows, case)):
             raise NotImplementedError(suite.limits[name].reason)
         if self.history and not suite.follows(name, case, l2):
-            raise NotImplementedError("a history follows it at the cases of the ladder only")
+            raise NotImplementedError("a history follows it elsewhere (the suite's ladder)")
         key = suite.name, case.label, name
         if key not in self._checked:
             self.listener("check", name)

@@ -55,9 +55,9 @@ class Plan:
     replay_s: float = 3e-3
     rounds: int = 6
     min_epochs: int = 9
-    max_epochs: int = 9
-    width: float = 0.01
-    budget_s: float = 4.0
+    max_epochs: int = 12
+    width: float = 0.003
+    budget_s: float = 6.0
     warmup_s: float = 0.1
 
 

@@ -111,7 +111,7 @@ def test_a_history_leaves_out_what_it_does_not_follow(package):
     assert everything["unsupported"] == "needs Blackwell"
     asked.history = True
     followed = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
-    assert followed == everything | {"unsupported": "a history follows it at the cases of the ladder only"}
+    assert followed == everything | {"unsupported": "a history follows it elsewhere (the suite's ladder)"}
 
 
 def test_the_baseline_comes_along_unasked(package):

@@ -173,7 +173,9 @@ def test_what_changes_no_measurement_goes_on_with_the_series(load, old, new):
 def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     suite = load(
         changed(
-            'baseline="plain"', 'baseline="plain", ladder=lambda M, l2: M < 2 and l2 == "cold", always=("op.fast",)'
+            'baseline="plain"',
+            'baseline="plain", ladder=lambda M, l2: M < 2 if l2 == "cold" else (False if M < 2 else None), '
+            'always=("op.fast",)',
         )
     )
     one, two = suite.cases
@@ -183,6 +185,7 @@ def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
 
     assert followed(one, "cold") == ["plain", "op.fast", "op.slow"]
     assert followed(two, "cold") == followed(one, "warm") == ["plain", "op.fast"]
+    assert followed(two, "warm") == []
     assert suite.digest() == load().digest()
     assert all(load().follows(name, two, "warm") for name in suite.variants())
     # What a machine without a GPU measures is few as it is.
