@@ -141,8 +141,8 @@ def test_slow_arms_get_fewer_rounds_but_three():
         return run(bench).outcomes["b"].rounds / PLAN.min_epochs
 
     assert rounds(1e-3) == PLAN.rounds
-    # 4 s for 4 epochs: a second for rounds of 0.16 s, the lead among them.
-    assert rounds(0.08) == 6 - LEAD_ROUNDS
+    # Rounds of 0.16 s, the lead among them.
+    assert rounds(0.08) == int(PLAN.budget_s / PLAN.min_epochs / 0.16) - LEAD_ROUNDS == 7
     assert rounds(5.0) == 3
 
 
