@@ -96,7 +96,7 @@ def tune(device: Device, suite: Suite, variant: str, case: Case, l2: str, plan: 
     finalists = sorted(ran, key=lambda name: _ratio(ran[name]).value)[-FINALISTS:]
     if not finalists:
         return replace(result, problem="no candidate runs here")
-    measurer.plan = plan or Plan()
+    measurer.plan = plan or Plan.on(measurer.device)
     final = _by_name(measurer.measure(contested, case, l2, finalists))
     winner = max(finalists, key=lambda name: _ratio(final[name]).value)
     ratio, latency, before = _ratio(final[winner]), final[winner].latency, final[INCUMBENT].latency

@@ -280,3 +280,13 @@ def test_few_samples_are_kept_of_all_epochs():
     samples = run(bench, plan=replace(PLAN, rounds=30)).outcomes["b"].latency_samples
     assert 10 <= len(samples) <= MOST_SAMPLES
     assert {round(1e3 * sample) for sample in samples} >= {1, 2, 3, 4}
+
+
+def test_a_cpu_takes_fewer_epochs_and_a_gpu_an_even_number_of_rounds():
+    bench = Bench({"base": 1e-3})
+    bench.device.kind = "cpu"
+    cpu = Plan.on(bench.device)
+    bench.device.kind = "cuda"
+    gpu = Plan.on(bench.device)
+    assert cpu.max_epochs < gpu.min_epochs
+    assert gpu.rounds % 2 == cpu.rounds % 2 == 0

@@ -76,5 +76,6 @@ def _measure_here(suite: Any, case: str, l2: str, quick: bool) -> dict[str, Reco
     from lockstep.measure import Measurer
     from lockstep.pairs import QUICK, Plan
 
-    measurer = Measurer(open_device(), QUICK if quick else Plan(), history=True)
+    device = open_device()
+    measurer = Measurer(device, QUICK if quick else Plan.on(device), history=True)
     return {record.variant: record for record in measurer.measure(suite, suite.case(case), l2, suite.variants())}

@@ -54,9 +54,10 @@ def main() -> int:
     from lockstep.pairs import QUICK, Plan
     from lockstep.provenance import host_facts
 
+    device = open_device()
     measurer = Measurer(
-        open_device(),
-        QUICK if options.quick else Plan(),
+        device,
+        QUICK if options.quick else Plan.on(device),
         listener=lambda stage, variant: emit("stage", stage=stage, variant=variant),
         history=True,
     )

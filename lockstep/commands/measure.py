@@ -63,7 +63,8 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         console = Console()
         if console.width < 160 and not console.is_terminal:
             console = Console(width=200)
-        measurer = Measurer(open_device(), QUICK if args.quick else Plan())
+        device = open_device()
+        measurer = Measurer(device, QUICK if args.quick else Plan.on(device))
         if args.seed is not None:
             measurer.seed = args.seed
         failed = False
