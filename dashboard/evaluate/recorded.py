@@ -19,7 +19,7 @@ _UNCHANGED = 10.0
 _FEWEST = 5
 _LENGTH = 120
 
-#: Series that scatter less than this between runs are told of apart: a third of them, on the recorded H200.
+#: Series that scatter less than this between runs are told of apart: half of them, on the recorded H200.
 QUIET = 0.001
 
 #: Relative sizes of the steps planted in recorded noise; 0 is a series without one.
