@@ -262,9 +262,9 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path, alone):
     whole.communicate()
     lasts = time.perf_counter() - began
     draw, before = random.Random(7), 0
-    for _ in range(5):
+    for part in range(3):  # early, half way, late
         process = start(root, cache, tmp_path / "refresh.py", alone)
-        time.sleep(draw.uniform(0, lasts))
+        time.sleep((part + draw.random()) / 3 * lasts)
         process.kill()
         process.communicate()
         done = runs_in(cache)
