@@ -45,9 +45,14 @@ def log_interval(epochs: Sequence[float]) -> Estimate:
 
 def half_width(epochs: Sequence[float]) -> float:
     """Half the width of the interval of the mean, in log units (0.001 is 0.1 %)."""
+    return half_width_after(len(epochs), epochs)
+
+
+def half_width_after(count: int, epochs: Sequence[float]) -> float:
+    """Half the width of the interval that so many epochs, two at least, would have if they spread as these do."""
     if len(epochs) < 2:
         return math.inf
-    return t_quantile(0.5 + NOMINAL / 2, len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
+    return t_quantile(0.5 + NOMINAL / 2, count - 1) * stdev(epochs) / math.sqrt(count)
 
 
 def standard_error(

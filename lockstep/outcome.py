@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from lockstep.common_clock import Pair, log_ratios, midmean
-from lockstep.intervals import detectable, exponential, half_width, log_interval
+from lockstep.intervals import detectable, exponential, half_width, half_width_after, log_interval
 from lockstep.record import Clocks, Estimate
 
 #: Samples kept of each series; asv's statistics are slow on more.
 MOST_SAMPLES = 20
+
+
+#: A ratio that even the most epochs would leave so many times as wide as asked is not waited for: a warm series has one
+#: set at one place, whose luck moves it by 1.5–3 % from epoch to epoch, and took a tenth of a run's time.
+HOPELESS = 1.5
 
 
 @dataclass
@@ -57,9 +62,14 @@ class Outcome:
     ratio_samples: tuple[float, ...]
 
 
-def narrow(one: Series, is_baseline: bool, width: float) -> bool:
-    """Whether the half-width of the ratio's interval is at most ``width``, in log units."""
-    return _narrow([midmean(epoch) for epoch in one.ratios()], is_baseline, width)
+def settled(one: Series, is_baseline: bool, width: float, most: int) -> bool:
+    """Whether more epochs would do nothing for a ratio.
+
+    Its interval has a half-width of at most ``width``, in log units, or would have ``HOPELESS`` times that after the
+    ``most`` epochs that there may be.
+    """
+    epochs = [midmean(epoch) for epoch in one.ratios()]
+    return _narrow(epochs, is_baseline, width) or half_width_after(most, epochs) > HOPELESS * width
 
 
 def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:

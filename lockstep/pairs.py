@@ -22,7 +22,7 @@ from lockstep.arms import Arm
 from lockstep.common_clock import Pair
 from lockstep.controls import Controls
 from lockstep.device import CaptureError, Device, Replay, Timing
-from lockstep.outcome import Outcome, Series, narrow, outcome_of
+from lockstep.outcome import Outcome, Series, outcome_of, settled
 from lockstep.record import TWIN
 from lockstep.replays import replay_of, seconds_a_call, settle, time_undisturbed
 from lockstep.stages import Stages
@@ -55,7 +55,7 @@ class Plan:
     replay_s: float = 3e-3
     rounds: int = 6
     min_epochs: int = 9
-    max_epochs: int = 12
+    max_epochs: int = 15
     width: float = 0.003
     budget_s: float = 6.0
     warmup_s: float = 0.1
@@ -149,7 +149,7 @@ def compare(
         if taken >= plan.min_epochs and (
             taken >= plan.max_epochs
             or time.monotonic() - started >= plan.budget_s
-            or all(narrow(one, name == baseline, plan.width) for name, one in series.items())
+            or all(settled(one, name == baseline, plan.width, plan.max_epochs) for name, one in series.items())
         ):
             break
     clocks = device.sample_clocks()

@@ -6,7 +6,16 @@ from statistics import stdev
 import numpy as np
 import pytest
 
-from lockstep.intervals import detectable, epochs_to_detect, exponential, half_width, log_interval, standard_error
+from lockstep.intervals import (
+    detectable,
+    epochs_to_detect,
+    exponential,
+    half_width,
+    half_width_after,
+    log_interval,
+    standard_error,
+)
+from lockstep.outcome import HOPELESS
 from lockstep.pairs import Plan
 from lockstep.record import Estimate
 
@@ -32,7 +41,9 @@ def stopped(spread: float, truth: float, seed: int) -> tuple[np.ndarray, np.ndar
     for count in range(plan.min_epochs, plan.max_epochs + 1):
         now = half_widths(epochs[:, :count])
         centre[going], half[going] = epochs[going, :count].mean(axis=1), now[going]
-        going &= now > plan.width
+        # Of the half-width now, that which the most epochs would have: Student's t and the root of the number.
+        after = half_width_after(plan.max_epochs, epochs[0, :count].tolist()) / half_width(epochs[0, :count].tolist())
+        going &= (now > plan.width) & (after * now <= HOPELESS * plan.width)
     return centre - half, centre + half
 
 
