@@ -14,6 +14,7 @@ from limits import parse
 from wtforms.validators import ValidationError
 
 from dashboard.access import Access
+from dashboard.request_counts import RequestCounts
 
 #: Requests by one person or address to one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute", "sign in": "10 per minute"}
@@ -70,7 +71,8 @@ class Guard:
         }
         if access.hosts:
             server.config["TRUSTED_HOSTS"] = list(access.hosts)
-        self.limiter = Limiter(self._asking, app=server, default_limits=[RATES["any"]], storage_uri="memory://")
+        [counts] = RequestCounts.STORAGE_SCHEME
+        self.limiter = Limiter(self._asking, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
         self._csrf = CSRFProtect(server)
         server.after_request(self._headers)
         if access.tokens:

@@ -1,6 +1,9 @@
 """Nobody writes who is not known, from a page that is not ours, or too often; no stranger's script runs."""
 
 import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from served import NAME, TOKEN, act, csrf_of, place, sign_in
@@ -8,6 +11,7 @@ from trees import open_store, record, write_measurement
 
 from dashboard.access import Access, AccessError, read_networks, read_tokens
 from dashboard.app import create_app
+from dashboard.request_counts import RequestCounts
 from dashboard.security import RATES
 
 PROXY = {"X-Forwarded-User": "Ana Proxy"}
@@ -130,3 +134,33 @@ def test_a_token_file_that_would_let_the_wrong_ones_in_is_refused(tmp_path, text
 def test_a_network_that_is_none_is_refused():
     with pytest.raises(AccessError, match="--proxy"):
         read_networks(["proxy.example.org"])
+
+
+class SlowToTell(RequestCounts):
+    """Between making its timer and starting it others have the time to make another."""
+
+    STORAGE_SCHEME = ["slow-to-tell"]  # noqa: RUF012
+
+    @property
+    def timer(self):
+        time.sleep(0.002)
+        return self._timer
+
+    @timer.setter
+    def timer(self, timer):
+        self._timer = timer
+
+
+def test_requests_of_many_threads_at_once_are_all_counted():
+    counts = SlowToTell()
+    together = threading.Barrier(8)
+
+    def ask(_):
+        for _ in range(5):
+            together.wait(timeout=10)
+            counts.incr("who", 60)
+            time.sleep(0.02)  # the timer of the last has ended
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(ask, range(8))) == [None] * 8
+    assert counts.get("who") == 40
