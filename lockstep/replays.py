@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from lockstep.device import Device, Replay, Timing
 
 #: Seconds that a graph lasts at least. Whole replays of 3 ms were a third of the time of a full run; and cuBLAS draws
-#: one of its two times (32 × 7168 × 2112, an H200) at every launch of a graph, so that a replay of many is steadier.
+#: one of its two times (32 × 7168 × 2112, an H200) at every launch of a graph, of which a replay has more so.
 GRAPH_S = 5e-4
 
 #: Seconds from which on a replay tells how long a call takes: launching a graph takes some 10 µs.

@@ -99,13 +99,13 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             on_cpu = worker.host.get("device") == "cpu"
             pending = in_turn(suites, ("warm",) if on_cpu else states, quick_only=on_cpu) if not runs else iter(plan)
             taken: dict[tuple[str, str, str, str], Record] = {}
-            for one in pending:
+            for turn, one in enumerate(pending):
                 if not runs:
                     plan.append(one)
                 suite, label, l2 = one
                 try:
                     records, _, _ = worker.measure(
-                        suite.name, label, l2, suite.variants(), {}, twins=[_twin(suite, label, l2, plan.index(one))]
+                        suite.name, label, l2, suite.variants(), {}, twins=[_twin(suite, label, l2, turn)]
                     )
                 except WorkerDied as died:
                     console.print(f"{suite.name} {label} {l2} is left out: {died}", markup=False)
