@@ -88,6 +88,7 @@ class Measurer:
         variants: Sequence[str],
         failed: Mapping[str, str] | None = None,
         twins: Sequence[str] = (),
+        usual_mhz: Mapping[str, float] | None = None,
     ) -> list[Record]:
         """Records of the asked variants (the baseline's too, asked or not).
 
@@ -98,6 +99,7 @@ class Measurer:
             variants: names; unknown ones come back as "na".
             failed: variants already known to kill or hang a process, and how; they are not run.
             twins: variants measured a second time as an A/A comparison, under the name + ``TWIN``.
+            usual_mhz: variant to the clock at which speedups tell it; without one, the mean clock that it meets.
 
         Raises:
             DeviceLost: a variant broke the CUDA context.
@@ -165,7 +167,7 @@ class Measurer:
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
             floor = self.controls.floor(*self._costs(suite, case)) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
-            outcomes, failures, note = self._compare(suite, case, family, arms, sets)
+            outcomes, failures, note = self._compare(suite, case, family, arms, sets, usual_mhz)
         except NotImplementedError as error:
             return give_up(str(error))
         except torch.cuda.OutOfMemoryError:
@@ -226,7 +228,13 @@ class Measurer:
         return self._touched[key]
 
     def _compare(
-        self, suite: Suite, case: Case, family: Family, arms: Mapping[str, str], sets: int
+        self,
+        suite: Suite,
+        case: Case,
+        family: Family,
+        arms: Mapping[str, str],
+        sets: int,
+        usual_mhz: Mapping[str, float] | None,
     ) -> tuple[dict[str, Outcome], dict[str, str], str]:
         """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
         # The check's tensors go before the sets are drawn: both together may not fit.
@@ -246,7 +254,7 @@ class Measurer:
         # to the next), so every run and commit meets the same sequence of placements.
         seed = zlib.crc32(f"{suite.name} {case.label}".encode())
         result = compare(
-            draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, seed, self.stages
+            draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, seed, self.stages, usual_mhz
         )
         return result.outcomes, result.failures, result.note
 

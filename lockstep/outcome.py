@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from lockstep.common_clock import Pair, log_ratios, midmean
+from lockstep.common_clock import Pair, at_common_clock, at_usual_clocks, law_of, midmean
 from lockstep.intervals import detectable, exponential, half_width, half_width_after, log_interval
 from lockstep.record import Clocks, Estimate
 
@@ -22,8 +22,15 @@ HOPELESS = 1.5
 
 @dataclass
 class Series:
-    """What the epochs said of one arm. Times are seconds a call, ratios rival (the baseline, mostly) over arm."""
+    """What the epochs said of one arm. Times are seconds a call, ratios rival (the baseline, mostly) over arm.
 
+    Attributes:
+        usual_mhz: clocks at which the arm and its rival are told; ``None`` is the mean one that it met here.
+        again: the rival is the same kernel: both are told at one clock.
+    """
+
+    usual_mhz: tuple[float | None, float | None] = (None, None)
+    again: bool = False
     latency: list[float] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     latency_samples: list[float] = field(default_factory=list)
@@ -33,7 +40,15 @@ class Series:
 
     def ratios(self) -> list[list[float]]:
         """Log ratio of each round, by epoch; how times follow clocks is learned from all of them."""
-        return [[-ratio for ratio in epoch] for epoch in log_ratios(self.pairs)]
+        told = at_common_clock(self.pairs) if self.again else at_usual_clocks(self.pairs, *self.usual_mhz)
+        return [[-ratio for ratio in epoch] for epoch in told]
+
+    def told_mhz(self) -> float | None:
+        """The clock at which the arm is told."""
+        if self.usual_mhz[0] is not None:
+            return self.usual_mhz[0]
+        met = law_of([pair.mine for pair in self.pairs]).clock
+        return None if math.isnan(met) else math.exp(met)
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,7 @@ def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> 
         clocks=Clocks(
             sm_mhz=median(one.sm_mhz) if one.sm_mhz else None,
             sm_mhz_low=min(one.sm_mhz) if one.sm_mhz else None,
+            told_mhz=one.told_mhz(),
             temperature_c=clocks.temperature_c,
             power_w=clocks.power_w,
             reasons=clocks.reasons,

@@ -88,6 +88,7 @@ def compare(
     plan: Plan,
     seed: int,
     stages: Stages | None = None,
+    usual_mhz: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -101,6 +102,7 @@ def compare(
         plan: how long.
         seed: of the order and the buffers.
         stages: told where the time goes.
+        usual_mhz: arm to the clock at which ratios tell it; without one, the mean clock that it meets.
 
     Arms that cannot be captured or run out of memory are dropped and reported as failures.
     """
@@ -108,7 +110,8 @@ def compare(
     # variant must meet the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
     stages = stages or Stages()
-    series: dict[str, Series] = {name: Series() for name in names}
+    usual = usual_mhz or {}
+    series = {name: Series((usual.get(name), usual.get(baseline)), again=name.endswith(TWIN)) for name in names}
     failures: dict[str, str] = {}
     per_call: dict[str, float] = {}
     void_reasons: list[str] = []

@@ -29,7 +29,7 @@ TWIN = "~again"
 
 
 class RecordError(ValueError):
-    """A provenance file cannot be read; the message names the file, the line and what to do."""
+    """A file beside asv's results cannot be read; the message names the file, the line and what to do."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Clocks:
     Attributes:
         sm_mhz: median SM clock, from SM cycles against the GPU's nanosecond timer around each replay.
         sm_mhz_low: lowest replay's.
+        told_mhz: the clock at which the speedup tells the arm: the mean one that its series met when it was first
+            measured (``lockstep.asv.usual_clocks``).
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
         reasons: NVML clock-event reasons active at the end ("power cap", …), "idle" left out.
@@ -55,6 +57,7 @@ class Clocks:
 
     sm_mhz: float | None = None
     sm_mhz_low: float | None = None
+    told_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     reasons: tuple[str, ...] = ()
@@ -186,6 +189,11 @@ def write_records(path: Path, provenance: Provenance, records: Iterable[Record])
     """
     first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
     text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
+    replace_file(path, text)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -23,7 +23,7 @@ from lockstep.source import code_of, literal_entries
 
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 #: Cache states of a series: cold rotates every tensor through twice the L2, warm replays one set.
 CACHE_STATES = ("cold", "warm")

@@ -10,8 +10,9 @@ from lockstep.common_clock import (
     REACH,
     ClockLaw,
     Pair,
+    at_common_clock,
+    at_usual_clocks,
     law_of,
-    log_ratios,
     midmean,
 )
 from lockstep.device import Timing
@@ -88,7 +89,7 @@ def test_a_few_rounds_teach_nothing():
 def test_rounds_that_met_different_clocks_agree():
     """A fast round of the one beside a slow round of the other, as a power cap deals them."""
     one, other = epoch(sm_bound), epoch(lambda mhz: 1.01 * sm_bound(mhz), fall=FALL[::-1])
-    [ratios] = log_ratios([Pair(other, one)])
+    [ratios] = at_common_clock([Pair(other, one)])
     assert ratios == pytest.approx([math.log(1.01)] * 6, abs=2e-3)
     raw = [math.log(b.seconds / a.seconds) for a, b in zip(one, other, strict=True)]
     assert max(raw) - min(raw) > 0.07
@@ -99,26 +100,54 @@ def test_an_epoch_whose_clock_stood_still_is_told_like_the_others():
     still = (0.0005, -0.0005) * 3
     moving = Pair(epoch(sm_bound, 1480.0), epoch(sm_bound, 1520.0))
     standing = Pair(epoch(sm_bound, 1480.0, still), epoch(sm_bound, 1520.0, still))
-    ratios = [midmean(rounds) for rounds in log_ratios([moving, moving, moving, standing])]
+    ratios = [midmean(rounds) for rounds in at_common_clock([moving, moving, moving, standing])]
     assert ratios == pytest.approx([0.0] * 4, abs=2e-3)
+
+
+def slow_follower(mhz):
+    return 0.02 * mhz**-0.5
+
+
+def test_each_arm_is_told_at_its_usual_clock():
+    """A warmer chip: both arms run slower, the product more than the copy, and their ratio is what it was."""
+    cold = Pair(epoch(sm_bound, 1500.0), epoch(slow_follower, 1600.0))
+    warm = Pair(epoch(sm_bound, 1470.0), epoch(slow_follower, 1568.0))
+    usual = math.log(sm_bound(1500.0) / slow_follower(1600.0))
+    for pair in (cold, warm):
+        assert midmean(at_usual_clocks([pair], 1500.0, 1600.0)[0]) == pytest.approx(usual, abs=1e-3)
+    assert midmean(at_usual_clocks([warm], None, None)[0]) == pytest.approx(usual + 0.01, abs=1e-3)
+
+
+def test_without_a_usual_clock_an_arm_is_told_at_the_mean_one_that_it_met():
+    pair = Pair(epoch(sm_bound, 1200.0), epoch(slow_follower, 1800.0))
+    met = math.log(sm_bound(1200.0) / slow_follower(1800.0))
+    assert midmean(at_usual_clocks([pair], None, None)[0]) == pytest.approx(met, abs=1e-3)
+    half = math.log(sm_bound(1200.0) / slow_follower(1750.0))
+    assert midmean(at_usual_clocks([pair], None, 1750.0)[0]) == pytest.approx(half, abs=2e-3)
+
+
+def test_an_arm_whose_clock_is_unknown_has_no_usual_one():
+    unknown = tuple(Timing(2e-3, math.nan) for _ in FALL)
+    [ratios] = at_usual_clocks([Pair(unknown, unknown)], None, 1500.0)
+    assert ratios == pytest.approx([0.0] * 6)
 
 
 def test_two_arms_are_told_at_the_lower_of_their_clocks():
     """A product that the clock slows, beside a copy that it does not: the faster the clock, the better the product."""
     product, copy = epoch(sm_bound, 1500.0), epoch(lambda mhz: 1e-3, 1600.0)
     for pair in (Pair(product, copy), Pair(epoch(sm_bound, 1600.0), epoch(lambda mhz: 1e-3, 1500.0))):
-        assert midmean(log_ratios([pair])[0]) == pytest.approx(math.log(sm_bound(1500.0) / 1e-3), abs=4e-3)
+        assert midmean(at_common_clock([pair])[0]) == pytest.approx(math.log(sm_bound(1500.0) / 1e-3), abs=4e-3)
 
 
 def test_a_ratio_is_the_same_from_either_side():
     one, other = epoch(sm_bound, 1500.0), epoch(lambda mhz: 0.02 * mhz**-0.5, 1600.0)
-    [there], [back] = log_ratios([Pair(one, other)]), log_ratios([Pair(other, one)])
+    [there], [back] = at_common_clock([Pair(one, other)]), at_common_clock([Pair(other, one)])
     assert there == pytest.approx([-ratio for ratio in back])
 
 
 def test_a_law_reaches_little_further_than_the_clocks_that_it_was_learned_from():
     apart = Pair(epoch(sm_bound, 1200.0), epoch(sm_bound, 1800.0))
-    [ratios] = log_ratios([apart])
+    [ratios] = at_common_clock([apart])
     law = law_of([apart.rival])
     # 40 % would be asked for.
     assert midmean(ratios) == pytest.approx(math.log(1800 / 1200) + law.slope * REACH * law.spread)
@@ -127,9 +156,9 @@ def test_a_law_reaches_little_further_than_the_clocks_that_it_was_learned_from()
 
 def test_an_unknown_clock_on_one_side_leaves_the_ratio_of_the_times():
     unknown = tuple(Timing(2e-3, math.nan) for _ in FALL)
-    [ratios] = log_ratios([Pair(unknown, tuple(Timing(1e-3, 1500.0) for _ in FALL))])
+    [ratios] = at_common_clock([Pair(unknown, tuple(Timing(1e-3, 1500.0) for _ in FALL))])
     assert ratios == pytest.approx([math.log(2)] * 6)
-    [ratios] = log_ratios([Pair(unknown, epoch(sm_bound))])
+    [ratios] = at_common_clock([Pair(unknown, epoch(sm_bound))])
     assert midmean(ratios) == pytest.approx(math.log(2e-3 / sm_bound(1500.0)))
 
 

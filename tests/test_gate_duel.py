@@ -10,7 +10,7 @@ import torch
 from fakes import FakeDevice
 
 from lockstep.arms import ArgumentSet
-from lockstep.common_clock import log_ratios, midmean
+from lockstep.common_clock import at_common_clock, midmean
 from lockstep.device import Timing
 from lockstep.family import Family
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
@@ -120,7 +120,7 @@ def test_a_preparation_that_raises_names_its_side(sides):
 
 
 def log_ratio(epoch):
-    [ratios] = log_ratios([epoch.pair])
+    [ratios] = at_common_clock([epoch.pair])
     return midmean(ratios)
 
 

@@ -19,9 +19,10 @@ from lockstep.record import TWIN, Clocks
 PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 
 
-def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1):
+def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1, usual_mhz=None):
     controls = controls or steady_controls(bench.device)
-    return compare(bench.draw_arms, names or list(bench.seconds), baseline, bench.device, controls, plan, seed)
+    arms = names or list(bench.seconds)
+    return compare(bench.draw_arms, arms, baseline, bench.device, controls, plan, seed, usual_mhz=usual_mhz)
 
 
 def noisy(centre, spread, seed=1):
@@ -39,7 +40,33 @@ def test_an_outcome_tells_how_the_machine_was(monkeypatch):
     bench.clock = lambda name: (1500.0, 1480.0, 1450.0, 1500.0)[len(bench.drawn) - 1]
     told = Clocks(temperature_c=60.0, power_w=500.0, reasons=("sw_power_cap",))
     monkeypatch.setattr(bench.device, "sample_clocks", lambda: told)
-    assert run(bench).outcomes["b"].clocks == replace(told, sm_mhz=1490.0, sm_mhz_low=1450.0)
+    assert run(bench).outcomes["b"].clocks == replace(
+        told, sm_mhz=1490.0, sm_mhz_low=1450.0, told_mhz=pytest.approx(1482.4, abs=0.1)
+    )
+
+
+def test_a_ratio_is_told_at_the_usual_clocks_and_a_twin_at_its_variants():
+    """A product that the clock slows, beside a copy that it does not; the chip is 2 % slower than it was usually."""
+    met = noisy(1470.0, 0.01)
+    bench = Bench({})
+
+    def copy():
+        bench.now = met()
+        return 1e-3
+
+    def product():
+        bench.now = met()
+        return 1.5 / bench.now
+
+    bench.seconds = {"base": copy, "b": product, "b" + TWIN: product}
+    bench.clock = lambda name: bench.now
+    usual = run(bench, usual_mhz={"base": 1500.0, "b": 1500.0})
+    assert usual.outcomes["b"].ratio.value == pytest.approx(1.0, abs=2e-3)
+    assert usual.outcomes["b"].clocks.told_mhz == 1500.0
+    assert usual.outcomes["b" + TWIN].ratio.value == pytest.approx(1.0, abs=2e-3)
+    here = run(bench).outcomes["b"]
+    assert here.ratio.value == pytest.approx(0.98, abs=2e-3)
+    assert here.clocks.told_mhz == pytest.approx(1470.0, rel=2e-3)
 
 
 def test_what_would_show_is_the_ratios_and_the_times_where_there_is_none():

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import PATIENCE, Recorder, Target
-from lockstep.record import Estimate, Record, read_records
+from lockstep.record import Clocks, Estimate, Record, read_records
 from lockstep.stages import told
 
 SPEC = WorkerSpec(Path("checkout"), ("kernels",), Path("benchmarks"))
@@ -25,6 +25,9 @@ class Fleet:
         self.started = self.closed = 0
         #: Every request: case, variants, and what was known to fail.
         self.asked = []
+        #: The clocks that each asked to be told at, and the one that its arms met.
+        self.usual_mhz = []
+        self.met_mhz = None
         self.value = 1e-6
 
     def __call__(self, spec, silence_s):
@@ -41,9 +44,10 @@ class FakeWorker:
         self.host = fleet.host
         self.alive = True
 
-    def measure(self, suite, case, l2, variants, failed, twins=()):
+    def measure(self, suite, case, l2, variants, failed, twins=(), usual_mhz=None):
         assert self.alive
         self.fleet.asked.append((case, tuple(variants), dict(failed)))
+        self.fleet.usual_mhz.append(dict(usual_mhz))
         names = list(dict.fromkeys([BASE, *variants]))
         for stage in ("check", "time"):
             for name in names:
@@ -53,6 +57,8 @@ class FakeWorker:
         records = [
             Record(suite, name, case, l2, "ok", "v1", latency=Estimate(*[self.fleet.value] * 3)) for name in names
         ]
+        met = self.fleet.met_mhz
+        records = [replace(one, clocks=Clocks(told_mhz=usual_mhz.get(one.variant, met))) for one in records]
         records = [
             replace(one, state="failed", latency=None, reason=failed[one.variant]) if one.variant in failed else one
             for one in records
@@ -204,6 +210,21 @@ def test_without_resuming_everything_is_measured_again_and_other_cases_stay(make
     measure(make(fleet))
     latencies = {record.case: record.latency.value for record in read_records(path)[1]}
     assert latencies == {"M=1": 2e-6, "M=2": 1e-6}
+
+
+def test_each_commit_is_told_at_the_clocks_that_the_first_one_met(make, path):
+    fleet = Fleet()
+    fleet.met_mhz = 1650.0
+    measure(make(fleet), variants=(BASE, "a"))
+    later = Fleet()
+    later.met_mhz = 1500.0
+    measure(make(later, path=path.with_name("def-lockstep.provenance.jsonl")))
+    assert fleet.usual_mhz == [{}]
+    assert later.usual_mhz == [{BASE: 1650.0, "a": 1650.0}]
+    told = {
+        one.variant: one.clocks.told_mhz for one in read_records(path.with_name("def-lockstep.provenance.jsonl"))[1]
+    }
+    assert told == {BASE: 1650.0, "a": 1650.0, "b": 1500.0}
 
 
 def test_another_toolchain_sets_the_old_file_aside(make, path):

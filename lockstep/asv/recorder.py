@@ -16,6 +16,7 @@ from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.precompile import precompile
 from lockstep.record import Provenance, Record, RecordError, read_records, write_records
 from lockstep.suite import PROTOCOL_VERSION
+from lockstep.usual_clocks import NAME, UsualClocks
 
 #: A variant that hung or killed its worker at this many cases is not tried at further ones.
 PATIENCE = 2
@@ -74,6 +75,7 @@ class Recorder:
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
+        self._usual_clocks = UsualClocks(target.path.with_name(NAME) if target.path is not None else None)
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
@@ -119,10 +121,11 @@ class Recorder:
         taken: dict[str, Record] = {}
         failed = {name: self._tired(suite, name) for name in variants if self._tired(suite, name)}
         groups = [variants]
+        usual_mhz = self._usual_clocks.of(suite, case, l2)
         while groups:
             group = groups.pop(0)
             try:
-                records, controls, stages = self._up().measure(suite, case, l2, group, failed)
+                records, controls, stages = self._up().measure(suite, case, l2, group, failed, usual_mhz=usual_mhz)
             except WorkerDied as died:
                 self.close()
                 if died.at_start:
@@ -148,6 +151,7 @@ class Recorder:
                 # A later group measures the baseline again: the first record, with most company, stays.
                 if record.variant not in taken or taken[record.variant].state == "failed":
                     taken[record.variant] = record
+        self._usual_clocks.learn(taken.values())
         return list(taken.values())
 
     def _tired(self, suite: str, variant: str) -> str:

@@ -4,8 +4,8 @@ It reads one JSON request a line from standard input and writes one JSON event a
 descriptor it was given; whatever kernels and compilers print goes to its log. It ends at end of input,
 so it never outlives its parent. Exit status 70: the CUDA context broke.
 
-Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed", "twins"}}`` and ``{"run": [asv_runner
-arguments], "cwd"}`` for ordinary asv benchmarks. Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
+Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed", "twins", "usual_mhz"}}`` and, for ordinary asv
+benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,13 @@ def main() -> int:
         suite = suites[asked["suite"]]
         try:
             records = measurer.measure(
-                suite, suite.case(asked["case"]), asked["l2"], asked["variants"], asked["failed"], asked["twins"]
+                suite,
+                suite.case(asked["case"]),
+                asked["l2"],
+                asked["variants"],
+                asked["failed"],
+                asked["twins"],
+                asked["usual_mhz"],
             )
         except DeviceLost as lost:
             emit("lost", variant=lost.variant, reason=lost.reason)

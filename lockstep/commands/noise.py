@@ -22,6 +22,7 @@ from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Case, Suite
 from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
 from lockstep.table import reasons
+from lockstep.usual_clocks import UsualClocks
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         )
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
+        usual_clocks = UsualClocks()  # those of the first run, as a history has those of its first commit
         plan: list[tuple[Suite, str, str]] = []  # grows in the first run, until there are enough series
         for number in range(args.runs):
             worker = Worker(spec, float(conf.default_benchmark_timeout))
@@ -105,13 +107,20 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                 suite, label, l2 = one
                 try:
                     records, _, _ = worker.measure(
-                        suite.name, label, l2, suite.variants(), {}, twins=[_twin(suite, label, l2, turn)]
+                        suite.name,
+                        label,
+                        l2,
+                        suite.variants(),
+                        {},
+                        twins=[_twin(suite, label, l2, turn)],
+                        usual_mhz=usual_clocks.of(suite.name, label, l2),
                     )
                 except WorkerDied as died:
                     console.print(f"{suite.name} {label} {l2} is left out: {died}", markup=False)
                     worker.close()
                     worker = Worker(spec, float(conf.default_benchmark_timeout))
                     continue
+                usual_clocks.learn(records)
                 taken |= {record.key: record for record in records}
                 if not runs and _compared(taken.values()) >= args.series:
                     break

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
-from lockstep.common_clock import log_ratios, midmean
+from lockstep.common_clock import at_common_clock, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
@@ -29,7 +29,7 @@ class Trial:
     @property
     def ratios(self) -> list[float]:
         """Log ratio of each epoch, head over base; how times follow clocks is learned from all of them."""
-        return [midmean(epoch) for epoch in log_ratios([epoch.pair for epoch in self.epochs])]
+        return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in self.epochs])]
 
     @property
     def over(self) -> bool:

@@ -106,6 +106,7 @@ class _Measure:
         from asv.repo import get_repo
 
         from lockstep.suites import load_suites, packages_under_test, pick_suites
+        from lockstep.usual_clocks import NAME, UsualClocks
 
         self._conf = conf
         self._args = args
@@ -117,6 +118,9 @@ class _Measure:
         suite.case(member.series.case)
         self._packages = packages_under_test(conf, suites)
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
+        # Told at the clock of the history, as its level before and after are.
+        clocks = UsualClocks(Path(conf.results_dir) / member.series.machine / NAME)
+        self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
     def __call__(self, commit: str) -> Measurement:
         from dashboard.alerts.bisection import Measurement
@@ -128,7 +132,9 @@ class _Measure:
         spec = WorkerSpec(self._checkout, self._packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
-                records, _, _ = worker.measure(series.suite, series.case, series.l2, [series.variant], {})
+                records, _, _ = worker.measure(
+                    series.suite, series.case, series.l2, [series.variant], {}, usual_mhz=self._usual_mhz
+                )
         except WorkerDied as died:
             if died.at_start:
                 raise
