@@ -64,12 +64,9 @@ def bytes_moved(M: int, K: int, heads: int) -> float:
     return 2.0 * (M * K + weights + M * (5 * width + heads))
 
 
-def ladder(M: int, heads: int, l2: str) -> bool | None:
-    """The decoding batches of one GPU's heads; warm they are followed alone."""
-    decoding = M <= 512 and heads == 8
-    if l2 == "warm":
-        return False if decoding else None
-    return decoding
+def decoding(M: int, heads: int) -> bool:
+    """The decoding batches of one GPU's heads."""
+    return M <= 512 and heads == 8
 
 
 SUITE = Suite(
@@ -83,7 +80,8 @@ SUITE = Suite(
     flops=flops,
     bytes=bytes_moved,
     baseline="eight",
-    ladder=ladder,
+    ladder=decoding,
+    warm=decoding,
     # What the source went to, and what `best` is held against.
     always=("merged", "best"),
 )

@@ -51,12 +51,9 @@ def compiles(M: int, K: int, N: int, bias: bool = False) -> bool:
     return (K, N) == (4096, 2048) and M in (1, 8) and not bias
 
 
-def ladder(M: int, K: int, N: int, l2: str, bias: bool = False) -> bool | None:
-    """The small batches of the source's own weight; warm it is followed alone."""
-    small = (K, N) == (4096, 2048) and M <= 64 and not bias
-    if l2 == "warm":
-        return False if small else None
-    return small
+def small_batch(M: int, K: int, N: int, bias: bool = False) -> bool:
+    """The small batches of the source's own weight."""
+    return (K, N) == (4096, 2048) and M <= 64 and not bias
 
 
 QUICK = cases(M=[1, 32], K=512, N=256) + cases(M=32, K=512, N=256, bias=True)
@@ -76,6 +73,7 @@ SUITE = Suite(
     bytes=moved,
     baseline="torch",
     limits={"compile": FEW_SHAPES, "max_autotune": FEW_SHAPES},
-    ladder=ladder,
+    ladder=small_batch,
+    warm=small_batch,
 )
 latency, speedup = SUITE.series()

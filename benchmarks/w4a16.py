@@ -36,10 +36,8 @@ def reference(x: Any, codes: Any, scales: Any) -> Any:
     return x.float() @ weight
 
 
-def ladder(K: int, N: int, group: int, l2: str) -> bool | None:
-    """Marlin's weight; warm where the fp16 weight fits an L2 as well."""
-    if l2 == "warm":
-        return False if K * N <= 4096 * 4096 else None
+def ladder(K: int, N: int, group: int) -> bool:
+    """Marlin's weight."""
     return (K, N, group) == (8192, 8192, 128)
 
 

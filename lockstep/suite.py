@@ -105,9 +105,11 @@ class Suite:
         tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
         op: where a family module holds several operations, the prefix of its variants: op "mlp" owns "mlp.bmm".
         limits: variants measured at some cases only.
-        ladder: ``(**axes, l2) -> bool | None``: where a history follows every variant (True), where the baseline and
-            ``always`` (False), and where nothing (None), so that each series gets the time that it needs. Without it,
-            every variant everywhere. ``lockstep measure`` and the gate take all of them.
+        ladder: ``(**axes) -> bool``: at which cases a history follows every variant, cold; at all others it follows the
+            baseline and ``always``, so that each series gets the time that it needs. Without it, a history follows
+            every variant everywhere, cold and warm. ``lockstep measure`` and the gate take all of them in any case.
+        warm: ``(**axes) -> bool``: at which cases a history with a ladder follows the baseline and ``always`` warm as
+            well; none without it.
         always: variants that a history follows beside the baseline wherever it follows anything.
         package: the package under test, dotted if ``family`` lies deeper; asv.conf.json names its top level.
         home: folder of the module that made the suite; set by itself.
@@ -125,7 +127,8 @@ class Suite:
     tolerance: float = 1e-2
     op: str = ""
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    ladder: Callable[..., bool | None] | None = None
+    ladder: Callable[..., bool] | None = None
+    warm: Callable[..., bool] | None = None
     always: tuple[str, ...] = ("best",)
     package: str = "kernels"
     home: Path = field(init=False, repr=False)
@@ -165,8 +168,10 @@ class Suite:
         """Whether a history measures this series; quick cases are few and followed whole."""
         if self.ladder is None or case not in self.cases:
             return True
-        every = self.ladder(**bind(self.ladder, {**case, "l2": l2}))
-        return bool(every) or (every is not None and variant in (self.baseline, *self.always))
+        if l2 == "cold" and self.ladder(**bind(self.ladder, dict(case))):
+            return True
+        here = l2 == "cold" or (self.warm is not None and self.warm(**bind(self.warm, dict(case))))
+        return here and variant in (self.baseline, *self.always)
 
     def digest(self) -> str:
         """Identity of the ruler: protocol version and what decides how an existing case is measured.

@@ -105,7 +105,7 @@ def test_each_variant_gets_its_own_answer(package):
 
 def test_a_history_leaves_out_what_it_does_not_follow(package):
     names = ("plain", "wrong", "unsupported")
-    suite = replace(SUITE, cases=(SMALL,), ladder=lambda M: M > 4, always=("wrong",))
+    suite = replace(SUITE, cases=(SMALL,), ladder=lambda M: M > 4, warm=lambda M: M < 8, always=("wrong",))
     asked = measurer()
     everything = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
     assert everything["unsupported"] == "needs Blackwell"

@@ -174,8 +174,7 @@ def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     suite = load(
         changed(
             'baseline="plain"',
-            'baseline="plain", ladder=lambda M, l2: M < 2 if l2 == "cold" else (False if M < 2 else None), '
-            'always=("op.fast",)',
+            'baseline="plain", ladder=lambda M: M < 2, warm=lambda M: M < 2, always=("op.fast",)',
         )
     )
     one, two = suite.cases
@@ -186,6 +185,7 @@ def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     assert followed(one, "cold") == ["plain", "op.fast", "op.slow"]
     assert followed(two, "cold") == followed(one, "warm") == ["plain", "op.fast"]
     assert followed(two, "warm") == []
+    assert not any(replace(suite, warm=None).follows("plain", case, "warm") for case in suite.cases)
     assert suite.digest() == load().digest()
     assert all(load().follows(name, two, "warm") for name in suite.variants())
     # What a machine without a GPU measures is few as it is.
