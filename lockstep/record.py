@@ -48,19 +48,19 @@ class Clocks:
     Attributes:
         sm_mhz: median SM clock, from SM cycles against the GPU's nanosecond timer around each replay.
         sm_mhz_low: lowest replay's.
-        told_mhz: the clock at which the speedup tells the arm: the mean one that its series met when it was first
-            measured (``lockstep.asv.usual_clocks``).
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
         reasons: NVML clock-event reasons active at the end ("power cap", …), "idle" left out.
+        told_mhz: the clock at which the speedup tells the arm: the mean one that its series met when it was first
+            measured (``lockstep.usual_clocks``).
     """
 
     sm_mhz: float | None = None
     sm_mhz_low: float | None = None
-    told_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     reasons: tuple[str, ...] = ()
+    told_mhz: float | None = None
 
 
 @dataclass(frozen=True)

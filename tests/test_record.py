@@ -35,7 +35,7 @@ counts = st.integers(0, 1 << 20)
 kernels = st.builds(
     Kernel, names, texts, st.none() | counts, st.none() | counts, st.none() | counts, st.dictionaries(names, counts)
 )
-clocks = st.builds(Clocks, some, some, some, some, st.lists(texts, max_size=3).map(tuple))
+clocks = st.builds(Clocks, some, some, some, some, st.lists(texts, max_size=3).map(tuple), some)
 given_fields = {
     "suite": names,
     "variant": names,
