@@ -1,5 +1,6 @@
 """The pages answer, their numbers are the files', and whatever an address asks for is met with a page."""
 
+import hashlib
 import json
 import os
 import re
@@ -14,12 +15,13 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
+from plotly.offline import get_plotlyjs_version
 from served import call as ask
 from served import words
 from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
-from dashboard.app import create_app, page
+from dashboard.app import PLOTLY, create_app, page
 from dashboard.commands import Dashboard, listen
 from dashboard.figures import trend
 from dashboard.findings import Findings
@@ -391,3 +393,18 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
     finally:
         server.send_signal(signal.SIGINT)
         assert server.wait(60) == 0
+
+
+def test_charts_load_the_part_of_plotly_that_draws_them(client):
+    answer = client.get("/_dash-component-suites/plotly/package_data/plotly.min.js")
+    assert (answer.status_code, answer.mimetype) == (200, "text/javascript")
+    assert answer.data == PLOTLY.read_bytes()
+    assert len(answer.data) < 1_300_000
+    # Asked for again it is not sent again.
+    assert client.get(answer.request.path, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
+
+
+def test_that_part_is_of_the_version_that_the_package_brings_and_as_its_maker_left_it():
+    assert PLOTLY.name == f"plotly-basic-{get_plotlyjs_version()}.min.js"
+    digest = hashlib.sha256(PLOTLY.read_bytes()).hexdigest()
+    assert f"| `{digest}` |" in (PLOTLY.parent / "README.md").read_text(encoding="utf-8")
