@@ -11,13 +11,15 @@ so call it in a process of its own (``compile_in_subprocess`` does).
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
+import multiprocessing
 import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 from lockstep.machine_code.cubin import registers_and_stack
@@ -82,35 +84,67 @@ def describe(kernel: Any) -> CompiledKernel:
 
 
 def compile_in_subprocess(code: str, arch: int = 90, timeout: float = 120.0) -> list[CompiledKernel]:
-    """Run ``code`` in a fresh Python with launches intercepted, and describe what it compiled.
+    """Run ``code`` in a process of its own with launches intercepted, and describe what it compiled.
+
+    The process is a fork of one that has torch and Triton imported already, which takes longer than most compilations.
 
     Args:
-        code: Python statements that call kernels on meta tensors; ``torch`` is imported for them.
+        code: Python statements that call kernels on meta tensors; they have ``torch``, and ``kernels`` as ``intercept``
+            yields them.
         arch: target, 90 for sm_90.
         timeout: seconds.
 
     Raises:
-        RuntimeError: the code failed; the message ends with its traceback.
+        RuntimeError: the code failed, and the message ends with its traceback; or it took too long, or died.
     """
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as answer:
-        program = (
-            "import json, sys, torch\n"
-            "from dataclasses import asdict\n"
-            "from lockstep.compiling import describe, intercept\n"
-            f"with intercept({arch}) as kernels:\n"
-            + "".join(f"    {line}\n" for line in code.strip().splitlines())
-            + f"json.dump([asdict(describe(kernel)) for kernel in kernels], open({answer.name!r}, 'w'))\n"
-        )
-        environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-        environment["PYTHONPATH"] = os.pathsep.join(part for part in sys.path if part)
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=environment,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"compiling for sm_{arch} failed:\n{done.stderr}")
-        return [CompiledKernel(**row) for row in json.load(answer)]
+    answers, answer = _importer().Pipe(duplex=False)
+    process = _importer().Process(target=_compile, args=(code, arch, _compiler_environment(), answer), daemon=True)
+    process.start()
+    answer.close()
+    try:
+        if not answers.poll(timeout):
+            raise RuntimeError(f"compiling for sm_{arch} took longer than {timeout:g} s")
+        failure, kernels = answers.recv()
+    except EOFError:
+        process.join()
+        raise RuntimeError(f"compiling for sm_{arch} ended its process, exit status {process.exitcode}") from None
+    finally:
+        process.kill()
+        process.join()
+    if failure:
+        raise RuntimeError(f"compiling for sm_{arch} failed:\n{failure}")
+    found: list[CompiledKernel] = kernels
+    return found
+
+
+def _compile(code: str, arch: int, environment: Mapping[str, str], answer: Connection) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        import torch
+
+        with intercept(arch) as kernels:
+            exec(code, {"torch": torch, "kernels": kernels})
+        answer.send(("", [describe(kernel) for kernel in kernels]))
+    except BaseException:
+        answer.send((traceback.format_exc(), []))
+
+
+def _compiler_environment() -> dict[str, str]:
+    """This process's, but for Triton's interpreter, which would be compiled for instead."""
+    return {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+
+
+@functools.cache
+def _importer() -> ForkServerContext:
+    """Makes forks of a process that has imported what compiling takes."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "triton", "lockstep.compiling"])
+    before = dict(os.environ)
+    try:
+        # Triton's own functions are for the interpreter, or not, from their import on.
+        os.environ.pop("TRITON_INTERPRET", None)
+        forkserver.ensure_running()
+    finally:
+        os.environ.update(before)
+    return context

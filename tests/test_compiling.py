@@ -56,3 +56,17 @@ def test_spills_are_seen(sample):
 def test_a_failure_carries_the_traceback(sample):
     with pytest.raises(RuntimeError, match="no_such_kernel"):
         compile_in_subprocess("from sample_kernels import no_such_kernel")
+
+
+def test_a_process_that_dies_or_takes_too_long_is_told():
+    with pytest.raises(RuntimeError, match="ended its process, exit status 3"):
+        compile_in_subprocess("import os; os._exit(3)")
+    with pytest.raises(RuntimeError, match=r"took longer than 0\.1 s"):
+        compile_in_subprocess("import time; time.sleep(30)", timeout=0.1)
+
+
+def test_each_compilation_has_a_process_and_the_environment_of_its_own(monkeypatch):
+    monkeypatch.setenv("SAID", "here")
+    leaves = "import os, triton; assert os.environ.pop('SAID') == 'here'; assert not hasattr(triton, 'left')"
+    for _ in range(2):
+        assert compile_in_subprocess(f"{leaves}; triton.left = 1") == []
