@@ -30,8 +30,8 @@ _INDEX = """<!DOCTYPE html>
 #: Pages in the head of every page, in order.
 _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
 
-#: All charts are lines and points, which this quarter of plotly.js draws.
-PLOTLY = Path(__file__).parent / "vendor" / "plotly-basic-4.1.1.min.js"
+#: All charts are lines, points and a heatmap, which this third of plotly.js draws.
+PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 #: Where Dash's charts ask for the whole of it.
 _PLOTLY_ASKED = "_dash-component-suites/plotly/package_data/plotly.min.js"

@@ -36,9 +36,16 @@ def serve():
         server.shutdown()
 
 
+#: Kinds of traces that a chart asks for and does not get: what its bundle lacks plotly.js draws as a line, silently.
+OTHERWISE = """() => [...document.querySelectorAll(".js-plotly-plot")].flatMap(plot => (plot._fullData || [])
+    .filter(drawn => drawn.type !== (drawn._input.type || "scatter")).map(drawn => drawn._input.type))"""
+
+
 @pytest.fixture
 def visit(chromium, serve):
-    """Open an address; at the end no page may have logged anything, failed a request or asked another host."""
+    """Open an address; at the end no page may have logged anything, failed a request, asked another host, or drawn a
+    chart of another kind.
+    """
     contexts, faults = [], []
 
     def note(response):
@@ -66,6 +73,7 @@ def visit(chromium, serve):
 
     yield go
     for context in contexts:
+        faults += [f"plotly.js has no {kind} here" for page in context.pages for kind in page.evaluate(OTHERWISE)]
         context.close()
     assert faults == []
 

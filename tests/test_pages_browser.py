@@ -48,6 +48,11 @@ def test_a_card_narrows_the_table_and_widens_it_again(visit, site):
     assert download.value.path().read_text().count("\n") == 7
 
 
+def test_the_heatmap_is_drawn_as_one(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
+    becomes(page, ".heatmaplayer image", 1)
+
+
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "dark"), ("phone", "light")])
 def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     assert size in SIZES
