@@ -101,7 +101,7 @@ def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
 def at_usual_clocks(pairs: Sequence[Pair], mine_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
     """The same, each arm at its own usual clock, in MHz; ``None`` is the mean clock that it met here.
 
-    Four processes and five agree in 95 and 95 % so, at the lower of their mean clocks in 94 and 81 %, with no clock
+    Four processes and five agree in 94 and 95 % so, at the lower of their mean clocks in 94 and 81 %, with no clock
     taken out in 50 and 53 %, and at one clock for all of a GPU's kernels in 16 and 30 %.
     """
     mine, rival = _laws(pairs)
