@@ -92,7 +92,7 @@ def open_device() -> Device:
 
 
 class CpuDevice:
-    """A CPU behind the same interface: wall clock, threads fixed to the processors of this process."""
+    """A CPU behind the same interface: wall clock, a thread a processor, or ``OMP_NUM_THREADS`` threads."""
 
     kind = "cpu"
 
@@ -100,7 +100,7 @@ class CpuDevice:
         self.torch_device = torch.device("cpu")
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, processors)
-        torch.set_num_threads(len(processors))
+        torch.set_num_threads(min(torch.get_num_threads(), len(processors)))
         self.cache_bytes = _last_level_cache()
         self.memory_bytes = 2 << 30
 

@@ -113,11 +113,7 @@ BROKEN = """
 """
 
 
-#: On one processor: threads that wait for each other on a busy machine take a hundred times as long.
 START = """
-import os
-processors = sorted(os.sched_getaffinity(0))
-os.sched_setaffinity(0, {processors[os.getpid() % len(processors)]})
 from lockstep.cli import main
 main()
 """

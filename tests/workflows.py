@@ -124,7 +124,7 @@ class Runner:
         start.write_text(STAND_IN + START)
         commands = {"lockstep": f'{python} {shlex.quote(str(start))} "$@"'}
         commands |= {tool: f'{python} -m {tool} "$@"' for tool in ("pytest", "ruff", "mypy")}
-        # ``python -m lockstep`` on one processor too, and on the stand-in.
+        # ``python -m lockstep`` on the stand-in too.
         commands["python"] = (
             f'[ "$1 $2" != "-m lockstep" ] || {{ shift 2; exec {commands["lockstep"]}; }}\nexec {python} "$@"'
         )
