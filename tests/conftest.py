@@ -12,9 +12,9 @@ if not os.environ.get("LOCKSTEP_TEST_GPU"):
     os.environ["TRITON_INTERPRET"] = "1"
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
-from browser import chromium, visit
+from browser import chromium, visit, window
 
-__all__ = ["chromium", "visit"]
+__all__ = ["chromium", "visit", "window"]
 
 
 def pytest_configure() -> None:

@@ -1,6 +1,7 @@
 """A dashboard with everything on: planted results, their alerts, two people who may act; for tests of pages."""
 
 import datetime
+import functools
 import json
 import logging
 import threading
@@ -64,17 +65,28 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     return Place(root, hashes, store, desk, create_app(store, desk, given))
 
 
+@functools.cache
+def _server():
+    """One server for all tests of a process: the browser has compiled the scripts of its address already."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = make_server("127.0.0.1", 0, lambda *request: _SERVED[-1](*request), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+#: What is served now; each stands for those before it.
+_SERVED = []
+
+
 @contextmanager
 def serving(app):
-    """Serve in a thread; gives the address."""
+    """Serve in a thread, instead of what was served before; gives the address."""
     warm(app)
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    server = make_server("127.0.0.1", 0, app.server, threaded=True)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    _SERVED.append(app.server)
     try:
-        yield f"http://127.0.0.1:{server.port}"
+        yield f"http://127.0.0.1:{_server().port}"
     finally:
-        server.shutdown()
+        _SERVED.remove(app.server)
 
 
 def sign_in(client, token=TOKEN):

@@ -1,18 +1,17 @@
 """The pages in a real browser: what is shown equals the files, nothing leaves the host, the console is clean."""
 
-import threading
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
+from served import serving
 from test_dashboard_app import CASE, golden
 from trees import MACHINE, open_store, record, write_measurement
-from werkzeug.serving import make_server
 
 from dashboard.address import FamilyAddress
 from dashboard.app import create_app
-from dashboard.server import warm
 
-SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+DESKTOP, PHONE = (1440, 900), {"width": 390, "height": 844}
 LINK = FamilyAddress(MACHINE, "linear", (CASE,), "cold").link()
 ROW = f".ag-center-cols-container .ag-row:has-text('{CASE}'):has-text('splitk')"
 HOSTILE = '<img src=x onerror="document.title=1">'
@@ -20,20 +19,9 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 @pytest.fixture
 def serve():
-    """Serve a results folder in a thread; gives the address."""
-    servers = []
-
-    def start(store):
-        app = create_app(store)
-        warm(app)
-        server = make_server("127.0.0.1", 0, app.server, threaded=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
+    """Serve a results folder; gives the address."""
+    with ExitStack() as served:
+        yield lambda store: served.enter_context(serving(create_app(store)))
 
 
 #: Kinds of traces that a chart asks for and does not get: what its bundle lacks plotly.js draws as a line, silently.
@@ -42,11 +30,11 @@ OTHERWISE = """() => [...document.querySelectorAll(".js-plotly-plot")].flatMap(p
 
 
 @pytest.fixture
-def visit(chromium, serve):
+def visit(chromium, window, serve):
     """Open an address; at the end no page may have logged anything, failed a request, asked another host, or drawn a
     chart of another kind.
     """
-    contexts, faults = [], []
+    pages, faults = [], []
 
     def note(response):
         if response.status >= 400:
@@ -58,10 +46,11 @@ def visit(chromium, serve):
             faults.append(f"left the host: {request.url}")
 
     def go(address, size="desktop", scheme="light"):
-        context = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, is_mobile=size == "phone")
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
+        if size == "phone":
+            page = chromium.new_page(viewport=PHONE, color_scheme=scheme, is_mobile=True)
+        else:
+            page = window.open(*DESKTOP, color_scheme=scheme)
+        pages.append(page)
         page.on(
             "console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None
         )
@@ -72,9 +61,9 @@ def visit(chromium, serve):
         return page
 
     yield go
-    for context in contexts:
-        faults += [f"plotly.js has no {kind} here" for page in context.pages for kind in page.evaluate(OTHERWISE)]
-        context.close()
+    for page in pages:
+        faults += [f"plotly.js has no {kind} here" for kind in page.evaluate(OTHERWISE)]
+        window.close(page)
     assert faults == []
 
 
@@ -205,7 +194,7 @@ def test_markup_in_names_stays_text(visit, serve, tmp_path):
     assert page.title() == "linear · Lockstep"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_with_nothing_measured_the_page_says_what_to_run(visit, serve, tmp_path, size):
     page = visit(serve(open_store(tmp_path / "results")), size)
     page.get_by_text("lockstep run HEAD").wait_for()

@@ -69,15 +69,13 @@ def here(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def opened(here, chromium):
+def opened(here, window):
     """Gives each page, opened once for all tests and as it is at first; they only look at it and walk through it."""
-    context = chromium.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
     pages = {}
 
     def give(name):
         if name not in pages:
-            pages[name] = context.new_page()
-            pages[name].set_default_timeout(20_000)
+            pages[name] = window.open(1400, 900, reduced_motion="reduce")
             pages[name].goto(here[name])
             pages[name].add_style_tag(content=STILL)
             pages[name].locator(READY[name]).first.wait_for()
@@ -85,7 +83,8 @@ def opened(here, chromium):
         return pages[name]
 
     yield give
-    context.close()
+    for page in pages.values():
+        window.close(page)
 
 
 def faults(page, **options):

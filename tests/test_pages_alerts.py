@@ -150,7 +150,6 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
     [one] = here.desk.alerts.alerts(machine="h200", family="linear")
     with serving(here.app) as address:
         page = visit.page
-        page.set_default_timeout(20_000)
         page.goto(f"{address}/sign-in")
         page.fill("#token", TOKEN)
         page.click("button")

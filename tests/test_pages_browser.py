@@ -1,16 +1,13 @@
 """The pages of the showcase in a real browser: quiet, fitting, and alive."""
 
-import threading
-
 import pytest
+from served import serving
 from showcase import FAST, write_showcase
-from test_dashboard_browser import SIZES, background, becomes, fits, visit
+from test_dashboard_browser import background, becomes, fits, visit
 from trees import analysed, open_store
-from werkzeug.serving import make_server
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.app import create_app
-from dashboard.server import warm
 
 __all__ = ["visit"]
 
@@ -22,12 +19,8 @@ def site(tmp_path_factory):
     """One server of the showcase for all tests; it outlives their pages."""
     results, repo = write_showcase(tmp_path_factory.mktemp("site"))
     store = open_store(results, repo=repo)
-    app = create_app(store, findings=analysed(store, repo))
-    warm(app)
-    server = make_server("127.0.0.1", 0, app.server, threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.port}", store.current().commits(FAST)
-    server.shutdown()
+    with serving(create_app(store, findings=analysed(store, repo))) as address:
+        yield address, store.current().commits(FAST)
 
 
 @pytest.fixture
@@ -55,7 +48,6 @@ def test_the_heatmap_is_drawn_as_one(visit, site):
 
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "dark"), ("phone", "light")])
 def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
-    assert size in SIZES
     address = SeriesAddress(**{**vars(ONE), "quantity": "latency", "zoom": (30.0, 50.0)})
     page = visit(site[0] + address.link(), size, scheme)
     page.locator("#series-chart .annotation-text", has_text="own commit").wait_for()

@@ -217,7 +217,6 @@ def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
     ends = {"bm": "h200", "bc": here.commits[11], "hm": "h200", "hc": here.commits[12]}
     with serving(here.app) as address:
         tab = visit.page
-        tab.set_default_timeout(20_000)
         tab.goto(address + link("/compare", **ends))
         expect(tab.locator("#compare-body .said")).to_contain_text("▼ 3 slower", timeout=20_000)
         tab.get_by_text("Latency", exact=True).click()
@@ -238,7 +237,6 @@ def test_markup_in_names_stays_text(visit, tmp_path):
         write_measurement(root, [measured(1.9), measured(1.9, variant=hostile, case=hostile)], commit=commit, date=date)
     with serving(create_app(open_store(root))) as address:
         tab = visit.page
-        tab.set_default_timeout(20_000)
         tab.goto(f"{address}/compare?l2={quote(hostile)}&suite={quote(hostile)}")
         tab.goto(f"{address}/compare")
         tab.locator("td", has_text="<img").first.wait_for()

@@ -111,7 +111,6 @@ def test_what_could_not_be_made_is_made_when_it_is_asked_for_again(here):
 def test_in_a_browser_the_machines_are_told(visit, here):
     with serving(here.app) as address:
         page = visit.page
-        page.set_default_timeout(20_000)
         page.set_viewport_size({"width": 390, "height": 844})
         page.goto(f"{address}/machines")
         page.locator(".js-plotly-plot .points path").first.wait_for()

@@ -1,0 +1,23 @@
+"""What the tests' own browser window promises."""
+
+from browser import served
+
+
+def test_a_page_knows_nothing_of_the_one_before(window, tmp_path):
+    (tmp_path / "index.html").write_text("<title>x</title>")
+    keep = "() => { localStorage.kept = 1; sessionStorage.kept = 1; document.cookie = 'kept=1; max-age=1000'; }"
+    kept = "() => [localStorage.kept, sessionStorage.kept, document.cookie].filter(Boolean)"
+    with served(tmp_path) as address:
+        first = window.open(1280, 800)
+        first.goto(address)
+        first.evaluate(keep)
+        assert len(first.evaluate(kept)) == 3
+        second = window.open(1280, 800)
+        second.goto(address)
+        assert second.evaluate(kept) == []
+        second.evaluate(keep)
+        second.goto("about:blank")
+        window.close(second)
+        first.goto(address)
+        assert first.evaluate(kept) == []
+        window.close(first)
