@@ -189,6 +189,8 @@ class Runner:
             cwd=self.project.root / self._text(step.get("working-directory", ".")),
             env={
                 **self.project._environment(),
+                # Not the ARGS that `make test` itself was given.
+                "MAKEFLAGS": "",
                 "CI": "true",
                 "GITHUB_ACTIONS": "true",
                 "GITHUB_ACTION_PATH": str(action),
