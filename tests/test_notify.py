@@ -200,6 +200,14 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
     assert "hgemm" not in second.message.body
 
 
+def test_a_digest_that_is_late_tells_what_closed_since_one_that_had_nothing_to_say(store, service):
+    told, outbox = receivers({"LOCKSTEP_NOTIFY_DIGEST": service.url}), Outbox(store)
+    assert outbox.write_digest(told, SITE, now_ms()) == 0
+    sync(store, step(15, by=-0.2, name=series(family="hgemm")))
+    assert outbox.write_digest(told, SITE, now_ms() + DAY_MS + 3_600_000) == 1
+    assert "hgemm on h200 faster by 20.0 %" in outbox.parcels("due")[0].message.body
+
+
 def test_addresses_come_from_the_environment_and_are_not_shown():
     found = receivers(
         {"LOCKSTEP_NOTIFY": "json://a/secret json://b", "LOCKSTEP_NOTIFY_DIGEST_X": "json://c", "X": "json://d"}

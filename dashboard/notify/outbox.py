@@ -100,7 +100,8 @@ class Outbox:
                 query = select(OUTBOX.c.created_at).where(
                     OUTBOX.c.receiver == receiver.key, OUTBOX.c.alert_id.is_(None)
                 )
-                last = max((row.created_at for row in connection.execute(query)), default=now - _DAY_MS)
+                # The first one looks two days back: what is to run daily may have had nothing to write and be late.
+                last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [one for one in everything if one.state == "resolved" and one.changed_at >= last]
                 message = digest_message([one for one in everything if one.open], closed, doubts, site)
                 if message is not None:
