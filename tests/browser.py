@@ -52,11 +52,14 @@ class Window:
         kept.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
         kept.goto("http://127.0.0.1/")
 
-    def open(self, width: int, height: int, **media: Any) -> Page:
+    def open(self, width: int, height: int, phone: bool = False, **media: Any) -> Page:
         """A page that knows nothing of earlier ones; ``media`` is what ``emulate_media`` takes."""
         self._forget()
         page = self.context.new_page()
         page.set_viewport_size({"width": width, "height": height})
+        if phone:  # it heeds what the page says of its viewport
+            screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
+            self.context.new_cdp_session(page).send("Emulation.setDeviceMetricsOverride", screen)
         page.emulate_media(**media)
         page.set_default_timeout(20_000)
         page.on("framenavigated", lambda frame: self.visited.add(frame.url))

@@ -21,3 +21,17 @@ def test_a_page_knows_nothing_of_the_one_before(window, tmp_path):
         first.goto(address)
         assert first.evaluate(kept) == []
         window.close(first)
+
+
+def test_a_phone_heeds_the_viewport_that_a_page_asks_for(window, tmp_path):
+    (tmp_path / "asks.html").write_text("<meta name=viewport content='width=device-width'>")
+    (tmp_path / "silent.html").write_text("<title>x</title>")
+    with served(tmp_path) as address:
+        page = window.open(390, 844, phone=True, color_scheme="dark")
+        widths = {}
+        for name in ("asks", "silent"):
+            page.goto(f"{address}/{name}.html")
+            widths[name] = page.evaluate("innerWidth")
+        dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        window.close(page)
+    assert (widths, dark) == ({"asks": 390, "silent": 980}, True)

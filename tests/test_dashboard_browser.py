@@ -11,7 +11,7 @@ from trees import MACHINE, open_store, record, write_measurement
 from dashboard.address import FamilyAddress
 from dashboard.app import create_app
 
-DESKTOP, PHONE = (1440, 900), {"width": 390, "height": 844}
+SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 LINK = FamilyAddress(MACHINE, "linear", (CASE,), "cold").link()
 ROW = f".ag-center-cols-container .ag-row:has-text('{CASE}'):has-text('splitk')"
 HOSTILE = '<img src=x onerror="document.title=1">'
@@ -30,7 +30,7 @@ OTHERWISE = """() => [...document.querySelectorAll(".js-plotly-plot")].flatMap(p
 
 
 @pytest.fixture
-def visit(chromium, window, serve):
+def visit(window, serve):
     """Open an address; at the end no page may have logged anything, failed a request, asked another host, or drawn a
     chart of another kind.
     """
@@ -46,10 +46,7 @@ def visit(chromium, window, serve):
             faults.append(f"left the host: {request.url}")
 
     def go(address, size="desktop", scheme="light"):
-        if size == "phone":
-            page = chromium.new_page(viewport=PHONE, color_scheme=scheme, is_mobile=True)
-        else:
-            page = window.open(*DESKTOP, color_scheme=scheme)
+        page = window.open(*SIZES[size], phone=size == "phone", color_scheme=scheme)
         pages.append(page)
         page.on(
             "console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None
@@ -194,7 +191,7 @@ def test_markup_in_names_stays_text(visit, serve, tmp_path):
     assert page.title() == "linear · Lockstep"
 
 
-@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("size", SIZES)
 def test_with_nothing_measured_the_page_says_what_to_run(visit, serve, tmp_path, size):
     page = visit(serve(open_store(tmp_path / "results")), size)
     page.get_by_text("lockstep run HEAD").wait_for()
