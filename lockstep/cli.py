@@ -6,10 +6,10 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 
+import asv
 import asv.commands
 from asv import util
 from asv.commands.run import Run as AsvRun
@@ -44,10 +44,9 @@ def main() -> None:
     """Entry point. Exit status: the verb's own; 3 for files, 4 for wrong usage, where asv's verbs and ``run`` say 1."""
     for verb in entry_points(group="lockstep.commands"):
         verb.load()  # a subclass of asv's Command is known to asv's parser once it exists
-    parser, subparsers = asv.commands.make_argparser()
-    parser.prog = "lockstep"
+    parser, _ = asv.commands.make_argparser()
     parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
-    _rename(subparsers.choices, "lockstep")
+    _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
     try:
         arguments = parser.parse_args()
     except SystemExit as refused:
@@ -99,13 +98,15 @@ def _expect_json(given: str | None) -> None:
             raise UsageError(f"{path} is no JSON: {error}") from error
 
 
-def _rename(parsers: Mapping[str, argparse.ArgumentParser], under: str) -> None:
-    """Usage lines that begin with our name in place of asv's, also those of ``code diff`` and its like."""
-    for name, parser in parsers.items():
-        parser.prog = f"{under} {name}"
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                _rename(action.choices, parser.prog)
+def _rename(parser: argparse.ArgumentParser, name: str, told_version: str) -> None:
+    """Our name in place of asv's in usage lines, also those of ``code diff`` and its like, and both versions."""
+    parser.prog = name
+    for action in parser._actions:
+        if isinstance(action, argparse._VersionAction):
+            action.version = told_version
+        elif isinstance(action, argparse._SubParsersAction):
+            for verb, its in action.choices.items():
+                _rename(its, f"{name} {verb}", told_version)
 
 
 def _hint(error: util.UserError | util.ProcessError) -> str:

@@ -67,6 +67,19 @@ def test_changes_lists_what_became_slower_and_why(run, project):
     row = rf"\+(4\.9|5\.\d) %.*linear\.triton M=1,K=64 cold.*h200.*{commits[AT][:8]}.*own commit: nothing"
     assert re.search(row, printed)
     assert "3 changes in 12 series: 3 slower, 0 faster" in printed
+    assert "measured at" not in printed
+
+
+def test_changes_says_where_there_are_too_few_commits_for_any(run, project, tmp_path):
+    _, commits = project
+    for name, length in (("five", 5), ("six", 6)):
+        write_history(tmp_path / name, "h200", commits[:length], lambda n: Here(slower=1.05 if n >= 3 else 1.0))
+    status, printed = run("changes", "--results", str(tmp_path / "five"), "--repo", ".")
+    assert (status, printed.splitlines()[-1]) == (
+        0, "h200: measured at 5 commits; a change is told once 3 stand on either side"
+    )  # fmt: skip
+    status, printed = run("changes", "--results", str(tmp_path / "six"), "--repo", ".")
+    assert (status, printed.splitlines()[-1]) == (1, "3 changes in 6 series: 3 slower, 0 faster")
 
 
 def test_changes_in_json_and_filtered(run, project):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -29,6 +30,11 @@ def run(tmp_path, monkeypatch, capsys):
         return ended.value.code, told.out + told.err
 
     return command
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("code", "diff"), ("gate",)])
+def test_both_versions_are_told(run, words):
+    assert run(*words, "--version") == (0, f"lockstep {version('kernel-lockstep')} (asv {version('asv')})\n")
 
 
 def test_a_configuration_that_is_not_there(run):

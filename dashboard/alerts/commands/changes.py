@@ -140,6 +140,7 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
     from rich.text import Text
 
     from dashboard.alerts.words import change, span
+    from dashboard.changes.settings import Settings
 
     console = Console()
     if not console.is_terminal and console.width < 160:
@@ -169,5 +170,10 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
     many = "change" if len(found) == 1 else "changes"
     counted = f"{len(found)} {many} in {now.series} series: {slower} slower, {len(found) - slower} faster"
     console.print(counted, highlight=False)
+    side = Settings().run
+    for machine, measured in now.commits.items():
+        if len(measured) < 2 * side and args.machine in (None, machine):
+            few = f"{machine}: measured at {len(measured)} commits; a change is told once {side} stand on either side"
+            console.print(few, highlight=False)
     for machine, (count, rms) in now.meter.items():
         console.print(f"{machine}: {count} changes in unchanged machine code, {rms:.2%} rms: noise", highlight=False)
