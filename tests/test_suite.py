@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from lockstep import Case, cases
-from lockstep.suite import SuiteError, bind
+from lockstep.suite import PROTOCOL_VERSION, SuiteError, bind
 from lockstep.suites import load_suites, nearest, packages_folder, packages_under_test, pick_suites
 
 REPOSITORY = Path(__file__).parents[1]
@@ -143,6 +143,12 @@ def test_an_unknown_case_is_told_the_known_ones(load):
 def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
     [other] = load_suites(write_project(tmp_path, changed(old, new))).values()
     assert other.digest() != load().digest()
+
+
+def test_the_changelog_names_the_protocol():
+    """Users learn there that every series starts anew."""
+    told = Path(__file__).parents[1].joinpath("CHANGELOG.md").read_text()
+    assert re.findall(r"^Protocol version (\d+)\.$", told, re.MULTILINE)[0] == str(PROTOCOL_VERSION)
 
 
 def test_another_protocol_starts_a_new_series(load, monkeypatch):
