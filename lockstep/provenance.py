@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lockstep.clock_state import ClockState
 from lockstep.clocks import clock_state
+from lockstep.loading import load_torch
 from lockstep.nvml import find_gpu
 from lockstep.toolchain import assembler_version
 
@@ -125,6 +126,7 @@ def _cpu_name() -> str:
 
 
 def _main() -> None:
+    load_torch()
     facts = host_facts()
     if facts["device"] == "cpu":
         host = Host(facts, "cpu", "cpu")

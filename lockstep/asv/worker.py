@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.asv.client import CONTEXT_LOST
+from lockstep.loading import load_torch
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.suite import Suite
 
@@ -41,6 +42,7 @@ def main() -> int:
     def emit(event: str, **content: Any) -> None:
         reply.write(json.dumps({"event": event, **content}) + "\n")
 
+    load_torch()
     from lockstep.checkout import import_from
     from lockstep.suites import load_suites
 

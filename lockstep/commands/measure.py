@@ -12,6 +12,7 @@ from typing import Any
 from asv.commands import Command
 from rich.console import Console
 
+from lockstep.loading import load_torch
 from lockstep.record import Record
 from lockstep.suite import CACHE_STATES, Case, Suite, SuiteError
 from lockstep.suites import load_suites, match_cases, nearest, pick_suites
@@ -55,6 +56,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         for suite in suites:
             _refuse_unknown(suite, args.variants or [], args.case)
         # The device comes last: a typo must not cost the import of torch.
+        load_torch()
         from lockstep.device import open_device
         from lockstep.measure import Measurer
         from lockstep.pairs import QUICK, Plan

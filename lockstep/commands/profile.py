@@ -12,6 +12,7 @@ from typing import Any
 from asv.commands.asv_profiling import Profile as AsvProfile
 from rich.console import Console
 
+from lockstep.loading import load_torch
 from lockstep.suite import CACHE_STATES, SuiteError
 from lockstep.suites import load_suites, nearest
 
@@ -56,6 +57,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         if args.calls < 1:
             raise SuiteError(f"--calls {args.calls}: at least one")
         # The device comes last: a typo must not cost the import of torch.
+        load_torch()
         from lockstep.device import open_device
         from lockstep.profiling import commands, run_marked
 

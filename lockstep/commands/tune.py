@@ -18,6 +18,7 @@ from asv.commands import Command
 from rich.console import Console
 from rich.table import Table
 
+from lockstep.loading import load_torch
 from lockstep.suite import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError
 from lockstep.suites import load_suites, match_cases, nearest, pick_suites
 
@@ -64,6 +65,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             for text in args.case:
                 match_cases(suite, text)
         # The device comes last: a typo must not cost the import of torch.
+        load_torch()
         from lockstep.candidates import compile_all, table_of
         from lockstep.device import open_device
         from lockstep.provenance import host_facts

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lockstep.loading import load_torch
 from lockstep.watched import CONTEXT_LOST, die_with_parent
 
 
@@ -38,6 +39,7 @@ def main() -> int:
     def emit(event: str, **content: Any) -> None:
         reply.write(json.dumps({"event": event, **content}) + "\n")
 
+    load_torch()
     from lockstep.gate.namespaces import Sides
     from lockstep.suites import load_suites
 
