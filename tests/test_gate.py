@@ -222,7 +222,7 @@ def test_versions_that_one_process_cannot_hold_take_turns_in_two(project, monkey
     accept = '[[accept]]\nmatch = { variant = "t*" }\nslower_by = "99 %"\nof = "#7"\nbecause = "rounds twice"\n'
     project.write("thresholds.toml", accept)
     monkeypatch.setenv("GITHUB_REF", "refs/pull/7/merge")
-    code, shown, report = gate(project, "--quick", "--case", "M=2", "--budget", "100s")
+    code, shown, report = gate(project, "--case", "M=2", "--budget", "100s")
     assert (code, report["state"], report["regressions"]) == (0, "pass", 0), shown
     assert "slower, accepted" in shown
     assert report["mode"] == "two processes"
