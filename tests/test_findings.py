@@ -89,10 +89,7 @@ def growing(whole, tmp_path):
     return Growing(whole, tmp_path)
 
 
-EITHER = pytest.mark.parametrize("seldom", [False, True], ids=["each time", "seldom"], indirect=True)
-
-
-@pytest.fixture
+@pytest.fixture(params=[False, True], ids=["each time", "seldom"])
 def seldom(request, monkeypatch):
     """Whether the detector is written as seldom as that of a long history, and catches up in between."""
     if request.param:
@@ -100,7 +97,6 @@ def seldom(request, monkeypatch):
     return request.param
 
 
-@EITHER
 def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
     before = 0
     for upto in (12, 16, 17, 18, 23, 24, LENGTH):
@@ -115,7 +111,7 @@ def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
     }
 
 
-@pytest.mark.parametrize(("files", "seldom"), [(0, False), (1, True), (3, False), (3, True)], indirect=["seldom"])
+@pytest.mark.parametrize("files", [0, 1, 3])
 def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom, files):
     growing.add(growing.commits[:20])
     growing.looked(growing.kept)
@@ -160,9 +156,7 @@ def test_only_new_points_are_read(growing, monkeypatch):
     assert asked == []
 
 
-@pytest.mark.parametrize(
-    ("damage", "seldom"), [(b"", True), (b"no file of ours", False), (None, False), (None, True)], indirect=["seldom"]
-)
+@pytest.mark.parametrize("damage", [b"", b"no file of ours", None])
 def test_a_damaged_file_is_made_anew(growing, damage, seldom):
     for first, after in ((0, 19), (19, 20)):
         growing.add(growing.commits[first:after])
@@ -204,7 +198,6 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     assert findings.picture(growing.store.current(), "slowdown") is None
 
 
-@EITHER
 def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
     for first, after in ((0, 20), (20, 22), (22, 24)):
         growing.add(growing.commits[first:after])
