@@ -65,18 +65,13 @@ class Window:
         page.on("framenavigated", lambda frame: self.visited.add(frame.url))
         return page
 
-    def close(self, page: Page) -> None:
-        """Close a page, and forget what it kept."""
-        self._forget()
-        page.close()
-
     def _forget(self) -> None:
+        """Empty what pages kept, those that are still open too."""
         self.context.clear_cookies()
         session = self.context.new_cdp_session(self.context.pages[0])
         for origin in {f"{url.scheme}://{url.netloc}" for url in map(urlsplit, self.visited) if url.netloc}:
             session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
         session.detach()
-        self.visited.clear()
 
 
 @dataclass
@@ -134,7 +129,7 @@ def visit(window: Window) -> Iterator[Visit]:
     """A fresh page. The test fails at its end if the page asked another host, or met or logged an error."""
     visit = Visit(window.open(1280, 800))
     yield visit
-    window.close(visit.page)
+    visit.page.close()
     if visit.faults:
         pytest.fail("the page was not quiet:\n  " + "\n  ".join(visit.faults))
 

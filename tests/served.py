@@ -65,6 +65,10 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     return Place(root, hashes, store, desk, create_app(store, desk, given))
 
 
+#: What is served now; each stands for those before it.
+_SERVED = []
+
+
 @functools.cache
 def _server():
     """One server for all tests of a process: the browser has compiled the scripts of its address already."""
@@ -72,10 +76,6 @@ def _server():
     server = make_server("127.0.0.1", 0, lambda *request: _SERVED[-1](*request), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
-
-
-#: What is served now; each stands for those before it.
-_SERVED = []
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def visit(window, serve):
     yield go
     for page in pages:
         faults += [f"plotly.js has no {kind} here" for kind in page.evaluate(OTHERWISE)]
-        window.close(page)
+        page.close()
     assert faults == []
 
 

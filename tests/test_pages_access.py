@@ -84,7 +84,7 @@ def opened(here, window):
 
     yield give
     for page in pages.values():
-        window.close(page)
+        page.close()
 
 
 def faults(page, **options):
