@@ -216,9 +216,14 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     assert "numpy 1 → 2" in alerts["toolchain"].cause.sentence
 
 
-def test_the_recorded_history_rings_for_nothing(tmp_path):
+def test_the_recorded_history_rings_for_what_changed_alone(tmp_path):
     results = Store.open(ROOT / "results", cache=tmp_path).current()
     now = datetime.datetime.fromtimestamp(results.machines["h200-unlocked"].last_date / 1000, datetime.UTC)
     picture = look(results, Thresholds(), Ranges(ROOT, ("kernels",)), now, Kept(tmp_path / "found"))
     assert picture.series > 500
-    assert [one for one in picture.alerts if one.topic == "slower"] == []
+    # A real one: commits of this range changed the kernel's code.
+    (slower,) = [one for one in picture.alerts if one.topic == "slower"]
+    assert [member.series.label for member in slower.members] == ["w4a16.planes M=256,K=8192,N=8192,group=128 cold"]
+    assert (slower.before[:8], slower.commits[-1][:8]) == ("267e5d01", "177708fb")
+    assert slower.cause.kind == "own commit"
+    assert "_multiply_planes machine code" in slower.cause.sentence
