@@ -23,6 +23,9 @@ endif
 CREATED := $(VENV)/created-$(KIND)
 INSTALLED := $(VENV)/installed-$(KIND)
 
+# An environment may ask for no bytecode: every process would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv run test lint bench system-deps
 
@@ -60,6 +63,7 @@ $(CREATED):
 	  { echo "SYSTEM_TORCH=1 needs torch and triton in $(PYTHON) itself; without it they are installed"; exit 1; }
 	@touch $@
 
+# pip would compile all of 12,000 modules to bytecode, one after another; Python compiles those that are imported.
 $(INSTALLED): $(CREATED) pyproject.toml $(wildcard constraints/*.txt)
-	$(BIN)/python -m pip install --disable-pip-version-check $(REQUIREMENTS)
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile $(REQUIREMENTS)
 	@touch $@
