@@ -16,11 +16,8 @@ from asv_runner import benchmarks
 from asv_runner.benchmarks._base import Benchmark
 from asv_runner.benchmarks.mark import SkipNotImplemented
 
+from lockstep.asv.answer import NotAvailable, answer
 from lockstep.record import Record
-
-
-class MeasurementFailed(RuntimeError):
-    """A series that was measured and failed; asv shows it as failed, with this reason."""
 
 
 class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
@@ -38,29 +35,20 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         self.quantity = func._quantity
 
     def run(self, variant: str, case: str, l2: str) -> dict[str, Any]:
-        """asv's answer for one parameter: samples and how many calls each stands for."""
+        """asv's answer for one parameter: samples and how many calls each stands for.
+
+        Raises:
+            SkipNotImplemented: the series is n/a here; asv stores NaN.
+            MeasurementFailed: asv stores it as failed.
+        """
         # asv sets repeat=1 for --quick, after __init__; read it as late as asv does.
         quick = any(getattr(source, "repeat", None) == 1 for source in self._attr_sources)
         suite = self.func._suite
         records = _measure_here(suite, case, l2, quick)
-        return answer(records[variant], self.quantity)
-
-
-def answer(record: Record, quantity: str) -> dict[str, Any]:
-    """What asv stores for a record.
-
-    Raises:
-        SkipNotImplemented: the series is n/a here; asv stores NaN.
-        MeasurementFailed: asv stores it as failed.
-    """
-    if record.state == "na":
-        raise SkipNotImplemented(record.reason)
-    if record.state == "failed":
-        raise MeasurementFailed(f"{record.variant} at {record.case}, {record.l2} L2: {record.reason}")
-    samples = record.latency_samples if quantity == "latency" else record.speedup_samples
-    if not samples:
-        raise SkipNotImplemented(f"no {quantity}: {record.baseline} has no number here")
-    return {"samples": list(samples), "number": 1}
+        try:
+            return answer(records[variant], self.quantity)
+        except NotAvailable as reason:
+            raise SkipNotImplemented(str(reason)) from reason
 
 
 def register() -> None:

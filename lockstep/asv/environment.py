@@ -24,10 +24,9 @@ from typing import Any
 from asv import util
 from asv.environment import Environment
 from asv.machine import Machine
-from asv_runner.benchmarks.mark import SkipNotImplemented
 
 import lockstep
-from lockstep.asv.benchmark import MeasurementFailed, answer
+from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
@@ -168,7 +167,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         key = (benchmark["suite"], variant, case, l2)
         try:
             result: Any = answer(self._measured(key, benchmark), benchmark["quantity"])
-        except SkipNotImplemented:
+        except NotAvailable:
             result = math.nan
         except MeasurementFailed as failure:
             return str(failure), "", 1

@@ -16,9 +16,8 @@ from asv.machine import Machine, MachineCollection
 from asv.repo import get_repo
 from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
-from asv_runner.benchmarks.mark import SkipNotImplemented
 
-from lockstep.asv.benchmark import MeasurementFailed, answer
+from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.provenance import ask_host
 from lockstep.suites import load_suites, nearest, packages_under_test
@@ -152,7 +151,7 @@ def _collect(environment: LockstepEnvironment, wanted: str) -> BenchmarkResult |
             given = answer(record, benchmark["quantity"])
             result.append(True)
             samples.append(given["samples"])
-        except SkipNotImplemented:
+        except NotAvailable:
             result.append(math.nan)
             samples.append(None)
         except MeasurementFailed as failure:
