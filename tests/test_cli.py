@@ -37,6 +37,22 @@ def test_both_versions_are_told(run, words):
     assert run(*words, "--version") == (0, f"lockstep {version('kernel-lockstep')} (asv {version('asv')})\n")
 
 
+@pytest.mark.parametrize(("asked", "loads"), [("clocks", "False"), ("changes", "True"), ("--config=x", "True")])
+def test_a_verb_that_is_not_asked_for_is_not_loaded(asked, loads):
+    """Whoever gates waits for no dashboard; what comes before a verb may hide it."""
+    program = """
+import sys
+from lockstep.cli import main
+sys.argv = ["lockstep", sys.argv[1], "--version"]
+try:
+    main()
+except SystemExit:
+    print("dashboard" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program, asked], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == loads
+
+
 def test_a_configuration_that_is_not_there(run):
     status, said = run("changes", "--config", "other.json")
     assert status == 4
