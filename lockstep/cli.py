@@ -44,7 +44,7 @@ def main() -> None:
     """Entry point. Exit status: the verb's own; 3 for files, 4 for wrong usage, where asv's verbs and ``run`` say 1."""
     verbs = entry_points(group="lockstep.commands")
     # A subclass of asv's Command is known to asv's parser once it exists. The one that is asked for is enough.
-    for verb in verbs.select(name=sys.argv[1]) if sys.argv[1:2] and sys.argv[1] in verbs.names else verbs:
+    for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
         verb.load()
     parser, _ = asv.commands.make_argparser()
     parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
