@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from asv.config import Config
 
-from lockstep.cli import CONFIGS
+from lockstep.config import CONFIGS
 
 if TYPE_CHECKING:
     from dashboard.results.store import Store

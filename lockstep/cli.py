@@ -6,24 +6,27 @@ import argparse
 import os
 import signal
 import sys
+import traceback
 from importlib.metadata import entry_points, version
 from pathlib import Path
+from typing import Any
 
 import asv
 import asv.commands
 from asv import util
+from asv.commands.find import Find as AsvFind
+from asv.commands.quickstart import Quickstart as AsvQuickstart
 from asv.commands.run import Run as AsvRun
 from asv.console import log
 
+from lockstep.config import ConfigError, check_config
 from lockstep.record import RecordError
 from lockstep.suite import SuiteError
 from lockstep.thresholds import ThresholdsError
 
-#: Exit status where a file or folder cannot be read or written; of a wrong command line or a broken suite.
-BROKEN, USAGE = 3, 4
-
-#: asv's configuration, where ``--config`` names none.
-CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+#: Exit status where no verdict is possible (a file, a machine, an unexpected error); of a wrong command line,
+#: configuration or suite; of Ctrl-C, as shells have it.
+BROKEN, USAGE, INTERRUPTED = 3, 4, 128 + signal.SIGINT
 
 
 class UsageError(ValueError):
@@ -41,7 +44,66 @@ def expect_folder(file: Path | None) -> None:
 
 
 def main() -> None:
-    """Entry point. Exit status: the verb's own; 3 for files, 4 for wrong usage, where asv's verbs and ``run`` say 1."""
+    """Entry point; ends the process with the verb's exit status. docs/exit-statuses.md has the table.
+
+    1 and 2 are verdicts of a verb. Every error is ``BROKEN`` or ``USAGE``, whatever raised it.
+    """
+    sys.exit(_status())
+
+
+def _status() -> int:
+    """Run the command line and return its exit status."""
+    verbose = False
+    try:
+        arguments = _parse()
+        verbose = arguments.verbose
+        log.enable(verbose)
+        if arguments.config:
+            arguments.config = str(Path(arguments.config).resolve())
+            if not Path(arguments.config).is_file():
+                raise UsageError(f"there is no configuration {arguments.config}")
+            os.chdir(Path(arguments.config).parent)
+        check_config(arguments.config)
+        result = arguments.func(arguments)
+        sys.stdout.flush()
+        return _verdict(arguments.func, result)
+    except (util.UserError, util.ProcessError) as error:
+        if str(error) == "Interrupted.":  # asv's own error for Ctrl-C
+            return INTERRUPTED
+        log.error(str(error))
+        if hint := _hint(error):
+            log.error(hint)
+        # Git refuses names that it does not know; any other process that fails is no mistake of the command line.
+        return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
+    except (UsageError, ConfigError, SuiteError, RecordError, ThresholdsError) as error:
+        log.error(str(error))
+        return USAGE
+    except BrokenPipeError:
+        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        _show_traceback(verbose)
+        log.error(str(error) or type(error).__name__)
+        return BROKEN
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as ended:
+        return _ended(ended)
+    except Exception as error:
+        _show_traceback(verbose)
+        log.error(f"unexpected {_brief(error)}. --verbose prints the traceback")
+        return BROKEN
+    finally:
+        log.flush()
+
+
+def _parse() -> argparse.Namespace:
+    """Load the verb that is asked for and parse the command line.
+
+    Raises:
+        SystemExit: help or versions are printed, or the command line is wrong.
+    """
     verbs = entry_points(group="lockstep.commands")
     # A subclass of asv's Command is known to asv's parser once it exists. The one that is asked for is enough.
     for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
@@ -50,54 +112,43 @@ def main() -> None:
     parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
     _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
     try:
-        arguments = parser.parse_args()
+        arguments: argparse.Namespace = parser.parse_args()
     except SystemExit as refused:
-        # argparse's 2 is what verbs say when a series failed.
-        sys.exit(USAGE if refused.code == 2 else refused.code)
+        # argparse's 2 is what verbs return where a series failed.
+        raise SystemExit(USAGE if refused.code == 2 else refused.code) from None
     if not hasattr(arguments, "func"):
         parser.print_help()
-        sys.exit(USAGE)
-    log.enable(arguments.verbose)
-    try:
-        if arguments.config:
-            arguments.config = str(Path(arguments.config).resolve())
-            if not Path(arguments.config).is_file():
-                raise UsageError(f"there is no configuration {arguments.config}")
-            os.chdir(Path(arguments.config).parent)
-        _expect_json(arguments.config)
-        result = arguments.func(arguments)
-        sys.stdout.flush()
-    except (util.UserError, util.ProcessError) as error:
-        log.error(str(error))
-        if hint := _hint(error):
-            log.error(hint)
-        verb = arguments.func.__self__
-        # 1 is what others say of slower kernels, and a missing asv.conf.json is none.
-        sys.exit(1 if verb.__module__.startswith("asv.") or issubclass(verb, AsvRun) else USAGE)
-    except (UsageError, SuiteError, RecordError, ThresholdsError) as error:
-        log.error(str(error))
-        sys.exit(USAGE)
-    except BrokenPipeError:
-        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
-    except OSError as error:
-        log.error(str(error))
-        sys.exit(BROKEN)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        log.flush()
-    sys.exit(result or 0)
+        raise SystemExit(USAGE)
+    return arguments
 
 
-def _expect_json(given: str | None) -> None:
-    """Raise if asv's configuration is no JSON, which asv tells by a traceback; there need not be one."""
-    for path in [given] if given else [name for name in CONFIGS if Path(name).is_file()]:
-        try:
-            util.load_json(path, js_comments=True)
-        except ValueError as error:
-            raise UsageError(f"{path} is no JSON: {error}") from error
+def _verdict(function: Any, result: Any) -> int:
+    """The exit status for what a verb returned. asv's verbs return 1 also where nothing was run."""
+    verb = getattr(function, "__self__", None)
+    if result == 1 and (verb in (AsvFind, AsvQuickstart) or (isinstance(verb, type) and issubclass(verb, AsvRun))):
+        return USAGE
+    return int(result or 0)
+
+
+def _ended(ended: SystemExit) -> int:
+    """The exit status of a ``SystemExit``; a text instead of a number is an error message."""
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    log.error(str(ended.code))
+    return BROKEN
+
+
+def _brief(error: Exception) -> str:
+    """Type, first line and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
+    first = (str(error).strip() or "no message").splitlines()[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(*Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {first}{at}"
+
+
+def _show_traceback(verbose: bool) -> None:
+    if verbose:
+        traceback.print_exc()
 
 
 def _rename(parser: argparse.ArgumentParser, name: str, told_version: str) -> None:

@@ -34,7 +34,8 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             module = importlib.import_module(name)
         except SuiteError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # A suite that calls sys.exit would end the verb with a status of its own.
             raise SuiteError(f"suite module {name} cannot be imported: {type(error).__name__}: {error}") from error
         for value in vars(module).values():
             if isinstance(value, Suite) and suites.setdefault(value.name, value) is not value:

@@ -53,6 +53,71 @@ except SystemExit:
     assert done.stdout.splitlines()[-1] == loads
 
 
+@pytest.mark.parametrize("words", [("clocks", "status"), ("gate",), ("measure", "x"), ("show",)])
+@pytest.mark.parametrize("error", [KeyError("x"), AttributeError("y"), RecursionError("z"), AssertionError()])
+def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch, words, error):
+    """Python's own status for a traceback is 1, which means slower."""
+
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(cli, "check_config", fail)
+    status, said = run(*words)
+    assert status == 3
+    assert f"unexpected {type(error).__name__}" in said
+    assert "Traceback" not in said
+    assert "Traceback" in run(*words, "--verbose")[1]
+
+
+def test_a_verb_that_cannot_be_loaded_is_no_verdict(run, monkeypatch):
+    class Broken:
+        def select(self, name):
+            return [self]
+
+        def load(self):
+            raise ImportError("no module named dash")
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: Broken())
+    status, said = run("dashboard")
+    assert status == 3
+    assert "unexpected ImportError: no module named dash" in said
+
+
+def test_a_suite_that_ends_the_process_is_no_pass(run, tmp_path):
+    (tmp_path / "suites" / "ends.py").write_text("import sys\nsys.exit(0)\n")
+    status, said = run("gate")
+    assert status == 4
+    assert "suite module suites.ends cannot be imported: SystemExit: 0" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lockstep": [1]}, '"lockstep" must be an object'),
+        ({"lockstep": {"packages": "k"}}, '"lockstep.packages" must be a list'),
+        ({"lockstep": {"package": ["k"]}}, "\"lockstep\" has no key 'package'"),
+        ({"version": "1"}, '"version" must be 1'),
+        ({"results_dir": 7}, '"results_dir" must be a folder'),
+        ({"benchmark_dir": None}, '"benchmark_dir" must be a folder'),
+        ({"plugins": {}}, '"plugins" must be a list'),
+        ({"default_benchmark_timeout": "60"}, '"default_benchmark_timeout" must be a number'),
+        ({"repo": ""}, '"repo" must be a folder'),
+    ],
+)
+@pytest.mark.parametrize("words", [("changes",), ("gate",), ("show",)])
+def test_a_value_of_the_wrong_type_is_named(run, tmp_path, words, change, said):
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | change))
+    status, told = run(*words)
+    assert status == 4
+    assert said in told
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "null", "[" * 100_000])
+def test_a_configuration_that_is_no_object(run, tmp_path, text):
+    (tmp_path / "asv.conf.json").write_text(text)
+    assert run("changes")[0] == 4
+
+
 def test_a_configuration_that_is_not_there(run):
     status, said = run("changes", "--config", "other.json")
     assert status == 4

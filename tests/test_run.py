@@ -168,7 +168,7 @@ def test_quick_looks_at_every_commit_and_saves_nothing(root):
 def test_unknown_names_are_answered_with_the_known_ones(root):
     project = make_project(root)
     for arguments, code, answer in [
-        (["run", "HEAD^!", "--bench", "produkt"], 1, "--bench 'produkt' matches no series; did you mean product?"),
+        (["run", "HEAD^!", "--bench", "produkt"], 4, "--bench 'produkt' matches no series; did you mean product?"),
         (["measure", "produkt"], 4, "no family 'produkt'; did you mean product?"),
         (["measure", "product", "--variants", "twcie"], 4, "product has no variant 'twcie'; did you mean twice?"),
         (["measure", "product", "--case", "M=7"], 4, f"suite product has no case 'M=7'; it has\n  {M2}\n  {M3}"),

@@ -1,0 +1,112 @@
+"""Checking asv.conf.json before asv reads it: asv accepts any value of any type and fails later by a traceback."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from asv import util
+from asv.config import Config
+
+#: asv's configuration, where ``--config`` names none.
+CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
+
+
+class ConfigError(ValueError):
+    """asv.conf.json cannot be used; the message names the file, the key and what it must be."""
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_text, value))
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value < 1e9
+
+
+def _branches(value: Any) -> bool:
+    return isinstance(value, list) and all(one is None or _text(one) for one in value)
+
+
+_FOLDER = (_text, "a folder's name")
+_NAME = (_text, "a text")
+
+#: Keys that asv or Lockstep reads for every verb: whether a value is right, and what it must be.
+_KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "project": _NAME,
+    "repo": (lambda value: _text(value) and value != "", "a folder or the address of a repository"),
+    "repo_subdir": _FOLDER,
+    "branches": (_branches, 'a list of branches, ["main"]'),
+    "environment_type": _NAME,
+    "plugins": (_texts, 'a list of modules, [".lockstep.asv"]'),
+    "benchmark_dir": _FOLDER,
+    "results_dir": _FOLDER,
+    "env_dir": _FOLDER,
+    "html_dir": _FOLDER,
+    "hash_length": (lambda value: type(value) is int and 0 < value <= 64, "a number of digits from 1 to 64"),
+    "default_benchmark_timeout": (_seconds, "a number of seconds above 0"),
+    "lockstep": (lambda value: isinstance(value, dict), 'an object, {"packages": ["your_package"]}'),
+}
+
+#: Keys of the object "lockstep".
+_OURS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "packages": (_texts, 'a list of top-level packages, ["your_package"]'),
+    "trusted": (_texts, 'a list of top-level packages, ["flash_attn"]'),
+    "targets": (_texts, 'a list of targets, ["sm_90"]'),
+}
+
+
+def check_config(given: str | None) -> None:
+    """Raise if asv's configuration, where there is one, cannot be used.
+
+    Args:
+        given: the path of ``--config``; without it ``CONFIGS`` of the working directory are read.
+
+    Raises:
+        ConfigError: it is not JSON, not an object, or a value has the wrong type.
+        asv.util.UserError: asv refuses the version of its layout.
+        OSError: it cannot be read.
+    """
+    for path in [given] if given else [name for name in CONFIGS if Path(name).exists()]:
+        try:
+            content = util.load_json(path, js_comments=True)
+        except RecursionError as error:
+            raise ConfigError(f"{path} is no JSON: it is nested too deeply") from error
+        except ValueError as error:
+            raise ConfigError(f"{path} is no JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise ConfigError(f"{path} must hold a JSON object, it holds {_kind(content)}")
+        version = content.get("version")
+        if type(version) is not int:
+            raise ConfigError(f'{path}: "version" must be {Config.api_version}, it is {_kind(version)}')
+        _expect(path, "", content, _KEYS)
+        ours = content.get("lockstep", {})
+        _expect(path, "lockstep.", ours, _OURS)
+        for key in ours:
+            if key not in _OURS:
+                raise ConfigError(f'{path}: "lockstep" has no key {key!r}; there is {", ".join(_OURS)}')
+
+
+def _expect(
+    path: str, where: str, content: Mapping[str, Any], keys: Mapping[str, tuple[Callable[[Any], bool], str]]
+) -> None:
+    for key, (right, what) in keys.items():
+        if key in content and not right(content[key]):
+            raise ConfigError(f'{path}: "{where}{key}" must be {what}; it is {_kind(content[key])}')
+
+
+def _kind(value: Any) -> str:
+    """A short text for a JSON value."""
+    if value is None:
+        return "missing or null"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list" if len(value) > 3 else repr(value)[:60]
+    return repr(value)[:60]
