@@ -118,6 +118,17 @@ class Shelf:
         order = sorted(found, key=lambda number: _order(found[number], keys))
         return {number: found[number] for number in order}
 
+    def series_of(self, benchmark: str) -> Sequence[Series]:
+        """Series of a benchmark, in order of parameters; () for an unknown benchmark."""
+        return self._by_benchmark.get(benchmark, ())
+
+    @cached_property
+    def _by_benchmark(self) -> dict[str, list[Series]]:
+        found: dict[str, list[Series]] = defaultdict(list)
+        for one in self.series.values():
+            found[one.benchmark].append(one)
+        return dict(found)
+
     @cached_property
     def numbers(self) -> dict[Series, int]:
         """Numbers by series."""

@@ -89,19 +89,21 @@ class Results:
             axes: values that the parameters of these names must have.
         """
         wanted = (axes or {}).items()
+        shelves = [shelf for name, shelf in self._shelves.items() if machine in (None, name)]
+        if benchmark is not None:
+            # Pages ask for one benchmark after the other: together they must not scan everything each time.
+            named = [self.benchmarks[benchmark]] if benchmark in self.benchmarks else []
+        else:
+            named = list(self.benchmarks.values())
         of = {
             one.name
-            for one in self.benchmarks.values()
-            if family in (None, one.family)
-            and suite in (None, one.suite)
-            and benchmark in (None, one.name)
-            and quantity in (None, one.quantity)
+            for one in named
+            if family in (None, one.family) and suite in (None, one.suite) and quantity in (None, one.quantity)
         }
-        shelves = [shelf for name, shelf in self._shelves.items() if machine in (None, name)]
         return tuple(
             one
             for shelf in shelves
-            for one in shelf.series.values()
+            for one in (shelf.series.values() if benchmark is None else shelf.series_of(benchmark))
             if one.benchmark in of and all(pair in one.axes for pair in wanted)
         )
 

@@ -29,10 +29,13 @@ SIZE = 60
 VERSION = "1" * 64
 
 
-def write_tree(root: Path, machines: int, commits: int, series: int, seed: int = 0, together: bool = False) -> None:
+def write_tree(
+    root: Path, machines: int, commits: int, series: int, seed: int = 0, together: bool = False, steps: float = 2
+) -> None:
     """Write ``machines × commits`` files of ``series`` parameters' values each, 60 a benchmark.
 
-    With ``together``, all series of a benchmark step at once, as they do when a commit changes what it measures.
+    A series has ``steps`` steps on average. With ``together``, all series of a benchmark step at once, as they do when
+    a commit changes what it measures.
     """
     draw = np.random.default_rng(seed)
     at_once = SIZE if together else 1
@@ -51,25 +54,47 @@ def write_tree(root: Path, machines: int, commits: int, series: int, seed: int =
         (root / machine / "machine.json").write_text(json.dumps({**strings, "version": 1}))
         level = np.exp(draw.uniform(-13, -4, len(names) * SIZE))
         for place in range(commits):
-            commit = sha1(f"commit {place}".encode()).hexdigest()
             many = len(level) // at_once
-            steps = np.where(draw.random(many) < 2 / commits, np.exp(draw.normal(0, 0.05, many)), 1)
-            level *= np.repeat(steps, at_once)
+            factor = np.where(draw.random(many) < steps / commits, np.exp(draw.normal(0, 0.05, many)), 1)
+            level *= np.repeat(factor, at_once)
             value = (level * np.exp(draw.normal(0, 0.01, len(level)))).reshape(len(names), SIZE)
-            content = {
-                "commit_hash": commit,
-                "env_name": "virtualenv-py3.12",
-                "date": BEGIN + place * HOUR,
-                "params": {**strings, "python": "3.12"},
-                "python": "3.12",
-                "requirements": {"numpy": "2.0"},
-                "env_vars": {},
-                "result_columns": COLUMNS,
-                "results": {name: _row(row, shapes[name], place) for name, row in zip(names, value, strict=True)},
-                "durations": {},
-                "version": 2,
-            }
-            (root / machine / f"{commit[:8]}-virtualenv-py3.12.json").write_text(json.dumps(content))
+            rows = {name: _row(row, shapes[name], place) for name, row in zip(names, value, strict=True)}
+            _write_file(root, strings, place, rows)
+
+
+def write_many(root: Path, benchmarks: int, commits: int, seed: int = 0) -> None:
+    """Write a tree of one machine whose files hold very many benchmarks, without parameters."""
+    draw = np.random.default_rng(seed)
+    names = [f"module_{number // 100}.Suite{number // 10 % 10}.time_{number}" for number in range(benchmarks)]
+    one = {"type": "time", "unit": "seconds", "param_names": [], "params": [], "version": VERSION, "code": ""}
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "benchmarks.json").write_text(json.dumps({**{name: {"name": name, **one} for name in names}, "version": 2}))
+    (root / "machine-0").mkdir()
+    strings = {"machine": "machine-0", "os": "Linux 6.1.0", "cpu": "a processor", "arch": "x86_64", "num_cpu": "16"}
+    (root / "machine-0" / "machine.json").write_text(json.dumps({**strings, "version": 1}))
+    level = np.exp(draw.uniform(-13, -4, benchmarks))
+    for place in range(commits):
+        value = level * np.exp(draw.normal(0, 0.01, benchmarks))
+        rows = {name: _row(value[at : at + 1], [], place) for at, name in enumerate(names)}
+        _write_file(root, strings, place, rows)
+
+
+def _write_file(root: Path, strings: dict[str, str], place: int, rows: dict[str, list[object]]) -> None:
+    commit = sha1(f"commit {place}".encode()).hexdigest()
+    content = {
+        "commit_hash": commit,
+        "env_name": "virtualenv-py3.12",
+        "date": BEGIN + place * HOUR,
+        "params": {**strings, "python": "3.12"},
+        "python": "3.12",
+        "requirements": {"numpy": "2.0"},
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": rows,
+        "durations": {},
+        "version": 2,
+    }
+    (root / strings["machine"] / f"{commit[:8]}-virtualenv-py3.12.json").write_text(json.dumps(content))
 
 
 def _parameters(shape: tuple[int, int]) -> list[list[str]]:
@@ -94,9 +119,14 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=2000)
     parser.add_argument("--series", type=int, default=1200, help=f"a multiple of {SIZE}")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=float, default=2, help="steps of a series, on average (default: %(default)s)")
+    parser.add_argument("--benchmarks", type=int, help="write one machine with this many benchmarks a file instead")
     parser.add_argument("--together", action="store_true", help="all series of a benchmark step at once")
     args = parser.parse_args()
-    write_tree(args.folder, args.machines, args.commits, args.series, args.seed, args.together)
+    if args.benchmarks:
+        write_many(args.folder, args.benchmarks, args.commits, args.seed)
+    else:
+        write_tree(args.folder, args.machines, args.commits, args.series, args.seed, args.together, args.steps)
 
 
 if __name__ == "__main__":
