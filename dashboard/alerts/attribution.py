@@ -27,7 +27,8 @@ _PART = 0.5
 #: … and is itself this many standard deviations from nothing.
 _SURE = 3.0
 
-#: asv settles on its number of calls and samples within about a factor of two; in logs.
+#: asv settles on its number of calls and of samples within about a factor of two (its ``benchmark_timing`` raises the
+#: number until a sample lasts long enough, by a factor of 1.1 to 10 each time); natural log.
 _CHOSEN = math.log(2.5)
 
 
@@ -63,15 +64,30 @@ def _protocol(step: Step) -> Cause | None:
 
 
 def _sampling(step: Step) -> Iterator[Evidence]:
-    """Settings of the sampling that changed by more than asv changes them itself.
+    """Yield the settings of the sampling that changed by more than asv changes them itself.
 
-    asv chooses the calls of a sample so that it lasts a given time, hence a slower benchmark has fewer.
+    asv stores what it used and not what it was asked for. Where it chooses, it chooses by the time that a call takes:
+    so many calls that a sample lasts ``sample_time``, one at least, and as many samples as ``max_time`` has room for.
+    A number that is the same on both sides did not change, whatever the time did.
     """
     for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
         before, after = step.before.sampling[name], step.after.sampling[name]
-        follows = -step.size if name == "number" else 0.0
-        if abs(math.log(after / before) - follows) > _CHOSEN:
+        if before != after and not _follows_from_time(name, before, after, step.size):
             yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
+
+
+def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
+    """Whether asv may have gone from ``before`` to ``after`` because the time changed by ``size`` (natural log).
+
+    The number of calls is inversely proportional to the time. It cannot fall below one, so one call says only that a
+    call takes at least ``sample_time``. The number of samples changes the same way, or not at all while the samples
+    take less than ``max_time``.
+    """
+    changed = math.log(after / before)
+    low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
+    enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
+    not_too_much = changed <= high + _CHOSEN or (name == "number" and after == 1)
+    return enough and not_too_much
 
 
 def _machine(step: Step) -> Cause | None:
