@@ -8,6 +8,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -23,7 +24,7 @@ from dashboard.alerts.grouping import Excuse
 from dashboard.alerts.life import Act, LifeError
 from dashboard.alerts.schema import METADATA
 from dashboard.alerts.store import AlertStore
-from dashboard.alerts.sync import Seen
+from dashboard.alerts.sync import Seen, Synced
 from dashboard.alerts.tracked import NoSuchAlert
 
 TODAY = datetime.date(2026, 11, 21)
@@ -228,6 +229,27 @@ def test_something_slower_beside_an_improvement_is_told(store):
     worse = step(10, name=series(case="M=1,K=64"))
     assert sync(store, step(10, by=-0.1), worse).reopened == (1,)
     assert store.alert(1).alert.topic == "slower"
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [{"old": True}, {"excuse": Excuse("exact rounding")}, {"excuse": Excuse("noisy rack", UNTIL)}, {"gone": True}],
+    ids=["old", "accepted", "muted", "gone"],
+)
+def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(store, silent):
+    better, worse = step(10, by=-0.1), step(10, name=series(case="M=1,K=64"))
+    sync(store, better)
+    left = 0.001 if silent == {"gone": True} else worse.left
+    rest = {name: value for name, value in silent.items() if name != "gone"}
+    quiet = alerts(better, replace(worse, left=left), **rest)
+    for _ in range(2):
+        assert store.sync(Seen(quiet, {"h200": COMMITS}), TODAY) == Synced()
+    assert states(store) == [("resolved", "recorded")]
+    assert whats(store)[0] == "opened"
+    assert "reopened" not in whats(store)
+    # Later it does: the acceptance or the mute is taken back, or the slowdown returns.
+    assert sync(store, better, worse).reopened == (1,)
+    assert states(store) == [("reopened", "")]
 
 
 def test_alerts_of_a_machine_that_was_not_looked_at_are_left_alone(store):

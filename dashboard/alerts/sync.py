@@ -156,7 +156,9 @@ class Sync:
     def _update(self, row: Row[Any], alert: Alert) -> None:
         more, content = self._claim(row.id, alert), to_json(alert)
         if content != row.content:
-            self._revised.append({"number": row.id, "new_topic": alert.topic, "new_content": content})
+            # The topic stays "faster" while what became slower asks nothing: it is reported when that ends.
+            topic = row.topic if row.state == "resolved" and _asks_nothing(alert) else alert.topic
+            self._revised.append({"number": row.id, "new_topic": topic, "new_content": content})
             said = range_text(row.content["before"], row.content["commits"])
             if more or alert.range != said or alert.topic != row.topic:
                 note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
@@ -183,9 +185,11 @@ class Sync:
         return row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
 
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
+        if _asks_nothing(alert):
+            return
         if alert.topic == "slower" != row.topic:
             self._reopen(row, "beside what became faster, something became slower")
-        if alert.topic != row.topic or alert.gone or alert.excuse or alert.old or row.ending in _FOR_GOOD:
+        if alert.topic != row.topic or row.ending in _FOR_GOOD:
             return
         commits = list(self.seen.commits[row.machine])
         closed = commits.index(row.closed_at_commit) if row.closed_at_commit in commits else -1
@@ -235,6 +239,11 @@ def _together(parts: Sequence[Alert]) -> Alert:
     members = tuple(member for part in (first, *others) for member in part.members)
     gone = all(part.gone for part in parts if part.topic == first.topic)
     return replace(first, members=members, gone=gone, old=all(part.old for part in parts))
+
+
+def _asks_nothing(alert: Alert) -> bool:
+    """Whether nobody has to act on what became slower: it is undone, accepted, muted, or long past."""
+    return alert.gone or alert.old or alert.excuse is not None
 
 
 def _first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
