@@ -9,7 +9,7 @@ import functools
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,12 +19,10 @@ from urllib.parse import urlsplit
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Route
+    from playwright.sync_api import Browser, Page, Route
 
-#: All pages of a window in one process. Without the others Chromium talks to its maker, which a test for silent pages
-#: would report.
+#: Flags of Chromium: without the last four it talks to its maker, which a test for silent pages would report.
 FLAGS = [
-    "--process-per-site",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -37,41 +35,23 @@ FLAGS = [
 
 @dataclass(frozen=True)
 class Window:
-    """A browser window in which tests open their pages, each as if it were the first.
+    """Open pages in the browser, each in a context of its own: no cookie, storage or cache of another page."""
 
-    The process of a page has compiled its scripts when the next one needs them: that takes 1.8 s of CPU time, in a
-    window of its own 4.0. A page that nobody looks at keeps the process.
-    """
+    browser: Browser
+    contexts: ExitStack
 
-    context: BrowserContext
-    visited: set[str] = field(default_factory=set)
+    def open(self, width: int, height: int, phone: bool = False, **options: Any) -> Page:
+        """Open an empty page.
 
-    def __post_init__(self) -> None:
-        """Start the process."""
-        kept = self.context.new_page()
-        kept.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
-        kept.goto("http://127.0.0.1/")
-
-    def open(self, width: int, height: int, phone: bool = False, **media: Any) -> Page:
-        """A page that knows nothing of earlier ones; ``media`` is what ``emulate_media`` takes."""
-        self._forget()
-        page = self.context.new_page()
-        page.set_viewport_size({"width": width, "height": height})
-        if phone:  # it heeds what the page says of its viewport
-            screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
-            self.context.new_cdp_session(page).send("Emulation.setDeviceMetricsOverride", screen)
-        page.emulate_media(**media)
-        page.set_default_timeout(20_000)
-        page.on("framenavigated", lambda frame: self.visited.add(frame.url))
-        return page
-
-    def _forget(self) -> None:
-        """Empty what pages kept, those that are still open too."""
-        self.context.clear_cookies()
-        session = self.context.new_cdp_session(self.context.pages[0])
-        for origin in {f"{url.scheme}://{url.netloc}" for url in map(urlsplit, self.visited) if url.netloc}:
-            session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
-        session.detach()
+        Args:
+            width, height: of the viewport, in CSS pixels.
+            phone: heed the page's viewport meta element, as a phone does.
+            options: further options of playwright's ``Browser.new_context``, e.g. ``color_scheme``.
+        """
+        viewport: Any = {"width": width, "height": height}
+        context = self.contexts.enter_context(self.browser.new_context(viewport=viewport, is_mobile=phone, **options))
+        context.set_default_timeout(20_000)
+        return context.new_page()
 
 
 @dataclass
@@ -117,16 +97,16 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def window(chromium: Browser) -> Iterator[Window]:
-    """One window for all tests of a session."""
-    with chromium.new_context() as context:
-        yield Window(context)
+    """Pages of one test; they close with it."""
+    with ExitStack() as contexts:
+        yield Window(chromium, contexts)
 
 
 @pytest.fixture
 def visit(window: Window) -> Iterator[Visit]:
-    """A fresh page. The test fails at its end if the page asked another host, or met or logged an error."""
+    """Give a page. The test fails at its end if the page asked another host, or met or logged an error."""
     visit = Visit(window.open(1280, 800))
     yield visit
     visit.page.close()

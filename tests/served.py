@@ -1,7 +1,6 @@
 """A dashboard with everything on: planted results, their alerts, two people who may act; for tests of pages."""
 
 import datetime
-import functools
 import json
 import logging
 import threading
@@ -65,28 +64,20 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     return Place(root, hashes, store, desk, create_app(store, desk, given))
 
 
-#: What is served now; each stands for those before it.
-_SERVED = []
-
-
-@functools.cache
-def _server():
-    """One server for all tests of a process: the browser has compiled the scripts of its address already."""
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    server = make_server("127.0.0.1", 0, lambda *request: _SERVED[-1](*request), threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
-
-
 @contextmanager
 def serving(app):
-    """Serve in a thread, instead of what was served before; gives the address."""
+    """Serve a Dash application on 127.0.0.1 at a port of its own; gives the address."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     warm(app)
-    _SERVED.append(app.server)
+    server = make_server("127.0.0.1", 0, app.server, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        yield f"http://127.0.0.1:{_server().port}"
+        yield f"http://127.0.0.1:{server.port}"
     finally:
-        _SERVED.remove(app.server)
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def sign_in(client, token=TOKEN):

@@ -22,6 +22,10 @@ READY = {
     "nothing": ".notice",
 }
 
+#: Pages with a filter, and pages with a table of links.
+FILTERED = {"overview", "family", "commit", "compare", "alerts"}
+WALKED = {"family", "series", "compare", "alerts", "alert", "machines"}
+
 #: What a page offers to a keyboard; a table is entered once and walked from there.
 OFFERED = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
   .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.tabIndex >= 0
@@ -68,23 +72,18 @@ def here(tmp_path_factory):
         yield {name: f"{address}{path}" for name, path in paths.items()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def opened(here, window):
-    """Gives each page, opened once for all tests and as it is at first; they only look at it and walk through it."""
-    pages = {}
+    """Open a page by its name."""
 
-    def give(name):
-        if name not in pages:
-            pages[name] = window.open(1400, 900, reduced_motion="reduce")
-            pages[name].goto(here[name])
-            pages[name].add_style_tag(content=STILL)
-            pages[name].locator(READY[name]).first.wait_for()
-        pages[name].bring_to_front()
-        return pages[name]
+    def open_page(name):
+        page = window.open(1400, 900, reduced_motion="reduce")
+        page.goto(here[name])
+        page.add_style_tag(content=STILL)
+        page.locator(READY[name]).first.wait_for()
+        return page
 
-    yield give
-    for page in pages.values():
-        page.close()
+    return open_page
 
 
 def faults(page, **options):
@@ -99,18 +98,21 @@ def faults(page, **options):
 
 
 @pytest.mark.parametrize("name", READY)
-def test_axe_finds_no_fault_in_either_colours(opened, name):
+def test_every_page_is_readable_in_both_colours_and_usable_by_keyboard(opened, name):
     page = opened(name)
-    # What is drawn anew is faded meanwhile.
+    # A part that is being redrawn is faded meanwhile.
     expect(page.locator(".loading")).to_have_count(0, timeout=20_000)
     assert faults(page) == []
+    if name != "nothing":
+        assert not_reached_by_tab(page) == []
+    if name in FILTERED:
+        slash_goes_to_the_filter(page)
+    if name in WALKED:
+        j_and_k_go_through_the_rows(page)
     page.emulate_media(color_scheme="dark")
     # The page follows a little later; that to sign in is plain HTML and follows by itself.
     page.locator("html[data-mantine-color-scheme=dark], html:has(#token)").wait_for(state="attached")
-    try:
-        assert faults(page, runOnly=["color-contrast"]) == []
-    finally:
-        page.emulate_media(color_scheme="light")
+    assert faults(page, runOnly=["color-contrast"]) == []
 
 
 def test_axe_finds_no_fault_in_what_opens(opened):
@@ -124,12 +126,10 @@ def test_axe_finds_no_fault_in_what_opens(opened):
     # A menu hangs outside of the page's landmarks while it is open, and its field walks through it.
     off = {"enabled": False}
     assert faults(page, rules={"region": off, "scrollable-region-focusable": off}) == []
-    page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("name", [name for name in READY if name != "nothing"])
-def test_every_control_is_reached_by_tab_and_shows_that_it_is(opened, name):
-    page = opened(name)
+def not_reached_by_tab(page):
+    """Controls that Tab does not reach, or that look the same with and without focus; the start of their HTML."""
     page.evaluate(LOOKS)
     wanted = {str(at) for at in page.evaluate(OFFERED)}
     page.evaluate("() => { window.focused = undefined; document.activeElement.blur(); }")
@@ -144,24 +144,19 @@ def test_every_control_is_reached_by_tab_and_shows_that_it_is(opened, name):
         reached |= {found["at"]} - {None}
         if found["inside"] or reached == wanted:
             break
-    names = page.evaluate(
+    return page.evaluate(
         "wanted => wanted.map((at) => document.querySelector(`[data-offered='${at}']`).outerHTML.slice(0, 150))",
         sorted((wanted - reached) | set(unseen)),
     )
-    assert names == []
 
 
-@pytest.mark.parametrize("name", ["overview", "family", "commit", "compare", "alerts"])
-def test_a_slash_goes_to_the_filter(opened, name):
-    page = opened(name)
+def slash_goes_to_the_filter(page):
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("/")
     expect(page.locator(".filter input").first).to_be_focused()
 
 
-@pytest.mark.parametrize("name", ["family", "series", "compare", "alerts", "alert", "machines"])
-def test_j_and_k_go_through_the_rows(opened, name):
-    page = opened(name)
+def j_and_k_go_through_the_rows(page):
     page.evaluate("document.activeElement.blur()")
     rows = page.locator(".table tbody tr:has(a)")
     page.keyboard.press("j")
