@@ -7,31 +7,40 @@ longer than the products: with two threads test_grouped.py took 24 s of CPU, wit
 import contextlib
 import gc
 import os
+import signal
 import sys
+from pathlib import Path
 
 if not os.environ.get("LOCKSTEP_TEST_GPU"):
     os.environ["TRITON_INTERPRET"] = "1"
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
+import pytest
 from browser import chromium, visit, window
 
 __all__ = ["chromium", "visit", "window"]
 
 
-# Importing a hundred modules of tests makes hardly any garbage, and no module ever becomes any: a process that does not
-# look for it there, and least of all at its end, takes 3 s less.
-gc.disable()
+@pytest.fixture(autouse=True)
+def _untouched():
+    """Fail a test that leaves the process other than it found it: the tests after it would depend on it."""
+    before = _process()
+    yield
+    assert _process() == before
 
 
-def pytest_collection_finish() -> None:
-    """From here on there is garbage."""
-    gc.freeze()
-    gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """DuckDB's module would complain of what is left of it."""
-    gc.unfreeze()
+def _process():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+    # pytest names the running test there.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {
+        "environment": environment,
+        "folder": Path.cwd(),
+        "path": list(sys.path),
+        "signal handlers": handlers,
+        "collects garbage": gc.isenabled(),
+        "writes bytecode": not sys.dont_write_bytecode,
+    }
 
 
 def pytest_configure() -> None:

@@ -50,9 +50,14 @@ def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
     if args.thresholds and not args.thresholds.is_file():
         raise ThresholdsError(f"--thresholds {args.thresholds}: there is no such file")
     thresholds = read_thresholds(args.thresholds or Path(FILE))
-    # What an analysis makes stays until it ends: to go through it for what is dead takes a third of its time.
+    collecting = gc.isenabled()
+    # What an analysis makes stays until it ends: the collector would search it for garbage a third of the time.
     gc.disable()
-    return survey(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
+    try:
+        return survey(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
