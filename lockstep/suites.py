@@ -78,6 +78,17 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     return folder
 
 
+def has_family(root: Path, suite: Suite) -> bool:
+    """Whether a tree holds the module of a suite's kernels.
+
+    Args:
+        root: folder of the packages.
+        suite: whose family is looked for.
+    """
+    module = root.joinpath(*suite.package.split("."), suite.family)
+    return module.with_name(f"{suite.family}.py").is_file() or (module / "__init__.py").is_file()
+
+
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
     """The suite of this name, or all suites of this family.
 
@@ -103,7 +114,7 @@ def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, lis
     """By suite, the labels of the cases that any of ``texts`` picks; ``None``, which is all, where there are no texts.
 
     Raises:
-        SuiteError: no suite has any; the message lists the labels of the first.
+        SuiteError: a text picks no case of any suite; the message lists the labels of the first.
     """
     if not texts:
         return dict.fromkeys((suite.name for suite in suites), None)
@@ -111,8 +122,9 @@ def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, lis
         suite.name: [case.label for case in suite.all_cases if any(_has(case, text) for text in texts)]
         for suite in suites
     }
-    if not any(found.values()):
-        match_cases(suites[0], texts[0])
+    for text in texts:
+        if suites and not any(_has(case, text) for suite in suites for case in suite.all_cases):
+            match_cases(suites[0], text)
     return found
 
 

@@ -191,7 +191,7 @@ def test_one_comment_is_written_and_then_edited(github, job):
 
     github.artifact = zipped(changed(cases=[]))
     assert code(job()) == 0
-    assert "### ✅ Nothing was judged" in ours["body"]
+    assert "### ⚠️ Nothing was judged: no case was selected" in ours["body"]
     assert sum("on" in one for one in github.comments) == 1
     assert github.comments[120]["body"] == f"{MARKER}\npass"
 

@@ -136,6 +136,8 @@ def test_wrong_words_are_usage_and_name_what_there_is(project):
         (["--base", "nowhere"], "has no commit 'nowhere'; give what git knows"),
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
         (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is no share; write 1% or 0.01"),
+        (["--case", "M=2", "--case", "M=7"], "suite product has no case 'M=7'"),
+        (["--variant", "plain", "--variant", "twcie"], "--variant twcie: no suite has it; did you mean twice?"),
     ]:
         code, shown, _ = gate(project, *arguments)
         assert (code, answer in shown) == (4, True), shown
@@ -147,6 +149,33 @@ def test_wrong_words_are_usage_and_name_what_there_is(project):
     project.write("thresholds.toml", "[default]\nmin_efect = 1\n")
     code, shown, _ = gate(project)
     assert (code, "min_efect is no key here" in shown) == (4, True), shown
+
+
+def test_a_family_that_neither_version_has_is_no_pass(project):
+    base = project.git("rev-parse", "HEAD~1")
+    code, shown, report = gate(project, "--base", base, "--head", base)
+    assert (code, report["state"], report["absent"]) == (3, "infrastructure", ["product"]), shown
+    assert "Not judged: product: neither version has this family (no case)." in shown
+    done = project.lockstep("code", "diff", base, base, "--exit-code")
+    assert done.returncode == 3, done.stdout
+    assert "has the family product" in done.stdout
+
+
+def test_nothing_judged_is_no_pass_and_says_why(project):
+    for arguments, why in [
+        (["--case", "M=4096"], "none of the cases is measured here; a CPU measures product M=2,K=1024,N=512, "),
+        (["--l2", "cold"], "a CPU has no cold cases (--l2 cold)"),
+        (["--budget", "0.001s", "--ignore-fingerprints"], "Nothing was judged: the budget did not reach it"),
+    ]:
+        code, shown, report = gate(project, *arguments)
+        assert (code, report["state"]) == (3, "infrastructure"), shown
+        assert why in shown
+    project.write("toy/product.py", "import nothing_of_this_name\n" + textwrap.dedent(KERNELS))
+    project.commit("Break it")
+    project.write("toy/product.py", "import nothing_of_this_name\n\n" + textwrap.dedent(KERNELS) + "NEW = 1\n")
+    code, shown, report = gate(project, "--ignore-fingerprints")
+    assert code == 3, shown
+    assert "Nothing was judged: fails in base as well (ModuleNotFoundError" in shown
 
 
 def test_where_a_gpu_is_asked_for_a_cpu_cannot_judge(project):

@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 
 from lockstep import Limit, Suite, cases
-from lockstep.gate.plan import METER_GROUPS, Selection, groups, meter, recorded_noise, select, worst_first
-from lockstep.gate.verdict import SeriesKey, SideFacts
+from lockstep.gate.plan import (
+    METER_GROUPS,
+    Selection,
+    deadline_of_group,
+    groups,
+    meter,
+    recorded_noise,
+    select,
+    worst_first,
+)
+from lockstep.gate.verdict import Group, SeriesKey, SideFacts
 from lockstep.suites import load_suites
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +49,8 @@ def sides(base=(), head=(), **facts):
     ("asked", "options", "labels", "states"),
     [
         (None, {"on_cpu": True}, ["M=1", "M=2"], ("warm",)),
-        (None, {"on_cpu": True, "l2": "cold"}, ["M=1", "M=2"], ("warm",)),
+        (None, {"on_cpu": True, "l2": "cold"}, ["M=1", "M=2"], ()),
+        (None, {"on_cpu": True, "l2": "warm"}, ["M=1", "M=2"], ("warm",)),
         (None, {"on_cpu": False}, ["M=1", "M=2", "M=3"], ("warm", "cold")),
         (None, {"on_cpu": False, "l2": "cold"}, ["M=1", "M=2", "M=3"], ("cold",)),
         (["M=3", "M=2"], {"on_cpu": False}, ["M=2", "M=3"], ("warm", "cold")),
@@ -122,3 +132,13 @@ def test_noise_comes_from_the_newest_record_of_the_same_kind_of_gpu(tmp_path):
     )
     (tmp_path / "h200" / "b-lockstep.provenance.jsonl").write_text("half a li")
     assert recorded_noise(tmp_path, "X") == {}
+
+
+def test_a_case_gets_no_more_than_twice_its_share_of_the_budget():
+    left = [Group("a", f"M={n}", "warm", ("plain",)) for n in range(10)]
+    assert deadline_of_group(left, 100.0, 200.0) == 120.0  # 2 × 100 s / 10
+    assert deadline_of_group(left, 100.0, 110.0) == 105.0  # a share of 1 s decides nothing
+    assert deadline_of_group(left[:1], 100.0, 200.0) == 200.0
+    assert deadline_of_group(left, 100.0, 102.0) == 102.0
+    many = [Group("a", "M=1", "warm", ("plain", "fused", "tiled")), *left[:7]]
+    assert deadline_of_group(many, 100.0, 200.0) == 160.0  # by cases, not by groups

@@ -31,7 +31,11 @@ def report(*cases, **rest):
 @pytest.mark.parametrize(
     ("told", "state"),
     [
-        (report(), "pass"),
+        (report(), "infrastructure"),
+        (report(verdict("unsure"), verdict("removed"), verdict("na")), "infrastructure"),
+        (report(verdict("new")), "pass"),
+        (report(verdict("same"), absent=("rope",)), "infrastructure"),
+        (report(verdict("slower", 0.02), absent=("rope",)), "slower"),
         (
             report(verdict("same"), verdict("unsure"), verdict("new"), verdict("removed"), verdict("faster", -0.1)),
             "pass",
@@ -39,7 +43,8 @@ def report(*cases, **rest):
         (report(verdict("slower", 0.02)), "slower"),
         (report(verdict("slower", 0.02, accepted="exact rounding")), "pass"),
         (report(verdict("slower", 0.02), verdict("failed")), "failed"),
-        (report(verdict("failed", in_base=True)), "pass"),
+        (report(verdict("failed", in_base=True)), "infrastructure"),
+        (report(verdict("failed", in_base=True), verdict("same")), "pass"),
         (report(verdict("failed"), trouble="controls moved"), "infrastructure"),
         (report(verdict("failed"), trouble="controls moved", interrupted=True), "interrupted"),
     ],
@@ -72,8 +77,30 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
         "1 case slower as accepted: linear split_k by +2.00 % (+1.90 to +2.10) at M=8 cold; nothing else slower by "
         "more than 0.25 % (1 same, 1 slower)."
     )
-    # Green, since it does not block, but no word of reassurance.
-    assert headline(report(verdict("unsure", case="M=1"))) == "Nothing was judged (1 unsure)."
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (report(), "Nothing was judged: no case was selected (no case)."),
+        (
+            report(*(verdict("unsure", case=f"M={n}", reason="too noisy") for n in range(9))),
+            "Nothing was judged: too noisy (9 unsure).",
+        ),
+        (
+            report(verdict("failed", in_base=True, reason="ImportError: no k")),
+            "Nothing was judged: fails in base as well (ImportError: no k) (1 failed).",
+        ),
+        (report(verdict("new")), "Nothing was compared: base has none of the cases, head passes its checks (1 new)."),
+        (
+            report(verdict("same"), absent=("rope", "swiglu")),
+            "Not judged: rope, swiglu: neither version has this family; nothing slower by more than 0.25 % (1 same).",
+        ),
+        (report(absent=("rope",)), "Not judged: rope: neither version has this family (no case)."),
+    ],
+)
+def test_where_nothing_was_judged_the_headline_says_why(told, sentence):
+    assert headline(told) == sentence
 
 
 def test_json_holds_everything_and_is_strict():

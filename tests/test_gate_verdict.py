@@ -5,12 +5,13 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from lockstep.gate.judge import moved_controls
 from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict, asked_from, verdict_from
 from lockstep.record import Estimate
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")
 NOT_TIMED = {"reason": "", "change": None, "base_s": None, "head_s": None, "code": (), "accepted": "", "file": ""}
-NOT_TIMED |= {"min_effect": 0, "epochs": 0, "moved": 0, "line": 0, "wall_s": 0}
+NOT_TIMED |= {"min_effect": 0, "epochs": 0, "moved": 0, "voided": 0, "line": 0, "wall_s": 0}
 NOT_TIMED |= {"confirmed": False, "shared": True, "proved": False, "in_base": False}
 
 
@@ -56,3 +57,18 @@ def test_only_what_is_slower_or_broken_by_the_change_blocks_it(verdict, blocks):
 def test_a_groups_cases_are_its_variants():
     assert Group("linear", "M=8", "cold", ("split_k", "triton")).cases() == (KEY, replace(KEY, variant="triton"))
     assert str(KEY) == "linear split_k M=8 cold"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "trouble"),
+    [
+        ([], ""),
+        ([{"epochs": 5, "moved": 4, "voided": 4}], ""),  # 4 of 9
+        ([{"epochs": 5, "moved": 9, "voided": 4}], "the controls moved in 9 of 9 epochs, so the machine did"),
+        ([{"epochs": 0, "moved": 3, "voided": 3}], "the controls moved in 3 of 3 epochs, so the machine did"),
+        ([{"epochs": 4}, {"moved": 4, "voided": 4}, {"moved": 1, "voided": 1}],
+         "the controls moved in 5 of 9 epochs, so the machine did"),
+    ],
+)  # fmt: skip
+def test_epochs_that_moved_are_counted_among_those_that_were_begun(verdicts, trouble):
+    assert moved_controls([Verdict(KEY, "unsure", **facts) for facts in verdicts]) == trouble

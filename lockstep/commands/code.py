@@ -1,6 +1,8 @@
 """``lockstep code show`` and ``lockstep code diff BASE HEAD``: what the compiler makes of the kernels, without a GPU.
 
-Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 a tree's process does not start, 4 wrong usage.
+Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 nothing can be said (neither tree has a family, a
+tree's process does not start, nothing differs as far as known but some code is unknown with ``--exit-code``, no code
+to show), 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -105,14 +107,17 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     from lockstep.machine_code.trees import sources
     from lockstep.suites import match_labels
 
-    for suite in suites:
-        _refuse_unknown(suite, args.variant, len(suites) > 1)
+    _refuse_unknown(suites, args.variant)
     labels = match_labels(suites, args.case)
     out = console()
     with sources(args.ref, *packages) as tree:
+        if absent := _absent(suites, tree.root):
+            return _fail(NO_WORKER, f"{args.ref} has no family {absent}")
         for target in targets:
             codes = codes_of(tree, suites, target, say=_say)
             codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
+            if not codes:
+                return _fail(NO_WORKER, f"{args.ref} has no code for these variants and cases")
             if args.json:
                 for key, code in codes.items():
                     print(json.dumps(_row(target, key, code)))
@@ -134,6 +139,8 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     expect_folder(args.markdown)
     with ExitStack() as trees:
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
+        if absent := _absent(suites, base.root, head.root):
+            return _fail(NO_WORKER, f"nothing can be said: neither {args.base} nor {args.head} has the family {absent}")
         comparisons = [compare(base, head, suites, target, say=_say) for target in targets]
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
@@ -144,8 +151,12 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
             for line in diff_lines(comparison, args.base, args.head):
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
     _summarize(comparisons, args)
-    different = any(change.kind != "unknown" for comparison in comparisons for change in comparison.changes)
-    return DIFFERENT if different and args.exit_code else DONE
+    kinds = {change.kind for comparison in comparisons for change in comparison.changes}
+    if not args.exit_code or not kinds:
+        return DONE
+    if kinds - {"unknown"}:
+        return DIFFERENT
+    return _fail(NO_WORKER, "nothing is known to differ, but some code is unknown: see above")
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
@@ -179,13 +190,21 @@ def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str])
     return (not variants or key.variant in variants) and (labels is None or key.case in labels)
 
 
-def _refuse_unknown(suite: Suite, variants: Sequence[str], several: bool) -> None:
+def _absent(suites: Sequence[Suite], *roots: Path) -> str:
+    """Names of the suites whose family none of these trees has, or ""."""
+    from lockstep.suites import has_family
+
+    return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))
+
+
+def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
     from lockstep.suites import nearest
 
-    known = suite.variants()
+    known = list(dict.fromkeys(name for suite in suites for name in suite.variants()))
     for name in variants:
-        if name not in known and not several:
-            raise SuiteError(f"{suite.name} has no variant {name!r}{nearest(name, known)}")
+        if name not in known:
+            asked = suites[0].name if len(suites) == 1 else "no suite"
+            raise SuiteError(f"{asked} has {'no ' if len(suites) == 1 else ''}variant {name!r}{nearest(name, known)}")
 
 
 def _say(line: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.client import GateWorker, Ring
-from lockstep.gate.plan import Selection, groups, meter, recorded_noise, worst_first
+from lockstep.gate.plan import Selection, deadline_of_group, groups, meter, recorded_noise, worst_first
 from lockstep.gate.proof import Proof
 from lockstep.gate.rows import line
 from lockstep.gate.sequential import Test
@@ -77,6 +77,13 @@ class Judge:
         self._cases = 0
 
     @property
+    def absent(self) -> tuple[str, ...]:
+        """Suites whose family neither version has."""
+        return tuple(
+            name for name, sides in self.found.items() if len(sides) == 2 and all(one.missing for one in sides.values())
+        )
+
+    @property
     def worker(self) -> GateWorker:
         """The worker, started if need be; a suite whose import hangs or kills it is left out of it.
 
@@ -126,11 +133,13 @@ class Judge:
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         if apart:
             self._take_turns(worst_first(groups(apart), proof.severity, noise, chance), apart, proof)
-        for group in worst_first(groups(todo), proof.severity, noise, chance):
+        ordered = worst_first(groups(todo), proof.severity, noise, chance)
+        for number, group in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
                 self.notes.append("the budget ended before every case was judged")
                 return
-            for verdict in self._measure(group, self.terms.deadline, twins=False):
+            until = deadline_of_group(ordered[number:], time.monotonic(), self.terms.deadline)
+            for verdict in self._measure(group, until, twins=False):
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 if verdict.outcome != "na":
                     self._say(line(self.verdicts[verdict.key]))
@@ -173,11 +182,7 @@ class Judge:
         """Why the machine cannot judge, or ""."""
         if self.machine["device"] == "cpu":
             return ""  # other work moves a CPU's controls all the time; its thresholds are set by what it resolves
-        measured = [one for one in (*self.verdicts.values(), *self.metered) if one.epochs]
-        moved, epochs = sum(one.moved for one in measured), sum(one.epochs for one in measured)
-        if moved > MOST_MOVED * epochs:
-            return f"the controls moved in {moved} of {epochs} epochs, so the machine did"
-        return ""
+        return moved_controls([*self.verdicts.values(), *self.metered])
 
     def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
         """A verdict that needs no worker: imports that fail, sides that lack it, proved cases."""
@@ -205,10 +210,11 @@ class Judge:
         picks = groups(both) if on_cpu else meter(proved or both, chance)
         twins = on_cpu or not proved
         until = time.monotonic() + METER_SHARE * (self.terms.deadline - time.monotonic())
-        for group in picks:
+        for number, group in enumerate(picks):
             if time.monotonic() >= until:
                 break
-            taken = [one for one in self._measure(group, until, twins=twins) if one.change is not None]
+            own = deadline_of_group(picks[number:], time.monotonic(), until)
+            taken = [one for one in self._measure(group, own, twins=twins) if one.change is not None]
             self.metered += [replace(one, proved=not twins) for one in taken]
         if not self.metered:
             return
@@ -286,6 +292,15 @@ class Judge:
             line=line,
             accepted=accepted.because if accepted else "",
         )
+
+
+def moved_controls(verdicts: Iterable[Verdict]) -> str:
+    """Why the machine cannot judge if controls moved in most epochs that were begun, voided ones included; or ""."""
+    begun = [(one.moved, one.epochs + one.voided) for one in verdicts]
+    moved, epochs = sum(one for one, _ in begun), sum(one for _, one in begun)
+    if moved > MOST_MOVED * epochs:
+        return f"the controls moved in {moved} of {epochs} epochs, so the machine did"
+    return ""
 
 
 def _fields(key: SeriesKey) -> tuple[str, str, str, str]:

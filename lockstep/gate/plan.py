@@ -14,6 +14,10 @@ from lockstep.gate.verdict import Group, SeriesKey, SideFacts
 from lockstep.record import SUFFIX, RecordError, read_records
 from lockstep.suite import CACHE_STATES, Suite, bind
 
+#: Most time for a case, as a multiple of an equal share of what is left of the budget; and seconds that a case gets
+#: however small its share is: most cases are decided in less.
+MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
+
 #: How many groups the noise meter measures; seeded and told.
 METER_GROUPS = 3
 
@@ -60,7 +64,7 @@ def select(
     l2: str = "both",
     variants: Sequence[str] = (),
 ) -> Selection:
-    """What this machine can judge: the quick cases, warm, on a CPU; all cases on a GPU.
+    """What this machine can judge: the quick cases, warm, on a CPU; all cases on a GPU. It may be nothing.
 
     Args:
         suites: those asked for.
@@ -73,7 +77,9 @@ def select(
     for name, suite in suites.items():
         here, wanted = (suite.quick if on_cpu else suite.cases), asked[name]
         cases[name] = [case.label for case in here if wanted is None or case.label in wanted]
-    states = ("warm",) if on_cpu else CACHE_STATES if l2 == "both" else (l2,)
+    states: tuple[str, ...] = CACHE_STATES if l2 == "both" else (l2,)
+    if on_cpu:
+        states = tuple(state for state in states if state == "warm")
     return Selection(suites, cases, states, variants)
 
 
@@ -104,6 +110,17 @@ def worst_first(
             -max(noise.get(key, 0.0) for key in group.cases()),
         ),
     )
+
+
+def deadline_of_group(left: Sequence[Group], now: float, end: float) -> float:
+    """When the first group of ``left`` must stop, so that a noisy case does not take the budget of all others.
+
+    Args:
+        left: groups that are not judged yet.
+        now, end: on ``time.monotonic()``'s clock; ``end`` is the end of the budget.
+    """
+    share = (end - now) / sum(len(group.variants) for group in left)
+    return min(end, now + len(left[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
 
 
 def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:

@@ -81,6 +81,8 @@ def from_json(text: bytes) -> Report:
         trouble=entry.text("trouble"),
         interrupted=entry.flag("interrupted"),
         mode=entry.text("mode"),
+        # Reports of earlier versions have no such field.
+        absent=entry.texts("absent") if "absent" in entry.values else (),
     )
 
 

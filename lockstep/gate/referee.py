@@ -243,7 +243,9 @@ class Referee:
                 if epoch is not None and moved:
                     trial.moved += 1
                 # Not void for ever: a machine that never settles is measured all the same, and marked.
-                if epoch is not None and (not moved or trial.moved > MOST_VOID):
+                if epoch is not None and moved and trial.voided < MOST_VOID:
+                    trial.voided += 1
+                elif epoch is not None:
                     trial.epochs.append(epoch)
                     trial.decision = trial.test.decide(trial.ratios)
                 if trial.over:

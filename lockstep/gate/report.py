@@ -14,6 +14,9 @@ from lockstep.gate.verdict import OUTCOMES, Verdict
 #: Layout of the JSON file; ``docs/gate.md`` describes it. Raised when a reader must change.
 SCHEMA = 1
 
+#: Outcomes that say something of head; ``unsure``, ``na`` and ``removed`` do not.
+JUDGED = ("same", "faster", "slower", "new")
+
 State = Literal["pass", "slower", "failed", "infrastructure", "interrupted"]
 
 #: Exit status of the verb. Interrupted is the shell's 128 + SIGINT.
@@ -39,6 +42,7 @@ class Report:
         interrupted: it was stopped; what it had not reached is unsure.
         controls: as ``Controls.summary``.
         mode: "one process", or "two processes" where one could not hold both.
+        absent: suites that were asked for and whose family neither version has.
     """
 
     base: str
@@ -56,17 +60,36 @@ class Report:
     interrupted: bool = False
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     mode: str = "one process"
+    absent: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:
-        """The verdict on the change; a wrong kernel weighs more than a slow one, a machine that cannot judge most."""
+        """The verdict on the change; a wrong kernel weighs more than a slow one, a machine that cannot judge most.
+
+        A pass needs a judgement: see ``unjudged``.
+        """
         if self.interrupted:
             return "interrupted"
         if self.trouble:
             return "infrastructure"
         if any(one.outcome == "failed" and one.blocks for one in self.cases):
             return "failed"
-        return "slower" if self.regressions else "pass"
+        if self.regressions:
+            return "slower"
+        return "infrastructure" if self.unjudged else "pass"
+
+    @property
+    def unjudged(self) -> str:
+        """Why a run without bad news is not a pass, or "": a family that neither version has, or no case judged.
+
+        A case is judged if head was compared with base, or checked where base has no such case.
+        """
+        if self.absent:
+            return f"{', '.join(self.absent)}: neither version has this family"
+        if any(one.outcome in JUDGED or (one.outcome == "failed" and one.blocks) for one in self.cases):
+            return ""
+        reasons = Counter(_why_not(one) for one in self.cases)
+        return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
 
     @property
     def regressions(self) -> tuple[Verdict, ...]:
@@ -122,15 +145,28 @@ def headline(report: Report) -> str:
     accepted = [one for one in report.of("slower") if one.accepted]
     if accepted:
         said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
+    if report.absent:
+        said.append(f"not judged: {report.unjudged}")
     if not slower and (accepted or report.of("same") or report.of("faster")):
         said.append(f"nothing {'else ' if accepted else ''}slower by more than {_least(report)}")
-    elif not slower:
-        said.append("nothing was judged")
+    elif not slower and report.of("new") and not failed:
+        said.append("nothing was compared: base has none of the cases, head passes its checks")
+    elif not slower and not report.absent:
+        said.append(f"nothing was judged: {report.unjudged}" if report.unjudged else "nothing else was judged")
     faster = report.of("faster")
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]} ({_counted(report)})."
+
+
+def _why_not(verdict: Verdict) -> str:
+    """Why a case says nothing of head."""
+    if verdict.outcome == "failed":
+        return f"fails in base as well ({verdict.reason})"
+    if verdict.outcome == "na":
+        return f"not available here ({verdict.reason})"
+    return verdict.reason or verdict.outcome
 
 
 def _least(report: Report) -> str:

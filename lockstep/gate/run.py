@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from lockstep.gate.verdict import UNREACHED
 from lockstep.machine_code import Target, TracingFailed, codes_of
 from lockstep.nvml import NoGpu, Refused, all_gpus
 from lockstep.nvml import Target as ClockTarget
-from lockstep.suite import Suite
+from lockstep.suite import Suite, SuiteError
+from lockstep.suites import nearest
 from lockstep.thresholds import Thresholds
 from lockstep.watched import WorkerDied
 
@@ -79,6 +80,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
 
     Raises:
         RefError: base or head is no version of this repository.
+        SuiteError: no version has a variant that was asked for.
     """
     started = time.monotonic()
     with contextlib.ExitStack() as folders:
@@ -133,6 +135,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             notes=tuple(judge.notes),
             controls=judge.controls,
             trouble=trouble,
+            absent=judge.absent,
             mode="two processes" if judge.apart else "one process",
             wall_s=time.monotonic() - started,
         )
@@ -143,12 +146,14 @@ def _hold(request: Request, judge: Judge, base: Version, head: Version, say: Cal
     started = time.monotonic()
     machine = judge.start()
     say(f"both versions imported in {time.monotonic() - started:.0f} s")
-    if trouble := _unfit(request, machine):
+    _refuse_unknown(request.variants, request.suites.values(), judge)
+    selection = _select(request, machine)
+    if trouble := _unfit(request, machine, selection):
         return trouble
     started = time.monotonic()
     proof = _prove(request, judge, base, head, say)
     say(f"code compared in {time.monotonic() - started:.0f} s")
-    judge.judge(_select(request, machine), proof)
+    judge.judge(selection, proof)
     return judge.trouble()
 
 
@@ -176,12 +181,32 @@ def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version],
             codes_of(one.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
 
 
-def _unfit(request: Request, machine: Mapping[str, str]) -> str:
+def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], judge: Judge) -> None:
+    """Raise if a variant that was asked for is in neither version and not in the working tree.
+
+    Raises:
+        SuiteError: the message names the variants that exist.
+    """
+    known = dict.fromkeys(name for suite in suites for name in suite.variants())
+    known |= dict.fromkeys(
+        name for sides in judge.found.values() for facts in sides.values() for name in facts.variants
+    )
+    for name in variants:
+        if name not in known:
+            raise SuiteError(f"--variant {name}: no suite has it{nearest(name, known)}")
+
+
+def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:
     if request.need_gpu and machine["device"] == "cpu":
         return "no GPU here, and one was asked for (--require-gpu)"
     clocks = machine["clock_state"]
     if request.need_lock and not clocks.startswith(("locked", "base")):
         return f"clocks are {clocks}, and locked ones were asked for (lockstep clocks lock, or --lock)"
+    if not selection.states:
+        return "a CPU has no cold cases (--l2 cold)"
+    if not any(selection.cases.values()):
+        quick = [f"{name} {case.label}" for name, suite in request.suites.items() for case in suite.quick]
+        return f"none of the cases is measured here; a CPU measures {', '.join(quick[:8]) or 'none'}"
     return ""
 
 

@@ -22,6 +22,7 @@ class Trial:
     epochs: list[Epoch] = field(default_factory=list)
     per_call: dict[str, float] = field(default_factory=dict)
     moved: int = 0
+    voided: int = 0
     decision: Decision | None = None
     failure: SideFailed | None = None
     wall_s: float = 0.0
@@ -48,6 +49,7 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
         min_effect=first.test.min_effect,
         epochs=len(epochs),
         moved=first.moved + (second.moved if second else 0),
+        voided=first.voided + (second.voided if second else 0),
         shared=all(epoch.shared for epoch in epochs),
         wall_s=first.wall_s + (second.wall_s if second else 0.0),
     )

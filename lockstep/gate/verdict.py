@@ -42,7 +42,8 @@ class Verdict:
         base_s, head_s: seconds a call.
         epochs: sets of fresh buffers that it rests on, both rounds together.
         confirmed: a second round on other buffers found the difference again.
-        moved: epochs in which a control moved; the first few of a round are thrown out.
+        moved: epochs in which a control moved, voided ones included.
+        voided: epochs that were thrown out because a control moved; ``epochs`` does not count them.
         shared: both sides used the very same buffers.
         proved: machine code and launch are those of base; measured all the same if ``change`` is there.
         in_base: what failed fails in base as well: the change did not break it.
@@ -62,6 +63,7 @@ class Verdict:
     epochs: int = 0
     confirmed: bool = False
     moved: int = 0
+    voided: int = 0
     shared: bool = True
     proved: bool = False
     in_base: bool = False
