@@ -18,6 +18,7 @@ from weakref import ref
 
 from dashboard.alerts.commands.options import STATE
 from dashboard.results.picture import Results
+from lockstep.processes import run
 
 #: Seconds after which the same results are looked at again: a machine that is silent shows by the clock alone.
 _AGAIN = 3600.0
@@ -40,8 +41,9 @@ class Analyst:
 
     def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
         self._turn = turn
-        run = "from lockstep.cli import main; main()"
-        self._command = [sys.executable, "-c", run, "alerts", "list", "--no-list", *options]
+        program = "from lockstep.processes import end_with_parent; end_with_parent()\n"
+        program += "from lockstep.cli import main; main()"
+        self._command = [sys.executable, "-c", program, "alerts", "list", "--no-list", *options]
         self._environment = os.environ | {STATE: state}
         self._lock = threading.Lock()
         self._seen: ref[Results] | None = None
@@ -79,17 +81,8 @@ class Analyst:
         try:
             with self._turn.open("w") as turn:
                 fcntl.flock(turn, fcntl.LOCK_EX)
-                done = subprocess.run(
-                    self._command,
-                    env=self._environment,
-                    # The turn is the child's as well: it may outlive the worker that started it.
-                    pass_fds=(turn.fileno(),),
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    timeout=_LONGEST,
-                    check=False,
-                )
+                # Only this process holds the turn. The child ends with it, so the turn is free when nobody analyses.
+                done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_LONGEST)
         except (OSError, subprocess.TimeoutExpired) as error:
             self.trouble = f"the analysis did not run: {error}"
             return

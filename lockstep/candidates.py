@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from lockstep.family import Family, load_family
 from lockstep.precompile import MOST_PROCESSES
+from lockstep.processes import end_with_parent, reap, start
 from lockstep.suite import Case, Suite, SuiteError, bind
 from lockstep.suites import load_suites, nearest
 
@@ -113,7 +114,7 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], arch:
     count = max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
     command = [sys.executable, "-m", "lockstep.candidates", "--benchmarks", str(benchmark_dir), "--arch", str(arch)]
     running = [
-        subprocess.Popen(
+        start(
             [*command, "--share", str(share), "--of", str(count), *("\t".join(job) for job in jobs)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -123,8 +124,13 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], arch:
         )
         for share in range(count)
     ]
-    for process in running:
-        process.wait()
+    try:
+        for process in running:
+            reap(process)
+    except BaseException:
+        for process in running:
+            reap(process, 0.0)
+        raise
 
 
 def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
@@ -143,6 +149,7 @@ def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
 
 
 def _main() -> int:
+    end_with_parent()
     parser = argparse.ArgumentParser(prog="lockstep candidates")
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--arch", type=int, required=True)

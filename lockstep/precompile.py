@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.targets import Target
+from lockstep.processes import end_with_parent, reap, start
 
 #: Processes; more than this find no batch of kernels to take.
 MOST_PROCESSES = 12
@@ -37,20 +37,18 @@ def precompile(
     # Kernels that choose by the name of the GPU are compiled for this one, which that process does not see.
     environment = {**os.environ, "LOCKSTEP_KERNEL_GPU": host["gpu"]}
     arguments = ["--benchmarks", str(benchmark_dir), "--checkout", str(checkout), "--packages", *packages]
-    process = subprocess.Popen(
+    process = start(
         [sys.executable, "-m", "lockstep.precompile", "--target", f"{target.name}:{target.processors}", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment,
-        start_new_session=True,
     )
     try:
-        complete = process.wait(timeout=timeout) == 0
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        complete = False
+        complete = reap(process, timeout) == 0
+    except BaseException:
+        reap(process, 0.0)
+        raise
     if complete:
         done.parent.mkdir(parents=True, exist_ok=True)
         done.touch()
@@ -71,6 +69,7 @@ def _stamp(checkout: Path, packages: Sequence[str], arch: int) -> Path:
 
 
 def _main() -> int:
+    end_with_parent()
     parser = argparse.ArgumentParser(prog="lockstep precompile")
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--checkout", type=Path, required=True)
@@ -81,8 +80,6 @@ def _main() -> int:
     from lockstep.machine_code import TracingFailed, Tree, codes_of
     from lockstep.suites import load_suites
 
-    # Ended by its parent, it ends its own: a signal becomes an exception, and the session closes.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     processes = max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
     suites = load_suites(options.benchmarks).values()
     tree = Tree("this commit", options.checkout.resolve(), tuple(options.packages))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from lockstep.clock_state import ClockState
 from lockstep.clocks import clock_state
 from lockstep.loading import load_torch
 from lockstep.nvml import find_gpu
+from lockstep.processes import end_with_parent, run
 from lockstep.toolchain import assembler_version
 
 
@@ -79,7 +79,7 @@ def ask_host() -> Host:
     Raises:
         RuntimeError: torch cannot be imported there; the message ends with its error.
     """
-    done = subprocess.run([sys.executable, "-m", "lockstep.provenance"], capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-m", "lockstep.provenance"], text=True)
     if done.returncode:
         raise RuntimeError(f"torch does not work here:\n{done.stderr.strip()}")
     return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
@@ -104,7 +104,7 @@ def harness_commit(folder: Path, results: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    done = run(["git", "-C", str(folder), *arguments], text=True)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -126,6 +126,7 @@ def _cpu_name() -> str:
 
 
 def _main() -> None:
+    end_with_parent()
     load_torch()
     facts = host_facts()
     if facts["device"] == "cpu":

@@ -8,7 +8,6 @@ crash it tells a ``stage`` event, so that the parent knows what it was doing.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
+from lockstep.processes import kill_group, reap, start
 
 #: Exit status of a worker whose CUDA context broke. Here, because a module that is run by its name must
 #: not have been imported by its package before: Python warns, and the warning is taken for last words.
@@ -30,7 +30,8 @@ CONTEXT_LOST = 70
 #: imports torch, which takes long on a busy machine.
 START_S = 60.0
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+#: Seconds that a worker may take to end once it has reported a broken CUDA context.
+LOST_S = 30.0
 
 
 class WorkerDied(RuntimeError):
@@ -64,15 +65,13 @@ class Watched:
         ours, theirs = os.pipe()
         home = str(Path(lockstep.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
-        self._process = subprocess.Popen(
+        self._process = start(
             [sys.executable, "-m", module, "--reply", str(theirs), *arguments],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
             pass_fds=(theirs,),
             env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-            # A group of its own, so that whatever its compilers start dies with it.
-            start_new_session=True,
         )
         os.close(theirs)
         self._events = ours
@@ -95,7 +94,7 @@ class Watched:
             if event["event"] == "stage":
                 self._stage, self._variant = event["stage"], event["variant"]
             elif event["event"] == "lost":
-                self._process.wait()
+                reap(self._process, LOST_S)
                 raise WorkerDied(event["variant"], f"broke the CUDA context ({event['reason']})")
             else:
                 self._owes = self._owes and event["event"] != answer
@@ -120,10 +119,7 @@ class Watched:
         if self._process.stdin and not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
-        try:
-            self._process.wait(timeout=0.0 if self._owes else patience_s)
-        except subprocess.TimeoutExpired:
-            self._kill()
+        reap(self._process, 0.0 if self._owes else patience_s)
         os.close(self._events)
         self._log.close()
 
@@ -145,7 +141,7 @@ class Watched:
         return event
 
     def _died(self) -> None:
-        code = self._process.wait()
+        code = reap(self._process, LOST_S)
         if code == CONTEXT_LOST:
             how = "broke the CUDA context"
         elif code < 0:
@@ -167,14 +163,5 @@ class Watched:
         return lines[-1].strip() if lines else ""
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process)
         self._process.wait()
-
-
-def die_with_parent() -> None:
-    """From now on the kernel kills this process when its parent ends, however it ends. Linux only, as measuring is."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    if os.getppid() != parent:
-        os._exit(1)  # it ended before this was set

@@ -445,7 +445,7 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
     process = project.popen("code", "diff", "HEAD", "--target", "sm_90")
     try:
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-        assert len(workers(project)) == 2
+        assert len(workers(project)) == 4  # and the guard of each
         asked = time.monotonic()
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)

@@ -13,7 +13,6 @@ import json
 import zipfile
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.keeping import Arrays, from_arrays, select, to_arrays, together
 from dashboard.kept import write_whole
 from dashboard.mapped import mapped
+from lockstep.processes import pool
 
 #: Series replayed together: as many as keep the hypotheses in the processor's cache.
 _TOGETHER = 500
@@ -84,8 +84,8 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
     batches = [fresh[start : start + _TOGETHER] for start in range(0, len(fresh), _TOGETHER)]
     jobs = [[trends[place] for place in batch] for batch in batches]
     if processes > 1 and len(jobs) > 1:
-        with ProcessPoolExecutor(processes) as pool:
-            parts += pool.map(_replayed, jobs)
+        with pool(processes) as workers:
+            parts += workers.map(_replayed, jobs)
     else:
         parts += map(_replayed, jobs)
     if not parts:

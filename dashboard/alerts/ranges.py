@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from lockstep.processes import run
+
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
@@ -56,7 +58,7 @@ class Ranges:
         """Lines that git prints; ``None`` where there is no git, no repository or no answer within 30 s."""
         whole = ["git", "-C", str(self._repo), *command]
         try:
-            done = subprocess.run(whole, input=lines, capture_output=True, text=True, timeout=30, check=False)
+            done = run(whole, given=lines, text=True, timeout=30)
         except (OSError, subprocess.TimeoutExpired):
             return None
         return None if done.returncode else done.stdout.splitlines()

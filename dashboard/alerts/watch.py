@@ -6,9 +6,7 @@ import datetime
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, Literal
 
 from dashboard.alerts.attribution import Cause, attribute
@@ -20,6 +18,7 @@ from dashboard.alerts.sync import Seen
 from dashboard.alerts.watched import Changed, Watched, watch
 from dashboard.kept import Kept
 from dashboard.results.picture import Results
+from lockstep.processes import pool
 from lockstep.thresholds import Threshold, Thresholds
 
 #: More points than this are worth a second process: they take half a second.
@@ -122,9 +121,8 @@ def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: 
         yield from (watch(results, one, ranges, kept, 2 if work[one] > _MUCH else 1) for one in machines)
         return
     # Forked, so that they have the results; what they found lies in files, and only what alerts need comes back.
-    fork = get_context("fork")
-    with ProcessPoolExecutor(2, mp_context=fork, initializer=_take, initargs=(results, ranges, kept)) as pool:
-        yield from pool.map(_watch_taken, machines)
+    with pool(2, "fork", _take, (results, ranges, kept)) as workers:
+        yield from workers.map(_watch_taken, machines)
 
 
 def _points(results: Results, machine: str, kept: Kept) -> int:

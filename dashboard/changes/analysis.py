@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from dashboard.changes.replay import Replay
 from dashboard.changes.settings import DEFAULT, Settings
 from dashboard.changes.summary import changes_of, summarise
 from dashboard.changes.trend import Better, Trend
+from lockstep.processes import pool
 
 #: Series replayed together: as many as keep the hypotheses in the processor's cache.
 _TOGETHER = 500
@@ -38,8 +38,8 @@ def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, proce
     jobs = [([trends[place] for place in batch], settings) for batch in batches]
     found: list[Analysis | None] = [None] * len(trends)
     if processes > 1 and len(jobs) > 1:
-        with ProcessPoolExecutor(processes) as pool:
-            results = list(pool.map(_analyse_batch, jobs))
+        with pool(processes) as workers:
+            results = list(workers.map(_analyse_batch, jobs))
     else:
         results = [_analyse_batch(job) for job in jobs]
     for batch, analyses in zip(batches, results, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -16,6 +15,7 @@ from dashboard.evaluate.ideal import ringing, seeing
 from dashboard.evaluate.rivals import RIVALS, Rival, oracle
 from dashboard.evaluate.samples import SIZES, Sample, label
 from dashboard.evaluate.scoring import Alarm, Outcome, Score, judge, total
+from lockstep.processes import pool
 
 OURS, OURS_SEEN, ORACLE = "lockstep", "lockstep, in hindsight", "oracle"
 #: What the ideal would ring for, and what it would say in the end, for the highest F1 or for the most recall allowed.
@@ -85,9 +85,9 @@ def fill(
         outcomes[OURS_SEEN][sample.kind].append(_outcome(sample, seen, None))
     for rival in rivals:
         jobs = list(_rival_jobs(rival, samples))
-        with ProcessPoolExecutor(processes) as pool:
+        with pool(processes) as workers:
             work = partial(_run_rival, rival)
-            for outcome in pool.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
+            for outcome in workers.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
                 outcomes[rival.name][outcome.kind].append(outcome)
     whole = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
     in_the_end = seeing(whole, [size for size in SIZES if size and label(size) in STANDARD])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dashboard.results.model import Commit
+from lockstep.processes import run
 
 
 def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
@@ -50,14 +51,12 @@ def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
 def _git(repo: Path, lines: list[str], *command: str) -> list[str]:
     """Lines that git prints; none where there is no git, no repository or no answer within 30 s."""
     try:
-        done = subprocess.run(
+        done = run(
             ["git", "-C", str(repo), *command],
-            input="".join(f"{line}\n" for line in lines),
-            capture_output=True,
+            given="".join(f"{line}\n" for line in lines),
             encoding="utf-8",
             errors="replace",
             timeout=30,
-            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return []

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +23,7 @@ from dashboard.results.parts import MOST_PARTS, write_part
 from dashboard.results.record_file import join_provenance, provenance_path
 from dashboard.results.scan import Stamp
 from dashboard.results.series_ids import SeriesIds
+from lockstep.processes import pool
 
 #: Bytes of files that become one part: more where a folder would get many parts, fewer than what fits in memory.
 _BATCH = 16 * 2**20
@@ -86,9 +85,8 @@ def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
         yield from map(read_batch, work)
         return
     # Not forked: this process may have threads, and serves pages meanwhile.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores, mp_context=context, initializer=_end_with_parent) as pool:
-        for done in as_completed([pool.submit(read_batch, batch) for batch in work]):
+    with pool(cores, "spawn") as workers:
+        for done in as_completed([workers.submit(read_batch, batch) for batch in work]):
             yield done.result()
 
 
@@ -157,15 +155,3 @@ def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], 
         layout=layout,
         points=len(asv.points),
     )
-
-
-def _end_with_parent() -> None:
-    """Let this process end when the one that started it is killed; its queue would keep it waiting for ever."""
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()

@@ -2,7 +2,7 @@
 
 It reads one JSON request a line from standard input and writes one JSON event a line to the file
 descriptor it was given; whatever kernels and compilers print goes to its log. It ends at end of input,
-so it never outlives its parent. Exit status 70: the CUDA context broke.
+and with its parent. Exit status 70: the CUDA context broke.
 
 Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed", "twins", "usual_mhz"}}`` and, for ordinary asv
 benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
@@ -25,11 +25,13 @@ from typing import Any
 from lockstep.asv.client import CONTEXT_LOST
 from lockstep.loading import load_torch
 from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.processes import end_with_parent
 from lockstep.suite import Suite
 
 
 def main() -> int:
     """Serve requests until standard input ends."""
+    end_with_parent()
     parser = argparse.ArgumentParser(prog="lockstep worker")
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--checkout", type=Path, required=True)

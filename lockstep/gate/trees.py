@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.machine_code import Tree
 from lockstep.machine_code.trees import WORKING_TREE, sources
+from lockstep.processes import run
 
 
 @dataclass(frozen=True)
@@ -64,5 +64,5 @@ def prefix_of(repository: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    done = run(["git", "-C", str(folder), *arguments], text=True)
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.loading import load_torch
-from lockstep.watched import CONTEXT_LOST, die_with_parent
+from lockstep.processes import end_with_parent
+from lockstep.watched import CONTEXT_LOST
 
 
 def main() -> int:
     """Serve requests until standard input ends."""
+    end_with_parent()
     parser = argparse.ArgumentParser(prog="lockstep gate worker")
     parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
     parser.add_argument("--benchmarks", type=Path, required=True)
@@ -33,7 +35,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    die_with_parent()
     reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
 
     def emit(event: str, **content: Any) -> None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import occupancy
-from lockstep.watched import die_with_parent
+from lockstep.processes import pool
 
 #: Kernels a task, at most.
 BATCH = 12
@@ -168,8 +166,8 @@ def _spread(function: Task, requests: Sequence[Request], processes: int, batch: 
     batch = max(1, min(batch, -(-len(requests) // (2 * processes))))
     found: list[Any] = []
     spans = [(first, min(first + batch, len(requests))) for first in range(0, len(requests), batch)]
-    with _forked(processes) as pool:
-        tasks = [pool.submit(_task, function, first, last) for first, last in spans]
+    with pool(processes) as workers:
+        tasks = [workers.submit(_task, function, first, last) for first, last in spans]
         for (first, last), task in zip(spans, tasks, strict=True):
             try:
                 found += task.result()
@@ -179,17 +177,12 @@ def _spread(function: Task, requests: Sequence[Request], processes: int, batch: 
     return found
 
 
-def _forked(processes: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("fork")
-    return ProcessPoolExecutor(processes, mp_context=context, initializer=die_with_parent)
-
-
 def _one_by_one(function: Task, first: int, last: int) -> list[Any]:
     found: list[Any] = []
     for index in range(first, last):
-        with _forked(1) as pool:
+        with pool(1) as workers:
             try:
-                found += pool.submit(_task, function, index, index + 1).result()
+                found += workers.submit(_task, function, index, index + 1).result()
             except BrokenProcessPool:
                 found.append(RuntimeError("the compiler crashed"))
     return found

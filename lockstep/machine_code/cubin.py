@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from lockstep.processes import run
 
 #: Sections that a kernel runs with. All others hold names, lines and paths, which a comment or a folder changes.
 RUN_WITH = (".text", ".nv.info", ".nv.constant", ".nv.global", ".nv.shared")
@@ -138,9 +139,10 @@ def _run(tool: str, content: bytes, *options: str) -> str:
         file.write(content)
         file.flush()
         try:
-            done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
+            done = run([path, *options, file.name], text=True)
         except OSError as error:
             raise ToolError(f"{path} cannot be run ({error}); it should be part of Triton's wheel") from error
     if done.returncode:
         raise ToolError(f"{tool} {' '.join(options)} failed: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    printed: str = done.stdout
+    return printed

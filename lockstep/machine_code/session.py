@@ -18,6 +18,8 @@ from typing import Any
 import lockstep
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, kernel_code_from
 from lockstep.machine_code.targets import Target
+from lockstep.processes import kill_group, reap, start
+from lockstep.watched import LOST_S
 
 #: Seconds without any event after which a worker counts as hung. Compiling one batch takes less than one of them.
 SILENCE = 300.0
@@ -112,8 +114,7 @@ class Session:
         self._stopped = True
         process = self._process  # the other thread may close it meanwhile
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
 
     def close(self) -> None:
         """End the process, if there is one, and whatever its compilers started."""
@@ -121,9 +122,7 @@ class Session:
         self._traced.clear()
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        reap(process, 0.0)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
@@ -142,14 +141,13 @@ class Session:
         # No interpreter, which compiles nothing, and no GPU, which a CUDA context would take memory of.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         environment |= {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
-        process = subprocess.Popen(
+        process = start(
             arguments,
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
             pass_fds=(theirs,),
             env=environment,
-            start_new_session=True,
         )
         os.close(theirs)
         self._events = os.fdopen(ours, "rb", buffering=0)
@@ -184,7 +182,7 @@ class Session:
                 raise _Died(f"hung for {SILENCE:g} s", at)
             chunk = self._events.read(1 << 20)
             if not chunk:
-                code = self._process.wait()
+                code = reap(self._process, LOST_S)
                 how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
                 last = self._last_words()
                 raise _Died(f"{how}: {last}" if last else how, at)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.session import Tree
+from lockstep.processes import run
 
 #: How the working tree is called where a commit could stand.
 WORKING_TREE = "."
@@ -49,9 +49,10 @@ def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequen
 
 def _git(repository: Path, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, check=False)
+        done = run(["git", "-C", str(repository), *arguments])
     except OSError as error:
         raise RefError(f"git cannot be run ({error})") from error
     if done.returncode and done.stderr:
         raise RefError(f"git {arguments[0]} failed: {done.stderr.decode('utf-8', 'replace').strip()}")
-    return done.stdout
+    printed: bytes = done.stdout
+    return printed

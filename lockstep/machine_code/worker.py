@@ -21,8 +21,8 @@ from typing import Any
 from lockstep.machine_code.model import KernelCode
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import Target
+from lockstep.processes import end_with_parent
 from lockstep.suite import Suite, bind
-from lockstep.watched import die_with_parent
 
 #: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
 Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
@@ -30,6 +30,7 @@ Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
 
 def main() -> int:
     """Serve requests until standard input ends."""
+    end_with_parent()
     parser = argparse.ArgumentParser(prog="lockstep code worker")
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--tree", type=Path, required=True)
@@ -38,7 +39,6 @@ def main() -> int:
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
     options = parser.parse_args()
-    die_with_parent()
     reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
 
     def emit(event: str, **content: Any) -> None:
