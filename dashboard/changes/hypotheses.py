@@ -25,6 +25,14 @@ Ints = NDArray[np.int64]
 
 #: A change is placed at the commit with the most probability within this many commits of it.
 NEARBY = 2
+#: Share of the changes whose first point lies at neither level. It is about a tenth in the histories of other
+#: projects. With a fifth, the ranges hold 95 % of the changes even where every first point lies at neither level.
+PARTIAL = 0.2
+#: Log odds that a point far off the old level belongs to the change right after it: on the new level's side of the
+#: old one, and on the other side.
+ON_THE_WAY, ASTRAY = 2.3, -1.0
+#: Probability that a change lies before its range, and behind it.
+TAIL = 0.025
 
 
 @dataclass(slots=True)
@@ -39,6 +47,9 @@ class Hypotheses:
         before: index at which the level before that began.
         count: points at the level, outliers apart.
         depth: changes on the path.
+        former: index of the measured point before ``start``.
+        sooner: log odds that the change came at ``former``, with a point that lies at neither level.
+        origin: index of the first of two or more such points in a row up to ``former``; -1 for none.
     """
 
     level: Floats
@@ -51,6 +62,9 @@ class Hypotheses:
     before: Ints
     count: Ints
     depth: Ints
+    former: Ints
+    sooner: Floats
+    origin: Ints
 
     @classmethod
     def empty(cls, series: int, width: int) -> Hypotheses:
@@ -66,6 +80,7 @@ class Hypotheses:
         return cls(
             *(numbers(), numbers(), numbers(), numbers(), numbers()),
             *(np.full(shape, np.inf), counts(), counts(), counts(), counts()),
+            *(counts(), np.full(shape, -np.inf), counts()),
         )
 
     def select(self, rows: Ints) -> Hypotheses:
@@ -125,6 +140,9 @@ class Hypotheses:
         cost: Floats,
         before: Ints,
         depth: Ints,
+        former: Ints,
+        sooner: Floats,
+        origin: Ints,
         keep: Ints,
         settings: Settings,
     ) -> None:
@@ -147,6 +165,9 @@ class Hypotheses:
             (self.before, before),
             (self.count, 1),
             (self.depth, depth),
+            (self.former, former),
+            (self.sooner, sooner),
+            (self.origin, origin),
         ):
             array[rows, place] = value
 
@@ -166,18 +187,39 @@ class Hypotheses:
             the commit with the most probability within ``NEARBY`` of it, and the ends of the middle 95 %.
         """
         cost = np.where(among, self.cost[rows], np.inf)
-        order = np.argsort(self.start[rows], axis=1)
-        start = np.take_along_axis(self.start[rows], order, axis=1)
-        cost = np.take_along_axis(cost, order, axis=1)
         share = np.exp((cost.min(axis=1, keepdims=True) - cost) / 2)
+        # The change also came a point earlier, as likely as ``sooner`` says, or with the first of several such points.
+        origin = self.origin[rows]
+        start = np.hstack([self.start[rows], self.former[rows], origin])
+        earlier = share * np.exp(np.where(among, self.sooner[rows], -np.inf))
+        share = np.hstack([share, earlier, np.where(origin >= 0, 2 * earlier, 0.0)])
+        order = np.argsort(start, axis=1)
+        start, share = np.take_along_axis(start, order, axis=1), np.take_along_axis(share, order, axis=1)
         share /= share.sum(axis=1, keepdims=True)
-        near = np.einsum("rij,rj->ri", np.abs(start[:, :, None] - start[:, None, :]) <= NEARBY, share)
+        apart = np.abs(start[:, :, None] - start[:, None, :])
+        near = np.einsum("rij,rj->ri", apart <= NEARBY, share)
+        here = np.einsum("rij,rj->ri", apart == 0, share)
         # Where the step is clear, all its neighbours have it nearby: of those take the likeliest itself.
-        index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), share, -1.0).argmax(axis=1)
+        index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), here, -1.0).argmax(axis=1)
         grown = np.cumsum(share, axis=1)
         which = np.arange(rows.size)
-        earliest, latest = (grown >= 0.025).argmax(axis=1), (grown >= 0.975).argmax(axis=1)
+        earliest, latest = (grown >= TAIL).argmax(axis=1), (grown >= 1 - TAIL).argmax(axis=1)
         return start[which, index], start[which, earliest], start[which, latest]
+
+
+def sooner(former: Floats, first: Floats) -> Floats:
+    """Log odds that a change came a point before the first one that lies at the new level.
+
+    The first point after a change may lie anywhere from below the old level to beyond the new one, all places alike.
+
+    Args:
+        former: how far the point before the first one was from the old level, in standard deviations.
+        first: how far the first point at the new level is from the old level, in the same unit.
+    """
+    wide = 2 * np.maximum(np.abs(first), 1.0)
+    odds = np.log(PARTIAL * np.sqrt(2 * np.pi) / wide) + former**2 / 2
+    found: Floats = np.minimum(odds, np.where(former * first > 0, ON_THE_WAY, ASTRAY))
+    return found
 
 
 def log_odds(these: Floats, others: Floats) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dashboard.changes.doubts import median, slopes, two_modes
 from dashboard.changes.findings import Revision
-from dashboard.changes.hypotheses import Floats, Hypotheses, Ints, log_odds
+from dashboard.changes.hypotheses import Floats, Hypotheses, Ints, log_odds, sooner
 from dashboard.changes.scatter import Scatter
 from dashboard.changes.settings import Settings
 
@@ -62,6 +62,9 @@ class Replay:
         self._depth: Ints = np.zeros(series, dtype=np.int64)
         self._best: Ints = np.zeros(series, dtype=np.int64)
         self._retry: Ints = np.zeros(series, dtype=np.int64)
+        #: How far the last point was from its forecast, and where the odd points on its side of the level began.
+        self._off: Floats = np.zeros(series)
+        self._odd: Ints = np.full(series, -1, dtype=np.int64)
         self._look: Ints = np.full(series, np.iinfo(np.int64).max)
         self.hypotheses = Hypotheses.empty(series, settings.width)
 
@@ -126,6 +129,9 @@ class Replay:
             cost=np.zeros(rows.size),
             before=nothing - 1,
             depth=nothing,
+            former=nothing - 1,
+            sooner=np.full(rows.size, -np.inf),
+            origin=nothing - 1,
             keep=nothing + 1,
             settings=self.settings,
         )
@@ -143,7 +149,8 @@ class Replay:
         scale = self.scatter.cautious(rows)
         where = slice(None) if rows.size == self.length.size else rows
         off = found.advance(where, y, weights, index - self._last[rows], scale, settings)
-        self.scatter.note(rows, index, off[np.arange(rows.size), best] * np.sqrt(scale))
+        missed = off[np.arange(rows.size), best]
+        self.scatter.note(rows, index, missed * np.sqrt(scale))
         birth = cost + 2 * settings.novelty
         found.begin(
             rows,
@@ -154,9 +161,15 @@ class Replay:
             cost=birth if reporting else np.minimum(birth, skipped * settings.gate**2),
             before=start if reporting else start * 0 - 1,
             depth=self._depth[rows] + reporting,
+            former=self._last[rows],
+            sooner=sooner(self._off[rows], missed),
+            origin=np.where(self._odd[rows] < self._last[rows], self._odd[rows], -1),
             keep=best,
             settings=settings,
         )
+        goes_on = (self._odd[rows] >= 0) & (missed * self._off[rows] > 0)
+        self._odd[rows] = np.where(np.abs(missed) < settings.gate, -1, np.where(goes_on, self._odd[rows], index))
+        self._off[rows] = missed
         self._settle(rows)
         if reporting:
             self._judge(rows, index)
