@@ -183,7 +183,7 @@ def test_names_of_files_that_are_no_text_are_named(tmp_path):
     assert results.at(COMMIT)
 
 
-def test_old_files_say_what_to_do(tmp_path):
+def test_old_files_that_asv_cannot_convert_say_what_to_do(tmp_path):
     path = write_measurement(tmp_path, [record()], date=DATE, proof=False)
     path.write_text('{"version": 1, "results": {}}')
     [problem] = Store.open(tmp_path, cache=tmp_path.parent / "old-cache").current().problems

@@ -11,7 +11,7 @@ from trees import COMMIT, DATE, MACHINE, edit, open_store, read, record, write_m
 
 from dashboard.results.names import natural, plain
 from lockstep.intervals import exponential, log_interval
-from lockstep.record import Estimate, read_records
+from lockstep.record import read_records
 
 RECORDED = Path(__file__).parents[1] / "results"
 
@@ -197,18 +197,6 @@ def test_environments_side_by_side_are_told_apart_and_successors_go_on(tmp_path)
     }
     [trend] = results.trends(results.series(machine=MACHINE, quantity="latency"))
     assert [results.runs[run].environment for run in trend.run] == ["py3.10"] * 3 + ["py3.12"] * 2
-
-
-def test_two_files_of_one_commit_and_environment_are_a_problem(tmp_path):
-    late = write_measurement(tmp_path, [record(latency=Estimate(6e-6, 5e-6, 7e-6))], date=DATE + 5, proof=False)
-    content = late.read_text()
-    write_measurement(tmp_path, [record()], proof=False).rename(late.with_name(f"{COMMIT[:8]}-copy.json"))
-    late.write_text(content)
-    results = read(tmp_path)
-    assert [point.value for point in results.at(COMMIT)] == [6e-6, 1.9]
-    [problem] = results.problems
-    assert problem.path.endswith("-copy.json")
-    assert "measured later" in problem.what
 
 
 def test_names_and_units_come_from_the_table_whenever_it_changes(tmp_path):

@@ -1,7 +1,8 @@
 """asv's file of one machine, commit and environment, as columns of points.
 
-The layout is what ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). asv's own loader
-is not used: it raises what it meets (TypeError, AttributeError …) and makes an object of every number.
+The layout is what ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). All that asv's own loader
+loads is loaded. That loader is not used: it raises whatever error comes up (TypeError, AttributeError …) and makes an
+object of every number.
 """
 
 from __future__ import annotations
@@ -9,24 +10,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from dashboard.results.columns import FilePoints
-from dashboard.results.guards import LATEST_TIME, Unreadable, finite, in_range, name, read_json, time_ms
-from dashboard.results.model import STATES, Floats
+from dashboard.results.asv_head import Head, read_head, updated
+from dashboard.results.columns import MOST_SAMPLES, FilePoints
+from dashboard.results.guards import Unreadable, finite, in_range, read_json, short_name, time_ms
+from dashboard.results.model import STATES, Complaint, Floats
 from dashboard.results.series_ids import Ids, SeriesIds, digest
 
 #: A benchmark with more combinations of parameters, and a file with more points, is a mistake or an attack.
 MOST_SERIES = 100_000
 MOST_POINTS = 200_000
-
-#: Samples of a point that are kept.
-MOST_SAMPLES = 100
 
 #: The two benchmarks that ``lockstep.suite.Suite.series`` makes of a suite.
 OURS = re.compile(
@@ -49,82 +48,54 @@ _STATS = {
 
 
 @dataclass(frozen=True)
-class Head:
-    """What all points of a file share; the date is in ms since 1970."""
-
-    machine: str
-    environment: str
-    commit: str
-    date: int
-    python: str = ""
-    requirements: Mapping[str, str] = field(default_factory=dict)
-    strings: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class AsvFile:
     """What one file says. ``versions`` maps the numbers in the column "version" to their texts."""
 
     head: Head
     points: FilePoints
     versions: Mapping[int, str]
-    complaints: tuple[str, ...]
+    complaints: tuple[Complaint, ...]
 
 
-def read_asv(path: Path, ids: SeriesIds) -> AsvFile:
-    """Read a result file; what is wrong with single benchmarks is told in ``complaints`` and left out.
+def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
+    """Read a result file: all that asv's own loader reads.
+
+    What is wrong with single benchmarks is left out or mended, and told in ``complaints``.
+
+    Args:
+        path: of the file.
+        ids: numbers for its series.
+        folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
 
     Raises:
-        Unreadable: the file as a whole is not a result of the machine and commit that its path names.
+        Unreadable: the file as a whole is not a result of asv's.
         OSError: it cannot be opened.
     """
-    data = read_json(path)
-    head = _head(data, path)
+    data, complaints = updated(read_json(path))
+    head, notes = read_head(data, path, folders_machine)
     columns, results = data.get("result_columns"), data.get("results")
     if not isinstance(columns, list) or not isinstance(results, dict):
         raise Unreadable("has no results or no result_columns")
     gathered = _Gathered()
-    complaints = []
+    complaints += notes
     for benchmark, values in results.items():
+        shown = short_name(benchmark)
         try:
-            gathered.add(name(benchmark), _by_column(columns, values), ids)
+            mended = gathered.add(shown, _by_column(columns, values), ids)
         except Unreadable as error:
-            complaints.append(f"{benchmark!r:.100} {error}")
-    return AsvFile(head, gathered.points(), gathered.versions, tuple(complaints))
-
-
-def _head(data: Any, path: Path) -> Head:
-    if not isinstance(data, dict) or data.get("version") != 2:
-        if isinstance(data, dict) and data.get("version") == 1:
-            raise Unreadable("is in asv's format of old: run `asv update` over these results")
-        raise Unreadable("is not an asv result of version 2")
-    commit, date, parameters = data.get("commit_hash"), data.get("date"), data.get("params")
-    if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", commit):
-        raise Unreadable("has no full hash as commit_hash")
-    if not path.name.startswith(f"{commit[:8]}-"):
-        raise Unreadable(f"is named after another commit than the {commit[:8]} in it")
-    if not isinstance(date, int) or isinstance(date, bool) or not 0 <= date < LATEST_TIME:
-        raise Unreadable("has a date that is not a time in milliseconds")
-    machine = parameters.get("machine") if isinstance(parameters, dict) else None
-    if machine != path.parent.name:
-        raise Unreadable(f"says it is of machine {machine!r:.60}, not of the one whose folder it lies in")
-    strings = {key: value for key, value in _strings(parameters).items() if key not in ("machine", "python")}
-    requirements = _strings(data.get("requirements"))
-    python = _strings({"python": data.get("python")}).get("python", "")
-    return Head(name(machine), name(data.get("env_name")), commit, date, python, requirements, strings)
-
-
-def _strings(values: Any) -> dict[str, str]:
-    """The printable texts of an object; others are of no use as facts."""
-    if not isinstance(values, dict):
-        return {}
-    texts = {key: value for key, value in list(values.items())[:200] if isinstance(value, str)}
-    return {key: value for key, value in texts.items() if f"{key}{value}".isprintable() and len(key + value) < 600}
+            complaints.append(Complaint(f"{shown!r:.100} {error}", f"a benchmark {error.reason}"))
+        else:
+            complaints += [Complaint(f"{shown!r:.100} {what}", f"a benchmark {what}", "note") for what in mended]
+    points = gathered.points()
+    if not head.date and len(points):
+        head = replace(head, date=int(points.columns["measured_at"].max()))
+    return AsvFile(head, points, gathered.versions, tuple(complaints))
 
 
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
-    if not isinstance(values, list) or len(values) > len(columns):
-        raise Unreadable("has other columns than result_columns")
+    """Values by the name of their column; asv takes no notice of more values than there are names."""
+    if not isinstance(values, list):
+        raise Unreadable("is not a list of columns")
     return dict(zip(map(str, columns), values, strict=False))
 
 
@@ -141,29 +112,37 @@ class _Gathered:
         self._samples: list[Any] = []
         self._sampled = False
 
-    def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> None:
-        """Take in one benchmark, or nothing of it.
+    def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> list[str]:
+        """Take in one benchmark, or nothing of it; what was mended in it is returned.
 
         Raises:
-            Unreadable: its columns do not fit its parameters.
+            Unreadable: its values do not belong to parameters.
         """
         axes = column.get("params") or []
         if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
             raise Unreadable("has parameters that are not a list of lists")
         size = math.prod(map(len, axes))
         if size > MOST_SERIES:
-            raise Unreadable(f"has {size} combinations of parameters, more than {MOST_SERIES}")
+            reason = f"has more than {MOST_SERIES} combinations of parameters"
+            raise Unreadable(f"has {size} combinations of parameters, more than {MOST_SERIES}", reason)
         if len(self._values) + size > MOST_POINTS:
             raise Unreadable(f"is left out: the file holds more than {MOST_POINTS} numbers")
-        values = _column(column, "result", size)
-        stats = {part: _column(column, stored, size) for part, stored in _STATS.items()}
-        samples = _column(column, "samples", size)
+        values, mended = _fitted(_listed(column, "result"), size)
+        stats = {part: _fitted(_listed(column, stored), size)[0] for part, stored in _STATS.items()}
+        samples, _ = _fitted(_listed(column, "samples"), size)
+        numbers = ids.of(benchmark, axes)
+        last = _last_of_each(numbers)
+        if last is not None:
+            # asv makes a dictionary of the combinations: the last one of a kind counts.
+            mended.append("has a parameter with the same value twice; the last one counts")
+            numbers, values, samples = numbers[last], [values[at] for at in last], [samples[at] for at in last]
+            stats = {part: [listed[at] for at in last] for part, listed in stats.items()}
         version = column.get("version")
         text = version if isinstance(version, str) and version.isprintable() and len(version) < 300 else ""
         number = digest(text)
-        self._ids.append(ids.of(benchmark, axes))
+        self._ids.append(numbers)
         self.versions[number] = text
-        self._sizes.append(size)
+        self._sizes.append(len(numbers))
         must_be_positive = bool(OURS.fullmatch(benchmark) or _POSITIVE.match(benchmark.rpartition(".")[2]))
         self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive))
         self._values += values
@@ -171,6 +150,7 @@ class _Gathered:
             self._stats[part] += listed
         self._samples += samples
         self._sampled |= column.get("samples") is not None
+        return mended
 
     def points(self) -> FilePoints:
         """All benchmarks' points as columns."""
@@ -200,14 +180,30 @@ def _something(value: Any) -> bool:
     return value is not None
 
 
-def _column(column: Mapping[str, Any], part: str, size: int) -> list[Any]:
-    """One value a combination; asv leaves out a column that holds nothing but null."""
+def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
+    """A column's values; asv leaves out a column that holds nothing but null."""
     values = column.get(part)
-    if values is None:
-        return [None] * size
-    if not isinstance(values, list) or len(values) != size:
-        raise Unreadable(f"does not have one {part} for each of {size} combinations of parameters")
-    return values
+    if values is not None and not isinstance(values, list):
+        raise Unreadable(f"has a {part} that is not a list", "has a column that is not a list")
+    return values or []
+
+
+def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
+    """One value a combination of parameters, as asv reads them, and what it took.
+
+    asv takes values for combinations as long as there are both: null for the others, and what is left over is none's.
+    """
+    if not values or len(values) == size:
+        return values or [None] * size, []
+    few = "fewer" if len(values) < size else "more"
+    return (values + [None] * (size - len(values)))[:size], [f"has {few} values than combinations of parameters"]
+
+
+def _last_of_each(numbers: Ids) -> list[int] | None:
+    """Places of the last one of each number, in order; ``None`` where all differ."""
+    if len(np.unique(numbers)) == len(numbers):
+        return None
+    return sorted({number: place for place, number in enumerate(numbers.tolist())}.values())
 
 
 def numbers(values: list[Any]) -> Floats:

@@ -18,7 +18,7 @@ from dashboard.results.scan import Stamp
 from dashboard.wal import keep_write_ahead_log
 
 #: Layout of the cache, part of its folder's name: another one starts with an empty folder.
-LAYOUT = 1
+LAYOUT = 2
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0
@@ -29,9 +29,10 @@ _TABLES = """
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS run (
         id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT UNIQUE, folder TEXT, "commit" TEXT, date INTEGER,
-        environment TEXT, measured_at INTEGER, facts TEXT, controls TEXT, layout TEXT, points INTEGER, part TEXT
+        environment TEXT, measured_at INTEGER, facts TEXT, controls TEXT, layout TEXT, points INTEGER, content TEXT,
+        part TEXT
     );
-    CREATE TABLE IF NOT EXISTS problem (path TEXT, shown TEXT, what TEXT);
+    CREATE TABLE IF NOT EXISTS problem (path TEXT, shown TEXT, what TEXT, reason TEXT, weight TEXT);
     CREATE INDEX IF NOT EXISTS problem_path ON problem (path);
     CREATE TABLE IF NOT EXISTS part (name TEXT PRIMARY KEY, folder TEXT, rows INTEGER, size INTEGER) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS layout (id TEXT PRIMARY KEY, series BLOB) WITHOUT ROWID;
@@ -50,7 +51,9 @@ class RunRow:
         id: that its points carry. No number is ever given twice, so points of a file that changed since
             belong to no run and count for nothing.
         facts, controls: JSON; facts are the same text for runs that share them.
-        layout: digest of the numbers of its series; points: how many it has. part: where they lie, "" for none.
+        layout: digest of the numbers of its series; points: how many it has.
+        content: digest of its numbers and of when they were measured: files with the same one are copies.
+        part: where the points lie, "" for none.
     """
 
     id: int
@@ -64,6 +67,7 @@ class RunRow:
     controls: str
     layout: str
     points: int
+    content: str
     part: str = ""
 
 
@@ -138,11 +142,12 @@ class Catalog:
                 "INSERT INTO file VALUES (?, ?, ?, ?, ?)", [(path, *stamp) for path, stamp in intake.files.items()]
             )
             connection.executemany(
-                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*astuple(run)[:-1], name) for run in intake.runs],
             )
             connection.executemany(
-                "INSERT INTO problem VALUES (?, ?, ?)", [(path, one.path, one.what) for path, one in intake.problems]
+                "INSERT INTO problem VALUES (?, ?, ?, ?, ?)",
+                [(path, *astuple(one)) for path, one in intake.problems],
             )
             series = [(number, *texts) for number, texts in intake.series.items()]
             connection.executemany("INSERT OR IGNORE INTO series VALUES (?, ?, ?)", series)
@@ -227,9 +232,8 @@ class Reading:
 
     def problems(self) -> list[Problem]:
         """What was wrong with files, by path."""
-        return [
-            Problem(*row) for row in self._connection.execute("SELECT shown, what FROM problem ORDER BY path, rowid")
-        ]
+        rows = self._connection.execute("SELECT shown, what, reason, weight FROM problem ORDER BY path, rowid")
+        return [Problem(*row) for row in rows]
 
     def layouts(self) -> dict[str, bytes]:
         """Numbers of series (int64) by layout."""

@@ -11,6 +11,9 @@ import pyarrow as pa
 
 Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 
+#: Samples of a point that are stored.
+MOST_SAMPLES = 100
+
 #: Of a column of numbers.
 DTYPES: Mapping[Kind, Any] = {
     "key": np.int64,

@@ -28,7 +28,9 @@ class Contents:
     Attributes:
         machines, runs, benchmarks, problems: see ``Results``.
         commits: all that have results, oldest first.
-        rows: of the manifest, one for each of ``runs``.
+        rows: of the manifest, for each of ``runs`` one or, where a commit was measured several times, more; the newest
+            measurement comes last.
+        files: how many result files there are.
         parts: parquet files by folder.
         layouts: numbers of series by the layout that a row names.
         known: benchmark and parameters' values of each series by number.
@@ -39,7 +41,8 @@ class Contents:
     machines: Mapping[str, Machine]
     commits: tuple[Commit, ...]
     runs: tuple[Run, ...]
-    rows: Sequence[RunRow]
+    rows: Sequence[Sequence[RunRow]]
+    files: int
     parts: Mapping[str, tuple[Path, ...]]
     layouts: Mapping[str, Ids]
     benchmarks: Mapping[str, Benchmark]
@@ -63,31 +66,38 @@ class Shelf:
         self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
         #: Index of the commit, by index of the run.
         self.commit_at = {index: commit for commit, index in enumerate(own)}
-        #: Index of the run, by its stored number; and that number, by commit.
-        self.index_of = {contents.rows[index].id: index for index in own}
-        self.run_at = {contents.runs[index].commit: contents.rows[index].id for index in own}
+        #: Index of the run, by each of its stored numbers; and those numbers, by commit.
+        self.index_of = {row.id: index for index in own for row in contents.rows[index]}
+        self.ids_at = {contents.runs[index].commit: self.ids(index) for index in own}
+
+    def ids(self, index: int) -> tuple[int, ...]:
+        """Stored numbers of a run, by its index."""
+        return tuple(row.id for row in self._contents.rows[index])
 
     @cached_property
     def source(self) -> Source:
         """Where the points lie."""
-        ids = np.array(list(self.index_of), dtype=np.int64)
-        order = np.argsort(ids)
-        parts = self._contents.parts[self._contents.rows[self.runs[0]].folder]
-        return Source(parts, ids[order], np.array(self.runs, np.int32)[order], order.astype(np.int32))
+        return self._source(self._contents.parts[self._contents.rows[self.runs[0]][0].folder], 0)
 
     def newest(self, commits: int) -> Source:
         """The same at the last commits only, without the parts that hold nothing of them."""
-        rows = [self._contents.rows[index] for index in self.runs[-commits:]]
-        there = {row.part for row in rows}
-        parts = tuple(part for part in self.source.parts if part.name in there)
-        ids = np.array([row.id for row in rows], dtype=np.int64)
-        order = np.argsort(ids)
-        places = np.arange(len(self.runs) - len(rows), len(self.runs), dtype=np.int32)
-        return Source(parts, ids[order], np.array(self.runs[-commits:], np.int32)[order], places[order])
+        first = max(len(self.runs) - commits, 0)
+        there = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
+        return self._source(tuple(part for part in self.source.parts if part.name in there), first)
+
+    def _source(self, parts: tuple[Path, ...], first: int) -> Source:
+        """The points of the runs from the place ``first`` on."""
+        every = [
+            (row.id, index, place, rank)
+            for place, index in enumerate(self.runs[first:], first)
+            for rank, row in enumerate(self._contents.rows[index])
+        ]
+        ids, runs, commits, ranks = np.array(sorted(every), dtype=np.int64).T
+        return Source(parts, ids, runs.astype(np.int32), commits.astype(np.int32), ranks.astype(np.int32))
 
     @cached_property
     def _numbers(self) -> list[int]:
-        layouts = {self._contents.rows[index].layout for index in self.runs}
+        layouts = {row.layout for index in self.runs for row in self._contents.rows[index]}
         found: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
         return found
 
@@ -158,9 +168,10 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
     unordered = dates.keys() - {commit for commit, _ in order}
     order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
     place = {commit: index for index, (commit, _) in enumerate(order)}
-    rows, doubled = _one_each([row for row in reading.runs() if row.points])
-    runs = [_run(row) for row in rows]
-    machines = machine_names(runs, [row.folder for row in rows], place)
+    rows, repeated = _by_run([row for row in reading.runs() if row.points])
+    runs = [_run(several) for several in rows]
+    folders = [several[0].folder for several in rows]
+    machines = machine_names(runs, folders, place)
     runs = [replace(run, machine=machine) for run, machine in zip(runs, machines, strict=True)]
     there = {run.commit for run in runs}
     of_folder: dict[str, list[Path]] = defaultdict(list)
@@ -172,33 +183,43 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
     strays = [*strays, *([Problem("benchmarks.json", wrong)] if wrong else [])]
     return Contents(
         root=root,
-        machines=_machines(runs, [row.folder for row in rows], place),
+        machines=_machines(runs, folders, place),
         commits=tuple(Commit(one, dates[one], subject) for one, subject in order if one in there),
         runs=tuple(runs),
         rows=rows,
+        files=len(reading.files()),
         parts={folder: tuple(paths) for folder, paths in of_folder.items()},
         layouts={layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()},
         benchmarks={name: benchmark(name, table.get(name)) for name in sorted({name for name, _ in known.values()})},
         known=known,
         versions=reading.versions(),
-        problems=(*strays, *reading.problems(), *doubled),
+        problems=(*strays, *reading.problems(), *repeated),
     )
 
 
-def _one_each(rows: Sequence[RunRow]) -> tuple[list[RunRow], list[Problem]]:
-    """The last measured of rows that claim the same commit and environment of a folder; the others are problems."""
-    kept: dict[tuple[str, str, str], RunRow] = {}
-    problems = []
-    for row in sorted(rows, key=lambda row: row.measured_at):
-        key = (row.folder, row.commit, row.environment)
-        if key in kept:
-            what = f"is of the same commit and environment as {row.path}, which was measured later and is shown"
-            problems.append(Problem(kept[key].path, what))
-        kept[key] = row
-    return sorted(kept.values(), key=lambda row: row.path), problems
+def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
+    """Rows of one folder, commit and environment, the newest measurement last, without copies; and notes on both."""
+    of: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.path):
+        of[row.folder, row.commit, row.environment].append(row)
+    notes = []
+    for several in of.values():
+        first: dict[str, RunRow] = {}
+        for row in several:
+            if first.setdefault(row.content, row) is not row:
+                what = f"holds the same measurements as {first[row.content].path}, which counts once"
+                notes.append(Problem(row.path, what, _COPY, "note"))
+        several[:] = sorted(first.values(), key=lambda row: row.measured_at)
+        notes += [Problem(row.path, _REPEAT, weight="note") for row in several if len(several) > 1]
+    return list(of.values()), notes
 
 
-def _run(row: RunRow) -> Run:
+_COPY = "holds the same measurements as another file, and they count once"
+_REPEAT = "is one of several measurements of its commit in one environment: pages and alerts show the mean"
+
+
+def _run(rows: Sequence[RunRow]) -> Run:
+    *older, row = rows
     facts = _facts(row.facts)
     controls = {name: Control(**control) for name, control in json.loads(row.controls).items()}
     return Run(
@@ -209,6 +230,7 @@ def _run(row: RunRow) -> Run:
         path=row.path,
         measured_at=row.measured_at,
         controls=controls,
+        repeats=tuple(one.path for one in older),
         **facts,
     )
 

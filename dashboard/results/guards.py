@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 #: Bytes. asv's file of 300 series with samples has about 0.5 MB; JSON takes up to 25 times as much as Python's objects.
 LARGEST_FILE = 32 * 2**20
 
+#: Characters of a name, which goes into pages and addresses.
+LONGEST_NAME = 300
+
 #: Milliseconds since 1970, in the year 2248.
 LATEST_TIME = 2**43
 
@@ -20,7 +24,16 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 
 class Unreadable(ValueError):
-    """A file, or a part of one, is not what it should be; the message says how, not where."""
+    """A file, or a part of one, is not what it should be; the message says how, not where.
+
+    Args:
+        what: the message.
+        reason: the same without what is particular to this file, so that files of one kind can be counted.
+    """
+
+    def __init__(self, what: str, reason: str = "") -> None:
+        super().__init__(what)
+        self.reason = reason or what
 
 
 def plain_file(path: Path) -> Path:
@@ -52,7 +65,7 @@ def read_json(path: Path) -> Any:
     except Unreadable:
         raise
     except ValueError as error:
-        raise Unreadable(f"is not JSON ({error})") from error
+        raise Unreadable(f"is not JSON ({error})", "is not JSON") from error
 
 
 def name(text: Any) -> str:
@@ -61,9 +74,18 @@ def name(text: Any) -> str:
     Raises:
         Unreadable: it is not.
     """
-    if not isinstance(text, str) or len(text) > 300 or not text.isprintable():
-        raise Unreadable(f"has {text!r:.60} where a name belongs")
+    if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
+        raise Unreadable(f"has {text!r:.60} where a name belongs", "has something else where a name belongs")
     return text
+
+
+def short_name(text: str) -> str:
+    """A text from a file as a printable name of at most 300 characters; a digest stands for what is cut off."""
+    printable = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    if len(printable) <= LONGEST_NAME:
+        return printable
+    mark = blake2b(printable.encode(), digest_size=4).hexdigest()
+    return f"{printable[: LONGEST_NAME - 10]}…{mark}"
 
 
 def shown(text: str) -> str:

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from dashboard.results.asv_head import FULL_HASH
 from dashboard.results.model import Commit
 from lockstep.processes import run
 
@@ -37,7 +38,9 @@ def repository_head(repo: Path) -> str:
 def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
     """Hash and subject of those ``hashes`` that the repository knows, parents first."""
     # ``git log`` refuses all of them for one that it does not know.
-    objects = (line.split(" ") for line in _git(repo, hashes, "cat-file", "--batch-check"))
+    # A name that is no hash would be looked up: "HEAD" is another commit every day.
+    full = [one for one in hashes if FULL_HASH.fullmatch(one)]
+    objects = (line.split(" ") for line in _git(repo, full, "cat-file", "--batch-check"))
     known = [part[0] for part in objects if len(part) == 3 and part[1] == "commit"]
     if not known:
         return []

@@ -17,8 +17,8 @@ import numpy as np
 from dashboard.results.asv_file import AsvFile, read_asv
 from dashboard.results.catalog import Intake, Part, RunRow
 from dashboard.results.columns import FilePoints, as_table
-from dashboard.results.guards import Unreadable
-from dashboard.results.model import Problem
+from dashboard.results.guards import Unreadable, read_json
+from dashboard.results.model import Complaint, Problem
 from dashboard.results.parts import MOST_PARTS, write_part
 from dashboard.results.record_file import join_provenance, provenance_path
 from dashboard.results.scan import Stamp
@@ -56,7 +56,7 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
     weight, folder = 0, ""
     weights = Counter[str]()
     for path, stamp in changed.items():
-        weights[path.partition("/")[0]] += stamp[1] + stamp[3]
+        weights[_folder(root, path)] += stamp[1] + stamp[3]
 
     def close() -> None:
         if files:
@@ -64,10 +64,10 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
             found.append(Batch(root, parts, folder, dict(files), range(start, start + len(files))))
             files.clear()
 
-    for path in sorted(changed):
+    for path in sorted(changed, key=lambda path: (_folder(root, path), path)):
         stamp = changed[path]
         size = stamp[1] + stamp[3]
-        of = path.partition("/")[0]
+        of = _folder(root, path)
         if of != folder or weight + size > min(max(_BATCH, weights[of] / _PARTS), _LARGEST_BATCH):
             close()
             folder, weight = of, 0
@@ -75,6 +75,11 @@ def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: in
         weight += size
     close()
     return found
+
+
+def _folder(root: Path, path: str) -> str:
+    """The folder of a file, which names its machine: relative to the results folder, or that folder's own name."""
+    return path.rpartition("/")[0] or root.name
 
 
 def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
@@ -98,13 +103,18 @@ def read_batch(batch: Batch) -> Intake:
     problems: list[tuple[str, Problem]] = []
     layouts: dict[str, bytes] = {}
     versions: dict[int, str] = {}
+    machines: dict[Path, str] = {}
     for (path, stamp), run in zip(batch.files.items(), batch.runs, strict=True):
         try:
-            asv, facts, complaints = _read(batch.root / path, stamp)
+            folder = (batch.root / path).parent
+            if folder not in machines:
+                machines[folder] = _machine_in(folder)
+            asv, facts, found = _read(batch.root / path, path, stamp, machines[folder])
         except (Unreadable, OSError) as error:
-            problems.append((path, Problem(path, getattr(error, "strerror", None) or str(error))))
+            what = getattr(error, "strerror", None) or str(error)
+            problems.append((path, Problem(path, what, getattr(error, "reason", what))))
             continue
-        problems += [(path, complaint) for complaint in complaints]
+        problems += [(path, problem) for problem in found]
         versions |= asv.versions
         series = np.sort(asv.points.columns["series"]).tobytes()
         layout = blake2b(series, digest_size=12).hexdigest()
@@ -120,10 +130,21 @@ def read_batch(batch: Batch) -> Intake:
     return Intake(part, batch.files, runs, problems, layouts, known, versions)
 
 
-def _read(path: Path, stamp: Stamp) -> tuple[AsvFile, dict[str, Any], list[Problem]]:
-    asv = read_asv(path, _IDS)
-    where = f"{path.parent.name}/{path.name}"
-    problems = [Problem(where, complaint) for complaint in asv.complaints]
+def _machine_in(folder: Path) -> str:
+    """The machine that a folder's ``machine.json`` names; "" if it names none."""
+    try:
+        machine = read_json(folder / "machine.json")["machine"]
+    except (Unreadable, OSError, KeyError, TypeError, IndexError):
+        return ""
+    return machine if isinstance(machine, str) else ""
+
+
+def _read(
+    path: Path, where: str, stamp: Stamp, folders_machine: str
+) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
+    """A file, what its provenance says of the run, and what was wrong with either."""
+    asv = read_asv(path, _IDS, folders_machine)
+    problems = [_problem(where, one) for one in asv.complaints]
     facts: dict[str, Any] = {}
     if stamp[2:] != (0, 0):
         beside = provenance_path(path)
@@ -132,16 +153,29 @@ def _read(path: Path, stamp: Stamp) -> tuple[AsvFile, dict[str, Any], list[Probl
             asv, facts = join_provenance(beside, asv, _IDS)
             complaints = list(asv.complaints[told:])
         except OSError as error:
-            complaints = [error.strerror or str(error)]
-        problems += [Problem(f"{beside.parent.name}/{beside.name}", complaint) for complaint in complaints]
+            complaints = [Complaint(error.strerror or str(error))]
+        there = where.removesuffix(path.name) + beside.name
+        problems += [_problem(there, one) for one in complaints]
     return asv, facts, problems
+
+
+def _problem(where: str, complaint: Complaint) -> Problem:
+    return Problem(where, complaint.what, complaint.reason, complaint.weight)
 
 
 def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], layout: str) -> RunRow:
     head = asv.head
     controls = facts.pop("controls", {})
-    shared = {"python": head.python, "requirements": head.requirements, "strings": head.strings, **facts}
-    measured = asv.points.columns["measured_at"]
+    shared = {
+        "python": head.python,
+        "requirements": head.requirements,
+        "strings": head.strings,
+        "named": head.machine,
+        **facts,
+    }
+    columns = asv.points.columns
+    measured = columns["measured_at"]
+    content = b"".join(columns[name].tobytes() for name in ("series", "value", "measured_at"))
     return RunRow(
         id=run,
         path=path,
@@ -154,4 +188,5 @@ def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], 
         controls=json.dumps(controls),
         layout=layout,
         points=len(asv.points),
+        content=blake2b(content, digest_size=12).hexdigest(),
     )

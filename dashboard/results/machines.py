@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from dashboard.results.model import Run
 
+#: Stands for asv's name of a machine among its strings.
+_NAMED = ""
+
 #: asv's string that differs by some kilobytes after a reboot.
 _UNSTEADY = ("ram",)
 
@@ -53,7 +56,10 @@ def machine_names(runs: Sequence[Run], folders: Sequence[str], places: Mapping[s
 def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
     groups: list[_Group] = []
     for index in indices:
-        strings = {key: _steady(key, text) for key, text in runs[index].strings.items() if key not in _UNSTEADY}
+        run = runs[index]
+        strings = {key: _steady(key, text) for key, text in run.strings.items() if key not in _UNSTEADY}
+        # A folder may hold files of two machines that asv tells apart, though their hardware is of one kind.
+        strings |= {_NAMED: run.named} if run.named else {}
         for group in groups:
             # A string that asv did not know of at first is no other machine.
             if all(group.strings.get(key, text) == text for key, text in strings.items()):

@@ -77,6 +77,9 @@ class Run:
         commit: full hash; date in ms since 1970.
         environment: asv's name of it.
         path: of the file, relative to the results folder.
+        repeats: of further files of the same machine, commit and environment, the oldest first; where there are some,
+            points are means and ``path`` is the newest file.
+        named: asv's name of the machine in the file; results of a folder go by the folder's name.
         python: version, as asv has it.
         requirements: asv's: package to version.
         strings: asv's machine strings.
@@ -100,6 +103,8 @@ class Run:
     clock_state: str = ""
     harness: str = ""
     protocol: int = 0
+    repeats: tuple[str, ...] = ()
+    named: str = ""
 
     @cached_property
     def toolchain(self) -> Mapping[str, str]:
@@ -264,12 +269,44 @@ class Point:
     measured_at: int = 0
 
 
+#: What a problem costs: the whole "file" was not read, a "part" of it was not, or nothing ("note").
+Weight = Literal["file", "part", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something about a file that somebody should know; the file is known from where it stands.
+
+    Attributes:
+        what: one sentence without its subject, which is the file.
+        reason: the same without what is particular to one file; "" where ``what`` holds nothing particular.
+        weight: what it costs.
+    """
+
+    what: str
+    reason: str = ""
+    weight: Weight = "part"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that could not be read: where (relative to the results folder) and what is wrong."""
+    """Something about a file that somebody should know: where (relative to the results folder) and what.
+
+    Attributes:
+        path, what: file and sentence.
+        reason: under which problems of one kind are counted.
+        weight: what it costs.
+    """
 
     path: str
     what: str
+    reason: str = ""
+    weight: Weight = "file"
+
+    @property
+    def kind(self) -> str:
+        """What problems of one kind share."""
+        return self.reason or self.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +319,7 @@ class Refreshed:
         gone: files that were known and are no longer there.
         points: that the changed files hold.
         problems: how many things could not be read, in all files.
+        notes: how many things differ from what asv writes, and were read.
         seconds: it took.
     """
 
@@ -290,4 +328,5 @@ class Refreshed:
     gone: int
     points: int
     problems: int
+    notes: int
     seconds: float

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.results.contents import Contents, Shelf
-from dashboard.results.model import STATES, Benchmark, Commit, Machine, Point, Problem, Run, Series, Trend
+from dashboard.results.model import STATES, Benchmark, Commit, Machine, Point, Run, Series, Trend
 from dashboard.results.reader import Numbers, Reader, Rows, errors, log_ratios
 from lockstep.intervals import standard_error
 
@@ -29,7 +29,9 @@ class Results:
         runs: every result file that holds points.
         benchmarks: by asv's name.
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
+        files: how many result files there are, readable or not.
         problems: what could not be read.
+        notes: what differs from what asv writes, and was read.
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:
@@ -37,7 +39,9 @@ class Results:
         self.machines: Mapping[str, Machine] = MappingProxyType(dict(contents.machines))
         self.runs: tuple[Run, ...] = contents.runs
         self.benchmarks: Mapping[str, Benchmark] = contents.benchmarks
-        self.problems: tuple[Problem, ...] = contents.problems
+        self.files: int = contents.files
+        self.problems = tuple(one for one in contents.problems if one.weight != "note")
+        self.notes = tuple(one for one in contents.problems if one.weight == "note")
         self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
         self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
         self._contents = contents
@@ -66,8 +70,8 @@ class Results:
             return ""
         asked = (machine, first)
         if asked not in self._states:
-            runs = zip(shelf.index_of, shelf.commits[:first], strict=False)
-            of = [f"{run} {commit.hash} {commit.subject}" for run, commit in runs]
+            runs = zip(shelf.runs, shelf.commits[:first], strict=False)
+            of = [f"{shelf.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
             of += [repr(self.benchmarks[name]) for name in sorted(shelf.benchmarks)]
             text = "\n".join(of).encode("utf-8", "surrogateescape")
             self._states[asked] = blake2b(text, digest_size=16).hexdigest()
@@ -174,9 +178,9 @@ class Results:
         """Every point of a commit (its full hash) on a machine, ``None``: on all; in the order of ``series()``."""
         found: list[Point] = []
         for name, shelf in self._shelves.items():
-            run = shelf.run_at.get(commit)
-            if machine in (None, name) and run is not None:
-                found += self._points(self._reader.rows(shelf.source, runs=[run]), shelf)
+            runs = shelf.ids_at.get(commit)
+            if machine in (None, name) and runs:
+                found += self._points(self._reader.rows(shelf.source, runs=runs), shelf)
         return found
 
     def _trends(self, found: Numbers, shelf: Shelf) -> Iterator[Trend]:

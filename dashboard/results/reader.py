@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dashboard.results.columns import BLANKS, COLUMNS, DTYPES, Kind
 from dashboard.results.model import STATES, Floats, Ints
+from dashboard.results.repeats import averaged
 from lockstep.intervals import standard_error
 
 #: Half the width of asv's 99 % interval in standard errors, were it a normal one. asv takes the interval from order
@@ -47,12 +48,30 @@ class Source:
         ids: numbers of the machine's runs, rising.
         runs: index of each in ``Results.runs``.
         commits: index of each one's commit in ``Results.commits(machine)``.
+        ranks: 0, or for a repeated measurement of a commit how many there were before it.
     """
 
     parts: tuple[Path, ...]
     ids: NDArray[np.int64]
     runs: Ints
     commits: Ints
+    ranks: Ints
+
+    def in_order(self, runs: NDArray[Any], series: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.intp]:
+        """Those of the rows ``kept`` that are the source's, by series, commit and rank."""
+        place, own = _lookup(self.ids, runs)
+        kept = kept[own[kept]]
+        place = place[kept]
+        ordered: NDArray[np.intp] = kept[np.lexsort((self.ranks[place], self.commits[place], series[kept]))]
+        return ordered
+
+    def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Rows in order, with repeated measurements as one."""
+        if not self.ranks.any() or not len(columns["run"]):
+            return columns
+        commits = self.commits[_lookup(self.ids, columns["run"])[0]]
+        same = np.append(False, (np.diff(commits) == 0) & (np.diff(columns["series"]) == 0))
+        return averaged(columns, same)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,23 +147,24 @@ class Reader:
         column, wanted = ("series", series) if series else ("run", runs)
         sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
-        own = np.flatnonzero(_lookup(source.ids, np.ma.filled(found["run"], -1))[1])
-        return {name: _filled(values, COLUMNS[name])[own] for name, values in found.items()}
+        columns = {name: _filled(values, COLUMNS[name]) for name, values in found.items()}
+        own = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
+        return source.averaged({name: values[own] for name, values in columns.items()})
 
     def latest(self, source: Source) -> Rows:
         """The point of every series at the last of the machine's commits that has one."""
         sql = """
-            SELECT series, arg_max(run, place)
+            SELECT series, max(place)
             FROM read_parquet(?) JOIN (SELECT unnest(?::INTEGER[]) AS run, unnest(?::INTEGER[]) AS place) USING (run)
             GROUP BY series
         """
         parameters = [_paths(source), source.ids.tolist(), source.commits.tolist()]
         last = self._ask(sql, parameters).fetchnumpy()
-        series, runs = last.values()
+        series, places = last.values()
         parts = []
-        for run in np.unique(runs).tolist():
-            rows = self.rows(source, runs=[run])
-            own = np.isin(rows["series"], series[runs == run])
+        for place in np.unique(places).tolist():
+            rows = self.rows(source, runs=source.ids[source.commits == place].tolist())
+            own = np.isin(rows["series"], series[places == place])
             parts.append({name: values[own] for name, values in rows.items()})
         return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS} if parts else {}
 
@@ -168,21 +188,18 @@ class Reader:
 
 def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | None = None) -> Numbers:
     """The source's own points of the series that are wanted (``None``: of all), by series and commit."""
-    place, own = _lookup(source.ids, found["run"])
+    kept = np.arange(len(found["run"]))
     if wanted is not None:
-        own &= _lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1]
-    kept = np.flatnonzero(own)
-    commits = source.commits[place[kept]]
-    order = np.lexsort((commits, found["series"][kept]))
-    kept = kept[order]
-    column = {name: values[kept] for name, values in found.items()}
-    series = column["series"]
+        kept = np.flatnonzero(_lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])
+    kept = source.in_order(found["run"], found["series"], kept)
+    column = source.averaged({name: values[kept] for name, values in found.items()})
+    series, (place, _) = column["series"], _lookup(source.ids, column["run"])
     ends = np.flatnonzero(np.append(np.diff(series), 1)) + 1 if len(series) else series
     return Numbers(
         starts=[0, *map(int, ends)],
         series=series,
-        commit=commits[order],
-        run=source.runs[place[kept]],
+        commit=source.commits[place],
+        run=source.runs[place],
         version=column["version"],
         state=column["state"],
         value=column["value"],

@@ -16,7 +16,7 @@ import numpy as np
 from dashboard.results.asv_file import AsvFile, sampled
 from dashboard.results.columns import COLUMNS, FilePoints, blank
 from dashboard.results.guards import Unreadable, finite, name, plain_file, words
-from dashboard.results.model import STATES
+from dashboard.results.model import STATES, Complaint
 from dashboard.results.series_ids import SeriesIds, digest
 from lockstep.record import SUFFIX, Estimate, Provenance, Record, read_records
 
@@ -49,9 +49,9 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
         if provenance.commit != asv.head.commit or provenance.machine != asv.head.machine:
             raise Unreadable("is of another commit or machine than asv's file")
     except RecursionError:
-        return _complaining(asv, "is nested too deep"), {}
+        return _complaining(asv, Complaint("is nested too deep")), {}
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, and a sample that is no number
-        return _complaining(asv, str(error).removeprefix(str(path)).lstrip(" :,")), {}
+        return _complaining(asv, Complaint(str(error).removeprefix(str(path)).lstrip(" :,"))), {}
     joined = _Joined(asv, provenance, ids)
     complaints: Counter[str] = Counter()
     for record in records:
@@ -59,11 +59,11 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
             joined.add(record)
         except Unreadable as error:
             complaints[str(error)] += 1
-    said = [what if n == 1 else f"{what} (and {n - 1} more)" for what, n in complaints.items()]
+    said = [Complaint(what if n == 1 else f"{what} (and {n - 1} more)", what) for what, n in complaints.items()]
     return _complaining(joined.file(), *said), _facts(provenance)
 
 
-def _complaining(asv: AsvFile, *complaints: str) -> AsvFile:
+def _complaining(asv: AsvFile, *complaints: Complaint) -> AsvFile:
     return AsvFile(asv.head, asv.points, asv.versions, (*asv.complaints, *complaints))
 
 

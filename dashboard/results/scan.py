@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from lockstep.record import SUFFIX
 Stamp = tuple[int, int, int, int]
 
 _NO_FILE = (0, 0)
+
+#: asv's file with the strings of a machine.
+_MACHINE = "machine.json"
 
 
 @dataclass(frozen=True)
@@ -33,35 +36,51 @@ class Scan:
 
 
 def scan(root: Path) -> Scan:
-    """Look at a results folder without reading a file; links are not followed."""
-    files: dict[str, Stamp] = {}
+    """Look at a results folder without reading a file; links are not followed.
+
+    Results lie in the folders of the results folder. asv goes deeper, and looks at a folder's files where a
+    ``machine.json`` lies among them: so does this, for the results folder itself and for what lies deeper.
+    """
     problems: list[Problem] = []
     if not root.exists():
         return Scan({}, _NO_FILE, (Problem(shown(root.name), "does not exist"),))
+    files: dict[str, Stamp] = {}
     table = _NO_FILE
-    for folder in _entries(root, shown(root.name), problems):
-        where = shown(folder.name)
-        if folder.name == "benchmarks.json":
-            table = _stamp(folder)
-        elif folder.is_symlink() and folder.is_dir():
-            problems.append(Problem(where, "is a link, not a folder"))
-        elif folder.is_dir():
-            _folder(folder, where, files, problems)
+    waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
+    while waiting:
+        folder, where = waiting.pop()
+        entries = list(_entries(folder, shown(where or root.name), problems))
+        names = {entry.name: entry for entry in entries}
+        if not where and "benchmarks.json" in names:
+            table = _stamp(names["benchmarks.json"])
+        if where.count("/") == 0 < len(where) or _MACHINE in names:
+            _files(where, names, files, problems)
+        for entry in reversed(entries):
+            within = f"{where}/{entry.name}" if where else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != ".git":
+                    waiting.append((entry, within))
+            elif not where and entry.is_dir():
+                problems.append(Problem(shown(within), "is a link, not a folder"))
     return Scan(files, table, tuple(problems))
 
 
-def _folder(folder: os.DirEntry[str], label: str, files: dict[str, Stamp], problems: list[Problem]) -> None:
-    entries = {entry.name: entry for entry in _entries(folder, label, problems)}
+def _files(
+    folder: str, entries: Mapping[str, os.DirEntry[str]], files: dict[str, Stamp], problems: list[Problem]
+) -> None:
+    """Take in the result files of a folder, which is named relative to the results folder."""
     for name, entry in entries.items():
-        where = f"{folder.name}/{name}"
-        if name.endswith(".json") and name not in ("machine.json", "benchmarks.json"):
+        where = f"{folder}/{name}" if folder else name
+        if name.endswith(".json") and name not in (_MACHINE, "benchmarks.json"):
+            if entry.is_dir(follow_symlinks=False):
+                continue
             if not where.isprintable():
                 problems.append(Problem(shown(where), "has a name that cannot be shown"))
                 continue
             beside = entries.get(name.removesuffix(".json") + SUFFIX)
             files[where] = (*_stamp(entry), *(_stamp(beside) if beside else _NO_FILE))
         elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX) + ".json" not in entries:
-            problems.append(Problem(shown(where), "has no asv result beside it"))
+            problems.append(Problem(shown(where), "has no asv result beside it", weight="part"))
 
 
 def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem]) -> Iterator[os.DirEntry[str]]:

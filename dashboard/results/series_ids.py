@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.results.guards import Unreadable
-
-#: Characters of a parameter's value; what is longer is cut, and told apart by a digest.
-LONGEST_VALUE = 300
+from dashboard.results.guards import short_name
 
 #: Series that are remembered before ``trim`` forgets them all.
 _MOST_REMEMBERED = 500_000
@@ -43,19 +40,17 @@ class SeriesIds:
             self._sets.clear()
             self.known.clear()
 
-    def of(self, benchmark: str, axes: Sequence[Sequence[str]]) -> Ids:
+    def of(self, benchmark: str, axes: Sequence[Sequence[Any]]) -> Ids:
         """A number for each combination of the axes' values (asv's reprs), in ``itertools.product`` order.
 
-        Raises:
-            Unreadable: a value is not text, or two of an axis are the same.
+        Two combinations have the same number if an axis holds a value twice.
         """
-        key = (benchmark, *(tuple(axis) for axis in axes))
-        try:
-            found = self._sets.get(key)
-        except TypeError as error:  # a list or an object where a value belongs
-            raise Unreadable("has parameters that are not text") from error
+        clean = [tuple(map(_value, axis)) for axis in axes]
+        key = (benchmark, *clean)
+        found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = self._made(benchmark, axes)
+            numbers = [self.one(benchmark, values) for values in itertools.product(*clean)]
+            found = self._sets[key] = np.array(numbers, dtype=np.int64)
         return found
 
     def one(self, benchmark: str, values: Sequence[str]) -> int:
@@ -65,19 +60,7 @@ class SeriesIds:
         self.known[number] = (benchmark, text)
         return number
 
-    def _made(self, benchmark: str, axes: Sequence[Sequence[str]]) -> Ids:
-        clean = [[_value(text) for text in axis] for axis in axes]
-        if any(len(set(axis)) < len(axis) for axis in clean):
-            raise Unreadable("has a parameter with the same value twice")
-        return np.array([self.one(benchmark, values) for values in itertools.product(*clean)], dtype=np.int64)
-
 
 def _value(given: Any) -> str:
-    """A parameter's value as one printable line of bearable length."""
-    if not isinstance(given, str):
-        raise Unreadable("has parameters that are not text")
-    text = given if given.isprintable() else given.encode("unicode_escape").decode("ascii")
-    if len(text) > LONGEST_VALUE:
-        mark = blake2b(text.encode(), digest_size=4).hexdigest()
-        return f"{text[: LONGEST_VALUE - 10]}…{mark}"
-    return text
+    """A parameter's value as one printable line of bearable length; asv writes texts, others what JSON has."""
+    return short_name(given if isinstance(given, str) else json.dumps(given, sort_keys=True))

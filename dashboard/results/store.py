@@ -127,8 +127,8 @@ class Store:
             raise StoreError("a process that read result files was killed, for want of memory perhaps") from error
         self._looked = time.monotonic()
         assert self._picture is not None
-        problems = len(self._picture.problems)
-        return Refreshed(len(seen.files), changed, gone, points, problems, time.perf_counter() - began)
+        problems, notes = len(self._picture.problems), len(self._picture.notes)
+        return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
     def _update(self, seen: Scan, wait: bool) -> tuple[int, int, int]:
         """Take in what changed; how many files changed, are gone, and how many points were read."""
