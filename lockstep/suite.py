@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.source import code_of, literal_entries
+from lockstep.definition import Reader
+from lockstep.source import literal_entries
 
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
@@ -112,7 +113,7 @@ class Suite:
             well; none without it.
         always: variants that a history follows beside the baseline wherever it follows anything.
         package: the package under test, dotted if ``family`` lies deeper; asv.conf.json names its top level.
-        home: folder of the module that made the suite; set by itself.
+        home: folder of the module that made the suite; found by itself, and kept by ``dataclasses.replace``.
     """
 
     family: str
@@ -131,12 +132,13 @@ class Suite:
     warm: Callable[..., bool] | None = None
     always: tuple[str, ...] = ("best",)
     package: str = "kernels"
-    home: Path = field(init=False, repr=False)
+    home: Path = field(default=Path(), repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        # The folder of the module that makes the suite (frame 1 is the generated __init__): the
-        # packages that stand beside it are today's.
-        object.__setattr__(self, "home", Path(sys._getframe(2).f_globals.get("__file__", "")).resolve().parent)
+        if self.home == Path():
+            # The folder of the module that makes the suite (frame 1 is the generated __init__): the
+            # packages that stand beside it are today's.
+            object.__setattr__(self, "home", Path(sys._getframe(2).f_globals.get("__file__", "")).resolve().parent)
         for listed in (self.cases, self.quick):
             twice = [case.label for case in listed if listed.count(case) > 1]
             if twice:
@@ -188,14 +190,14 @@ class Suite:
     @functools.cached_property
     def _sources(self) -> list[str]:
         """What ``digest`` reads of the suite's module. Kept: every case asks."""
-        seen: set[str] = set()
+        reader = Reader(self.home.parent)
         sources: list[str] = []
         for name in ("inputs", "reference", "outputs", "flops", "bytes"):
             part = getattr(self, name)
             if part is not None and not inspect.isfunction(part):
                 # The text of a partial or an object holds its address: another series in every process.
                 raise SuiteError(f"suite {self.name}: {name} must be a plain function, not {type(part).__name__}")
-            sources += code_of(part, seen) if part is not None else ["none"]
+            sources += reader.function(part) if part is not None else ["none"]
         return sources
 
     def variants(self) -> tuple[str, ...]:

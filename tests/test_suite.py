@@ -1,6 +1,8 @@
 """Suites: labels, cases, the ruler's digest, names read without importing torch."""
 
 import itertools
+import json
+import os
 import re
 import subprocess
 import sys
@@ -143,6 +145,165 @@ def test_an_unknown_case_is_told_the_known_ones(load):
 def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
     [other] = load_suites(write_project(tmp_path, changed(old, new))).values()
     assert other.digest() != load().digest()
+
+
+HELPED = """
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from lockstep import Suite, cases
+
+from . import more
+from .more import ROWS as COUNT, halved
+
+SHAPES = [1, 2]
+TABLE = {"a": 1, "b": {2, 3}}
+TABLE["c"] = 4
+SCALE = functools.partial(max, 3)
+
+
+@dataclass(frozen=True)
+class Layout:
+    \"\"\"Where rows lie.\"\"\"
+
+    pitch: int = 8
+
+
+LAYOUT = Layout()
+
+
+@functools.cache
+def remembered(M):
+    return 5 * M
+
+
+def scaling(by):
+    def flops(M):
+        return by * M
+
+    return flops
+
+
+def inputs(draw, M):
+    from .parts.late import width
+
+    return {"x": draw.normal(M * len(SHAPES) + TABLE["a"], width(M), COUNT)}
+
+
+def reference(x):
+    return more.doubled(x) * LAYOUT.pitch
+
+
+S = Suite(
+    family="thing",
+    package="toy",
+    cases=cases(M=[1, 2]),
+    quick=cases(M=[1]),
+    inputs=inputs,
+    reference=reference,
+    flops=scaling(7),
+    bytes=lambda M: halved(M) + remembered(M) + SCALE(M),
+    baseline="plain",
+)
+latency, speedup = S.series()
+"""
+MORE = """
+\"\"\"Helpers.\"\"\"
+from .deeper import PART
+
+ROWS = 6
+
+
+def doubled(x):
+    return PART * x
+
+
+def halved(M):
+    return M // 2
+
+
+def unused(M):
+    return 0
+"""
+
+
+def write_helped(root, changes=()):
+    """A project whose suite uses three further modules; ``changes``: (file, old, new)."""
+    folder = write_project(root, HELPED)
+    late = "import torch\n\n\ndef width(M):\n    return 9 * M\n"
+    files = {"thing.py": HELPED, "more.py": MORE, "deeper.py": "PART = 2\nREST = 1\n", "parts/late.py": late}
+    for file, old, new in changes:
+        assert files[file].count(old) == 1
+        files[file] = files[file].replace(old, new)
+    (folder / "parts").mkdir()
+    (folder / "parts" / "__init__.py").touch()
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "same"),
+    [
+        ("thing.py", "SHAPES = [1, 2]", "SHAPES = [1, 2, 3]", False),  # a list
+        ("thing.py", '{"a": 1', '{"a": 2', False),  # a dict
+        ("thing.py", "{2, 3}", "{2, 4}", False),
+        ("thing.py", 'TABLE["c"] = 4', 'TABLE["c"] = 5', False),
+        ("thing.py", "functools.partial(max, 3)", "functools.partial(max, 4)", False),  # an object
+        ("thing.py", "pitch: int = 8", "pitch: int = 16", False),  # its class
+        ("thing.py", "Layout()", "Layout(4)", False),
+        ("thing.py", "return 5 * M", "return 6 * M", False),  # a decorated helper
+        ("thing.py", "scaling(7)", "scaling(8)", False),  # what a function encloses
+        ("more.py", "return PART * x", "return PART + x", False),  # a helper of another module
+        ("more.py", "M // 2", "M // 3", False),
+        ("more.py", "ROWS = 6", "ROWS = 7", False),
+        ("deeper.py", "PART = 2", "PART = 3", False),
+        ("parts/late.py", "9 * M", "10 * M", False),  # a module that is not loaded yet
+        ("more.py", "return 0", "return 1", True),
+        ("more.py", "Helpers.", "Help.", True),
+        ("deeper.py", "REST = 1", "REST = 2", True),
+        ("thing.py", "Where rows lie.", "Where they lie.", True),
+    ],
+)
+def test_everything_of_the_project_that_a_definition_uses_counts(tmp_path, monkeypatch, file, old, new, same):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    loaded = len([name for name in sys.modules if name.endswith(".late")])
+    [before] = load_suites(write_helped(tmp_path)).values()
+    [after] = load_suites(write_helped(tmp_path, [(file, old, new)])).values()
+    assert (after.digest() == before.digest()) is same
+    assert loaded == len([name for name in sys.modules if name.endswith(".late")])
+
+
+def test_the_digest_of_lists_sets_and_objects_is_the_same_in_every_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_helped(tmp_path, [("thing.py", "{2, 3}", '{"x", "y", "z", "u", "v"}')])
+    [suite] = load_suites(folder).values()
+    program = (
+        "import sys; from pathlib import Path; from lockstep.suites import load_suites\n"
+        "print(load_suites(Path(sys.argv[1]))['thing'].digest())"
+    )
+    for seed in "12":
+        done = subprocess.run(
+            [sys.executable, "-c", program, folder],
+            cwd=REPOSITORY, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        assert done.stdout.strip() == suite.digest(), done.stderr
+
+
+def test_the_recorded_history_goes_on_with_its_series():
+    """A digest that is computed another way must not start new series where no definition changed."""
+    stored = json.loads((REPOSITORY / "results" / "benchmarks.json").read_text())
+    versions = {name: row["version"] for name, row in stored.items() if name != "version"}
+    for suite in load_suites(REPOSITORY / "benchmarks").values():
+        assert versions[f"{suite.name}{'_' if suite.op else '.'}latency"] == suite.digest()
+
+
+def test_a_changed_copy_of_a_suite_keeps_its_folder(load):
+    suite = load()
+    assert replace(suite, limits={}).home == suite.home == Path(sys.modules[suite.inputs.__module__].__file__).parent
+    assert replace(suite, limits={}).variants() == suite.variants()
 
 
 def test_the_changelog_names_the_protocol():

@@ -1,0 +1,258 @@
+"""The source of a benchmark definition: a suite's functions and everything of the adopter's own that they use.
+
+Two definitions that differ must not share a series, so what a function uses is followed: helpers, constants and
+classes of its module and of other modules of the same project, whatever they are bound to. What the installed
+packages do is the environment's, not the definition's.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import importlib.machinery
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Definition = ast.FunctionDef | ast.Lambda
+
+#: Not followed although an adopter may have it beside the suites: its changes raise the protocol version.
+_HARNESS = "lockstep"
+
+
+@dataclass
+class Reader:
+    """Reads the parts of one suite's definition; a name that several functions use is read once.
+
+    Attributes:
+        root: folder of the project; modules below it are followed, except installed packages.
+        seen: (module, name) of what was read.
+    """
+
+    root: Path
+    seen: set[tuple[str, str]] = field(default_factory=set)
+
+    def function(self, function: Callable[..., Any]) -> list[str]:
+        """Source of a function without comments, docstrings and layout, then of what it uses."""
+        module = inspect.getmodule(function)
+        functions = _functions(_source(module)) if module else {}
+        own = [_undocumented(node) for node in functions.get(function.__code__.co_firstlineno, ())]
+        parts = [ast.unparse(node) for node in own]
+        for node in own:
+            parts += self._names(node, function.__globals__, function.__module__)
+            parts += self._late_imports(node, function.__module__)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                parts += self._value(name, cell.cell_contents, function.__module__)
+            except ValueError:  # not bound yet
+                continue
+        return parts
+
+    def _names(self, tree: ast.AST, scope: Mapping[str, Any], module: str) -> list[str]:
+        """What the global names in a piece of source stand for, in the order of the source.
+
+        From the source: bytecode keeps the names of a comprehension apart, or not, as Python's version has it.
+        """
+        used = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
+        parts: list[str] = []
+        for node in sorted(used, key=lambda node: (node.lineno, node.col_offset)):
+            if isinstance(node, ast.Name) and node.id in scope:
+                parts += self._value(node.id, scope[node.id], module)
+            elif isinstance(node, ast.Attribute):
+                holder = _module_of(node.value, scope)
+                if holder is not None and self._is_own(holder) and hasattr(holder, node.attr):
+                    parts += self._value(node.attr, getattr(holder, node.attr), holder.__name__)
+        return parts
+
+    def _value(self, name: str, value: Any, module: str) -> list[str]:
+        """Source or literal of what a name of a module is bound to; nothing for what is not the project's own."""
+        if (module, name) in self.seen:
+            return []
+        self.seen.add((module, name))
+        if isinstance(value, ModuleType):
+            return []
+        home = getattr(value, "__module__", None)
+        if isinstance(value, type):
+            return self._statement(value.__name__, home or module) if self._is_own(sys.modules.get(home or "")) else []
+        bare = inspect.unwrap(value) if callable(value) else value
+        if inspect.isfunction(bare):
+            own = bare.__module__ == module or self._is_own(sys.modules.get(bare.__module__))
+            return self.function(bare) if own else []
+        text = _stable(value) if isinstance(value, int | float | str | tuple) or _literal(value) else " at 0x"
+        if " at 0x" not in text:
+            return [f"{name}={text}"]
+        # The text of any other object may hold its address, another one in every process.
+        return self._statement(name, module)
+
+    def _statement(self, name: str, module: str) -> list[str]:
+        """The top-level statements that bind a name in a module, or in the module that it was imported from."""
+        found = sys.modules.get(module)
+        if found is None or not self._is_own(found):
+            return []
+        parts: list[str] = []
+        for node in _parsed(_source(found)).body:
+            if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names):
+                original = next(one.name for one in node.names if (one.asname or one.name) == name)
+                parts += self._statement(original, _absolute(node, found.__name__))
+            elif name in _bound(node):
+                parts.append(ast.unparse(_undocumented(node)))
+                parts += self._names(node, vars(found), module)
+        return parts
+
+    def _late_imports(self, tree: ast.AST, module: str) -> list[str]:
+        """Whole modules of the project that a function imports when it is called: they are not loaded here."""
+        parts: list[str] = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                package = _absolute(node, module)
+                names = [package, *(f"{package}.{one.name}" for one in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [one.name for one in node.names]
+            else:
+                continue
+            for name in names:
+                path = self._path(name)
+                if path is not None and (name, "") not in self.seen:
+                    self.seen.add((name, ""))
+                    parts.append(ast.unparse(_bare(path.read_text(encoding="utf-8"))))
+        return parts
+
+    def _path(self, module: str) -> Path | None:
+        """File of a module of the project, found without importing it."""
+        if module.partition(".")[0] == _HARNESS:
+            return None
+        path = self.root.joinpath(*module.split("."))
+        return next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+
+    def _is_own(self, module: ModuleType | None) -> bool:
+        file = getattr(module, "__file__", None)
+        if module is None or not file or module.__name__.partition(".")[0] == _HARNESS:
+            return False
+        path = Path(file).resolve()
+        ours = path.is_relative_to(self.root) and "site-packages" not in path.parts
+        return ours and path.suffix in importlib.machinery.SOURCE_SUFFIXES
+
+
+def _module_of(node: ast.expr, scope: Mapping[str, Any]) -> ModuleType | None:
+    """The module that ``helper`` or ``package.helper`` stands for."""
+    if isinstance(node, ast.Name):
+        value = scope.get(node.id)
+    elif isinstance(node, ast.Attribute):
+        value = getattr(_module_of(node.value, scope), node.attr, None)
+    else:
+        return None
+    return value if isinstance(value, ModuleType) else None
+
+
+def _absolute(node: ast.ImportFrom, module: str) -> str:
+    """Full name of the module that an import statement in ``module`` names."""
+    if not node.level:
+        return node.module or ""
+    found = sys.modules.get(module)
+    package = (getattr(found, "__package__", None) or module.rpartition(".")[0]).split(".")
+    base = package[: len(package) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def _literal(value: Any) -> bool:
+    """Whether a value's text is the same in every process."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return True
+    if isinstance(value, dict) and type(value) is dict:
+        return all(_literal(part) for pair in value.items() for part in pair)
+    return type(value) in (list, tuple, set, frozenset) and all(map(_literal, value))
+
+
+def _stable(value: Any) -> str:
+    """``repr`` with the elements of sets in order, whose order changes from process to process."""
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({sorted(map(_stable, value))})"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{_stable(key)}: {_stable(part)}" for key, part in value.items()) + "}"
+    if type(value) is list:
+        return "[" + ", ".join(map(_stable, value)) + "]"
+    if type(value) is tuple:
+        return "(" + ", ".join(map(_stable, value)) + (",)" if len(value) == 1 else ")")
+    return repr(value)
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Names that a top-level statement binds or changes."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return set()
+    # Also ``TABLE["a"] = 1``, ``SHAPES.append(2)``, and what an if, for or with does.
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & _targets(node)
+
+
+def _targets(node: ast.stmt) -> set[str]:
+    def base(target: ast.expr) -> Iterator[str]:
+        if isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                yield from base(part)
+            return
+        while isinstance(target, ast.Attribute | ast.Subscript | ast.Starred):
+            target = target.value
+        if isinstance(target, ast.Name):
+            yield target.id
+
+    found: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign):
+            found.update(name for target in part.targets for name in base(target))
+        elif isinstance(part, ast.AnnAssign | ast.AugAssign | ast.For):
+            found.update(base(part.target))
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            found.update(base(part.func))
+        elif isinstance(part, ast.withitem) and part.optional_vars is not None:
+            found.update(base(part.optional_vars))
+    return found
+
+
+def _source(module: ModuleType) -> str:
+    return inspect.getsource(module)
+
+
+@functools.cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _bare(source: str) -> ast.Module:
+    """A module without docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+@functools.cache
+def _functions(source: str) -> Mapping[int, Sequence[Definition]]:
+    """The functions of a module by their first lines. Cached: a suite asks for a dozen, and parsing takes 10 ms."""
+    found: dict[int, list[Definition]] = {}
+    for node in ast.walk(_parsed(source)):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            found.setdefault(_first_line(node), []).append(node)
+    return found
+
+
+def _undocumented(node: Any) -> Any:
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.get_docstring(node) is None:
+        return node
+    bare = copy.copy(node)
+    bare.body = node.body[1:] or [ast.Pass()]
+    return bare
+
+
+def _first_line(node: Definition) -> int:
+    """Where Python says the function begins: at its first decorator."""
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
