@@ -228,8 +228,9 @@ def _bare(source: str) -> ast.Module:
     """A module without docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        if documented and ast.get_docstring(node, clean=False) is not None:
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return tree
 
