@@ -90,6 +90,7 @@ class Checker:
             raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
         # Chunked by rows so that a float64 copy of a large output is never held whole.
         squares = norms = 0.0
+        got, want = (tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in (got, want))
         for part, target in zip(got.split(4096), want.split(4096), strict=True):
             difference = part.double() - target.double()
             squares += float(difference.square().sum())

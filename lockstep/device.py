@@ -98,9 +98,7 @@ class CpuDevice:
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
-        processors = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, processors)
-        torch.set_num_threads(min(torch.get_num_threads(), len(processors)))
+        torch.set_num_threads(min(torch.get_num_threads(), len(os.sched_getaffinity(0))))
         self.cache_bytes = _last_level_cache()
         self.memory_bytes = 2 << 30
 

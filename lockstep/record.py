@@ -105,7 +105,7 @@ class Record:
         speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed.
         flops, bytes: the task's cost in operations and bytes, independent of the variant.
         floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's fastest controls.
-        floor_source: "measured" (this run's controls) or "datasheet".
+        floor_source: "measured" (by this run's controls), or "" without a floor.
         mde: smallest relative change of the ratio that this measurement could tell (5 % false alarms, 80 % power).
         rounds, epochs, voided: timed rounds that count, sets of fresh buffers, rounds thrown out.
         check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing.

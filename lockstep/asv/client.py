@@ -46,7 +46,11 @@ class Worker(Watched):
         arguments = ["--benchmarks", str(spec.benchmark_dir), "--checkout", str(spec.checkout)]
         arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
         super().__init__("lockstep.asv.worker", arguments, silence_s)
-        self.host: dict[str, str] = self.wait("ready")["host"]
+        try:
+            self.host: dict[str, str] = self.wait("ready")["host"]
+        except BaseException:
+            self.close(patience_s=0.0)
+            raise
 
     def measure(
         self,
