@@ -25,14 +25,14 @@ class Draw:
         """Normal values with standard deviation ``scale``; shape ``[*shape]``."""
         if self._generator is None:
             return self.empty(*shape, dtype=dtype)
-        values = torch.randn(*shape, generator=self._generator, device=self.device, dtype=torch.float32)
+        values = torch.randn(shape, generator=self._generator, device=self.device, dtype=torch.float32)
         return (values * scale).to(_dtype(dtype))
 
     def uniform(self, *shape: int, low: float, high: float, dtype: str = "float32") -> torch.Tensor:
         """Values uniform in ``[low, high)``; shape ``[*shape]``."""
         if self._generator is None:
             return self.empty(*shape, dtype=dtype)
-        values = torch.rand(*shape, generator=self._generator, device=self.device, dtype=torch.float32)
+        values = torch.rand(shape, generator=self._generator, device=self.device, dtype=torch.float32)
         return (values * (high - low) + low).to(_dtype(dtype))
 
     def integers(self, *shape: int, low: int, high: int, dtype: str = "int32") -> torch.Tensor:
@@ -43,7 +43,7 @@ class Draw:
 
     def empty(self, *shape: int, dtype: str = "bfloat16") -> torch.Tensor:
         """An output buffer; its content is whatever lay there."""
-        return torch.empty(*shape, device=self.device, dtype=_dtype(dtype))
+        return torch.empty(shape, device=self.device, dtype=_dtype(dtype))
 
     def tensor(self, values: Any, dtype: str) -> torch.Tensor:
         """Given values (offsets of ragged groups, say) on the draw's device."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
+import json
+from pathlib import Path
 
 
 def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
@@ -16,3 +19,27 @@ def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
             named = [(k.value, v) for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)]
             return dict(named) if len(named) == len(value.keys) else None
     return None
+
+
+@functools.cache
+def repo_subdir(project: Path) -> str:
+    """The ``repo_subdir`` of the asv.conf.json in a folder, or "": where a project's packages lie.
+
+    asv is not asked: importing it takes longer than discovering suites.
+    """
+    for path in (project / "asv.conf.json", project / "asv.conf.jsonc"):
+        try:
+            text = path.read_text(encoding="utf-8")
+            if "repo_subdir" not in text:
+                return ""
+            try:
+                content = json.loads(text)
+            except ValueError:
+                import json5  # a dependency of asv, which takes comments
+
+                content = json5.loads(text)
+        except (OSError, ValueError):
+            continue
+        folder = content.get("repo_subdir") if isinstance(content, dict) else None
+        return folder if isinstance(folder, str) else ""
+    return ""

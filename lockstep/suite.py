@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.definition import Reader
-from lockstep.source import literal_entries
+from lockstep.source import literal_entries, repo_subdir
 
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
@@ -236,7 +236,8 @@ class Suite:
         top, *deeper = self.package.split(".")
         spec = importlib.util.find_spec(top)
         found = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []
-        for package in [*(folder / top for folder in self.home.parents), *found]:
+        beside = [folder / top for parent in self.home.parents for folder in (parent / repo_subdir(parent), parent)]
+        for package in [*beside, *found]:
             folder = package.joinpath(*deeper)
             for path in (folder / f"{self.family}.py", folder / self.family / "__init__.py"):
                 if path.is_file():

@@ -41,6 +41,21 @@ def test_the_error_is_relative_to_the_references_norm():
     assert error(lambda x: 2 * x, tolerance=0.0) == 0.0
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0)])
+def test_a_loss_and_an_empty_output_are_outputs_like_any_other(shape):
+    def loss(x):
+        return (x.double().sum() * torch.ones(shape, dtype=torch.float64)).float()
+
+    parts = {"outputs": lambda draw: draw.empty(*shape, dtype="float32"), "reference": loss, "tolerance": 1e-6}
+    assert error(loss, **parts) == 0.0
+    assert error(lambda x, *, out: out.copy_(loss(x)), **parts) == 0.0
+    if shape in ((), (1,)):
+        with pytest.raises(WrongResult, match=r"output 0 is off by 0\.01 of its norm"):
+            error(lambda x: 1.01 * loss(x), **parts)
+        with pytest.raises(WrongResult, match="output 0 is off by nan"):
+            error(lambda x, *, out: out, **parts)
+
+
 def test_a_variant_that_can_write_allocates_where_the_suite_has_no_outputs():
     assert error(lambda x, *, out=None: 2 * x if out is None else out, outputs=None) == 0.0
 

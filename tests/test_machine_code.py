@@ -1,11 +1,13 @@
 """Trees are traced and compiled without a GPU, in processes that tests share: starting torch takes seconds."""
 
 import contextlib
+import io
 import json
 import re
 import shutil
 import signal
 import sys
+import tarfile
 import textwrap
 import threading
 import time
@@ -18,6 +20,7 @@ from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, c
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compare import kept_codes
 from lockstep.machine_code.sources import closure
+from lockstep.machine_code.trees import RefError, unpack
 from lockstep.suites import load_suites
 
 SM90 = Target.parse("sm_90")
@@ -431,6 +434,60 @@ def test_wrong_usage_is_named(project, arguments, complaint):
     assert done.returncode == 4
     assert complaint in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def archive_of(*members):
+    """A tar archive: (name, type, link target or content)."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, kind, content in members:
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            if kind == tarfile.REGTYPE:
+                member.size = len(content)
+            elif kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                member.linkname = content
+            archive.addfile(member, io.BytesIO(content) if kind == tarfile.REGTYPE else None)
+    packed.seek(0)
+    return tarfile.open(fileobj=packed)
+
+
+def test_a_tree_is_unpacked_by_any_python(tmp_path, monkeypatch):
+    """Python 3.11.2, Debian 12's, has no filters."""
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    monkeypatch.delattr(tarfile.TarFile, "extractall")
+    members = [
+        ("toy", tarfile.DIRTYPE, b""),
+        ("toy/a.py", tarfile.REGTYPE, b"A = 1\n"),
+        ("toy/deep/b.py", tarfile.REGTYPE, b"B = 2\n"),
+        ("toy/deep/link.py", tarfile.SYMTYPE, "../a.py"),
+    ]
+    with archive_of(*members) as archive:
+        unpack(archive, tmp_path)
+    assert (tmp_path / "toy/deep/b.py").read_text() == "B = 2\n"
+    assert (tmp_path / "toy/deep/link.py").read_text() == "A = 1\n"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../out.py", tarfile.REGTYPE, b"")],
+        [("/tmp/lockstep-out.py", tarfile.REGTYPE, b"")],
+        [("toy/../../out.py", tarfile.REGTYPE, b"")],
+        [("toy/link", tarfile.SYMTYPE, "../../out")],
+        [("toy/link", tarfile.SYMTYPE, "/etc/passwd")],
+        [("toy/link", tarfile.LNKTYPE, "../out")],
+        [("toy/pipe", tarfile.FIFOTYPE, b"")],
+        [("toy/device", tarfile.CHRTYPE, b"")],
+        [("in", tarfile.SYMTYPE, "."), ("in/../../out.py", tarfile.REGTYPE, b"")],
+        [("..", tarfile.DIRTYPE, b"")],
+    ],
+)
+def test_nothing_of_a_tree_is_written_outside_it(tmp_path, members):
+    (tmp_path / "tree").mkdir()
+    with archive_of(*members) as archive, pytest.raises(RefError, match="leads out of its tree or is no file"):
+        unpack(archive, tmp_path / "tree")
+    assert not list(tmp_path.rglob("*out*"))
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])

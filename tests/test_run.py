@@ -122,7 +122,7 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
             process.send_signal(signal.SIGINT)
             sent = True
     process.stdout.close()
-    assert process.wait(timeout=60) == 1, shown
+    assert process.wait(timeout=60) == 130, shown
     assert f"Interrupted at {head[:8]}: 2 of 6 benchmarks are complete and saved" in shown
     before, first = provenance(project, head), asv_file(project, head)
     assert before["product", "plain", M2, "warm"].state == "ok"
@@ -163,6 +163,39 @@ def test_quick_looks_at_every_commit_and_saves_nothing(root):
     assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2", "2"]
     assert "failed" not in done.stdout
     assert list((root / "results").glob("*/*-lockstep*")) == []
+
+
+def test_other_benchmarks_may_be_called_as_ours_are(root):
+    project = make_project(root)
+    project.write(
+        "benchmarks/own.py",
+        """
+        class Suite:
+            def track_latency(self):
+                return 1
+
+
+        def track_speedup():
+            return 2
+
+
+        def time_latency():
+            pass
+
+
+        def some_latency():
+            raise RuntimeError("a helper, no benchmark")
+        """,
+    )
+    project.commit("Add benchmarks of asv's own")
+    done = project.lockstep("run", "HEAD^!", "--bench", "own")
+    assert done.returncode == 0, done.stdout
+    [stored] = [json.loads(path.read_text()) for path in (root / "results").glob("*/*-lockstep.json")]
+    assert {name: row[0] for name, row in stored["results"].items() if "track" in name} == {
+        "own.Suite.track_latency": [1],
+        "own.track_speedup": [2],
+    }
+    assert set(stored["results"]) == {"own.Suite.track_latency", "own.track_speedup", "own.time_latency"}
 
 
 def test_unknown_names_are_answered_with_the_known_ones(root):

@@ -423,6 +423,19 @@ def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
         load(kernels=kernels)
 
 
+@pytest.mark.parametrize("comment", ["", "// where packages lie\n"])
+def test_variants_are_read_where_the_configuration_says_that_packages_lie(tmp_path, monkeypatch, comment):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path, SUITE.replace('"toy"', '"toys"').replace('"plain"', '"moved"'))
+    (tmp_path / "source" / "toys").mkdir(parents=True)
+    (tmp_path / "source" / "toys" / "thing.py").write_text(KERNELS.replace('"plain"', '"moved"'))
+    (tmp_path / "toys").mkdir()  # of another meaning
+    (tmp_path / "toys" / "thing.py").write_text("VARIANTS = {}\n")
+    (tmp_path / "asv.conf.json").write_text(comment + '{"version": 1, "repo_subdir": "source"}')
+    [suite] = load_suites(folder).values()
+    assert suite.variants() == ("moved", "op.fast", "op.slow")
+
+
 def test_a_suite_without_kernels_says_what_is_missing(load):
     with pytest.raises(
         SuiteError, match=r'no module toy\.missing\. .* Suite\(package="your_package", family="module"\)'

@@ -1,9 +1,12 @@
 """A process that starts slowly is waited for; one that hangs, dies or goes on is told apart, and ends with us."""
 
+import gc
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from lockstep.asv.client import Worker, WorkerSpec
 from lockstep.watched import Watched, WorkerDied
 
 #: Comes up after a while, then does what it is asked.
@@ -74,6 +77,19 @@ def test_one_that_is_done_ends_by_itself(worker, tmp_path):
     worker.wait("done")
     worker.close(patience_s=60.0)
     assert done.exists()
+
+
+def _open_files():
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_worker_of_a_commit_that_never_comes_up_leaves_nothing_open(tmp_path):
+    (tmp_path / "suites").mkdir()
+    before = _open_files()
+    with pytest.raises(WorkerDied, match="is no benchmark folder"):
+        Worker(WorkerSpec(tmp_path, ("toy",), tmp_path / "suites"), silence_s=60.0)
+    gc.collect()
+    assert _open_files() <= before
 
 
 def test_one_that_never_comes_up_says_so(tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ class RunOptions:
         quick: one short look only.
         resume: serve records of an interrupted run.
         save: whether anything is written to the results folder.
-        commits: how many commits will be measured, for the estimate of the time left.
+        commits: how many commits will be measured, for the estimate of the time left; ``None``: unknown.
         returns: filled by asv with the selected benchmarks once they are discovered.
         environments: those that were made, so that they can be closed.
     """
@@ -56,7 +56,7 @@ class RunOptions:
     quick: bool = False
     resume: bool = False
     save: bool = True
-    commits: int = 1
+    commits: int | None = None
     returns: dict[str, Any] = field(default_factory=dict)
     environments: list[LockstepEnvironment] = field(default_factory=list)
 
@@ -179,7 +179,9 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         suite, _, case, l2 = key
         plan = self._plan()
         if self._progress is None:
-            self._progress = Progress(len(plan) * self._options.commits)
+            self._progress = Progress(len(plan), self._options.commits)
+        if not self._asked:
+            self._progress.begin(self._recorder.target.commit)
         first = (suite, case, l2) not in self._asked
         self._asked.add((suite, case, l2))
         known = self._recorder.served(key, benchmark["version"]) is not None

@@ -11,19 +11,31 @@ from lockstep.record import Record
 
 
 class Progress:
-    """Counts cases and estimates the time left from those measured so far.
+    """Counts the cases of each commit and estimates the time left from those measured so far.
 
     Args:
-        total: cases (shape × cache state) to measure in all commits.
+        total: cases (shape × cache state) to measure in each commit.
+        commits: how many commits are measured; ``None`` if asv alone knows.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, commits: int | None) -> None:
         self.total = total
+        self.commits = commits
         self.done = 0
+        self._begun = 0
+        self._commit = ""
         self._measured = 0
         self._spent = 0.0
         # A terminal gets one line that is rewritten; a log gets every line.
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+
+    def begin(self, commit: str) -> None:
+        """Count the cases of another commit."""
+        self.done = 0
+        self._begun += 1
+        self._commit = commit[:8]
+        if self.commits is not None and self.commits > 1:
+            self._commit += f" ({self._begun} of {max(self.commits, self._begun)})"
 
     def say(self, line: str) -> None:
         """A line that stays."""
@@ -44,13 +56,16 @@ class Progress:
             return
         ok = sum(record.state == "ok" for record in rows)
         one = rows[0]
-        line = f"[{self.done:>4}/{self.total}] {one.suite} {one.case} {one.l2}: {ok} series in {seconds:.1f} s"
+        where = f"{self._commit} [{self.done:>4}/{self.total}]".lstrip()
+        line = f"{where} {one.suite} {one.case} {one.l2}: {ok} series in {seconds:.1f} s"
         self._clear()
         self._console.print(line + self.left(), markup=False, end="" if self._console.is_terminal else "\n")
 
     def left(self) -> str:
         """``", about 3 min left"``, or "" before anything was measured."""
-        remaining = (self.total - self.done) * self._spent / self._measured if self._measured else 0.0
+        commits = max((self.commits or 0) - self._begun, 0)
+        cases = self.total - self.done + commits * self.total
+        remaining = cases * self._spent / self._measured if self._measured else 0.0
         if remaining < 1:
             return ""
         return f", about {remaining:.0f} s left" if remaining < 90 else f", about {remaining / 60:.0f} min left"

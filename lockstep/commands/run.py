@@ -22,9 +22,21 @@ from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.provenance import ask_host
 from lockstep.suites import load_suites, nearest, packages_under_test
 
+#: What asv takes for a range and git does not; asv alone knows how many commits it stands for.
+_ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")
+
 
 class Run(AsvRun):  # type: ignore[misc]  # asv has no types
     """asv's ``run``; replaces it because it has its name."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """asv's arguments; what ``--quick`` means here is said."""
+        parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
+        for action in parser._actions:
+            if "--quick" in action.option_strings:
+                action.help = "One short look at each case, to find errors; nothing is stored (it implies --dry-run)."
+        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
@@ -45,12 +57,14 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             quick=args.quick,
             resume=args.skip_existing or args.skip_existing_successful,
             save=not (args.quick or args.dry_run),
-            commits=_count_commits(conf, args.range),
+            commits=_count_commits(conf, args),
         )
         conf.lockstep_run = options
         args.machine = options.machine
         # One short look is to find errors; it is no point of a history.
         args.dry_run = args.dry_run or args.quick
+        if args.quick:
+            log.info("--quick: one short look at each case, nothing is stored")
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
@@ -83,11 +97,16 @@ def _new_commits(conf: Any) -> list[str]:
     return commits
 
 
-def _count_commits(conf: Any, spec: str | None) -> int:
-    """Commits in a range, for the estimate of the time left; 1 for everything that is no plain range."""
-    if not isinstance(spec, str) or ".." not in spec:
+def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
+    """How many commits asv will measure; ``None`` where only asv can tell (HASHFILE, ALL, commits left out …)."""
+    spec = args.range
+    if spec is None or spec == "HEAD":
         return 1
-    return len(get_repo(conf).get_hashes_from_range(spec)) or 1
+    left_out = args.date_period or args.skip_existing_commits or args.skip_existing or args.skip_existing_successful
+    if left_out or not isinstance(spec, str) or spec in _ASV_RANGES or spec.startswith("HASHFILE:"):
+        return None
+    found = len(get_repo(conf).get_hashes_from_range(spec))
+    return min(found, args.steps) if args.steps else found
 
 
 def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
