@@ -54,7 +54,7 @@ def commits_of(repo: Path, number: int, touch: Callable[[int], bool] = lambda n:
     repo.mkdir(parents=True)
     stream = []
     for n in range(number):
-        path = "kernels/linear.py" if touch(n) else "notes.txt"
+        path = "kernels/linear/__init__.py" if touch(n) else "notes.txt"
         when = (START_MS + n * DAY_MS) // 1000
         text = f"{n}\n"
         stream += [

@@ -10,11 +10,12 @@ import torch
 from benchmarks import grouped as grouped_suites
 from benchmarks import hgemm as hgemm_suite
 from benchmarks import w4a16 as w4a16_suite
-from kernels import choices, grouped, hgemm, kda, linear, norm_linear, w4a16
-from kernels.choices import TABLES, Table, TableError
-from kernels.w4a16_planes import Tile as Planes
-from kernels.w4a16_ring import Ring
-from kernels.w4a16_stream_tile import Stream
+from kernels import grouped, hgemm, kda, linear, norm_linear, w4a16
+from kernels.common import tables as choices
+from kernels.common.tables import FAMILIES, Table, TableError
+from kernels.w4a16.planes_kernel import Tile as Planes
+from kernels.w4a16.ring_kernel import Ring
+from kernels.w4a16.stream_tiles import Stream
 from lockstep.family import load_family
 
 META = torch.device("meta")
@@ -26,8 +27,8 @@ class Tile(NamedTuple):
 
 
 def table(tmp_path, text, gpu=choices.DEFAULT):
-    folder = tmp_path / "toy"
-    folder.mkdir(exist_ok=True)
+    folder = tmp_path / "toy" / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{choices.slug(gpu)}.toml").write_text(f'gpu = "{gpu}"\n{text}')
     return Table("toy", tmp_path)
 
@@ -72,7 +73,7 @@ def test_a_table_is_read_once(tmp_path):
     toy = table(tmp_path, ROWS)
     ask = toy.choice("tile", Tile, "M K")
     assert ask(META, 4, 4096) == Tile(4)
-    (tmp_path / "toy" / "nvidia-h200.toml").unlink()
+    (tmp_path / "toy" / "tables" / "nvidia-h200.toml").unlink()
     assert ask(META, 4, 4096) == Tile(4)
     assert ask(META, 4, 2048) == Tile(16, True)
 
@@ -123,9 +124,11 @@ def test_a_gpu_without_a_table_gets_the_default_and_says_so(tmp_path, monkeypatc
     assert load_family(hgemm_suite.SUITE).note == toy.note()
 
 
-@pytest.mark.parametrize("path", sorted(TABLES.glob("*/*.toml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path", sorted(FAMILIES.glob("*/tables/*.toml")), ids=lambda path: f"{path.parts[-3]}/{path.stem}"
+)
 def test_every_row_of_the_repository_is_read_and_every_choice_has_one(path):
-    family = importlib.import_module(f"kernels.{path.parent.name}").TABLE
+    family = importlib.import_module(f"kernels.{path.parts[-3]}").TABLE
     rows = family.rows(path)
     assert set(rows) <= set(family.choices)
     for name, listed in rows.items():

@@ -11,10 +11,15 @@ import pytest
 import torch
 
 from benchmarks import grouped as suites
-from kernels import grouped, grouped_gated, grouped_parts, grouped_tma, grouped_ways, specialized
-from kernels.grouped_packed import mlp_train_warp_specialized
-from kernels.grouped_products import TMA, TRITON
-from kernels.grouped_rows import Groups
+from kernels import grouped
+from kernels.common import warp_specialized as specialized
+from kernels.grouped import backends as grouped_ways
+from kernels.grouped import gated_kernels as grouped_gated
+from kernels.grouped import launch_plan as grouped_parts
+from kernels.grouped import tma_kernels as grouped_tma
+from kernels.grouped.groups import Groups
+from kernels.grouped.packed import mlp_train_warp_specialized
+from kernels.grouped.products import TMA, TRITON
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -143,8 +148,8 @@ def test_what_warp_specialized_refuses_is_named():
     with pytest.raises(ValueError, match="'bmm' is no way"):
         grouped_parts.gated("bmm", x, weight, groups, x)
     kernels = compile_in_subprocess(
-        "from kernels import grouped_parts as parts\n"
-        "from kernels.grouped_rows import Groups\n"
+        "from kernels.grouped import launch_plan as parts\n"
+        "from kernels.grouped.groups import Groups\n"
         "groups = Groups(8, 2, None, None)\n"
         "def refusal(part, function, *shapes):\n"
         "    given = [torch.empty(shape, device='meta', dtype=torch.half) for shape in shapes]\n"

@@ -64,7 +64,7 @@ def test_tma_refuses_rows_that_it_cannot_address():
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize("variant", ["pipelined", "tma"])
 def test_every_tile_of_the_table_is_right(variant, tile, monkeypatch):
-    monkeypatch.setattr("kernels.hgemm_tiles.TILES", (tile,))
+    monkeypatch.setattr("kernels.hgemm.tiles.TILES", (tile,))
     ragged = Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8, alpha=1, beta=1)
     assert Checker.draw(SUITE, ragged, DEVICE, seed=4).error(FAMILY, variant) < 1e-3
 
@@ -138,7 +138,7 @@ def test_gluon_compiles_for_hopper_and_leaves_room_for_the_registers():
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_gluon_matches_the_reference(tile, monkeypatch):
-    monkeypatch.setattr("kernels.hgemm_tiles.TILES", (tile,))
+    monkeypatch.setattr("kernels.hgemm.tiles.TILES", (tile,))
     for case in (Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8), Case(M=2048, N=4096, K=512)):
         assert Checker.draw(SUITE, case, DEVICE, seed=5).error(FAMILY, "gluon") < 1e-3
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import int4
+from kernels.w4a16 import int4
 
 
 def draw_codes(K, N, seed=0):

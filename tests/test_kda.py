@@ -11,8 +11,11 @@ import torch
 
 from benchmarks.kda import RANK, SUITE
 from kernels import kda as family
-from kernels import kda_flags, kda_prefill, kda_rows, kda_tiles
-from kernels.mailbox import mailbox
+from kernels.common.mailbox import mailbox
+from kernels.kda import flags as kda_flags
+from kernels.kda import prefill_kernel as kda_prefill
+from kernels.kda import rows_kernel as kda_rows
+from kernels.kda import tiles_kernel as kda_tiles
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family

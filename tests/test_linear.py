@@ -191,7 +191,7 @@ def test_share_compiles_for_hopper_as_tuned_and_as_offered():
 
 SHARES = """
 from kernels.linear import CANDIDATES, VARIANTS, linear
-from kernels.linear_share import Share
+from kernels.linear.share_kernel import Share
 def refused(M, K, N, config=None, call=VARIANTS['share']):
     x = torch.empty(M, K, device='meta', dtype=torch.bfloat16)
     try:

@@ -8,11 +8,11 @@ import os
 import pytest
 import torch
 
-from kernels.choices import DEFAULT
-from kernels.devices import sm_count
+from kernels.common.devices import sm_count
+from kernels.common.mailbox import mailbox, room
+from kernels.common.tables import DEFAULT
 from kernels.linear import CANDIDATES, VARIANTS
-from kernels.linear_stream import TABLE, Stream, parts_of
-from kernels.mailbox import mailbox, room
+from kernels.linear.stream_kernel import TABLE, Stream, parts_of
 
 CUTS = [Stream(**row.use) for row in TABLE.rows(TABLE.path(DEFAULT))["stream"]]
 needs_gpu = pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_GPU"), reason="Gluon has no interpreter")

@@ -3,19 +3,19 @@
 import pytest
 import torch
 
-from kernels import scratch
-from kernels.kda_flags import counters_of
+from kernels.common import workspace as scratch
+from kernels.kda.flags import counters_of
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(scratch, "KEPT", {})
+    monkeypatch.setattr(scratch, "BUFFERS", {})
 
 
 def test_a_buffer_is_made_once_a_device_and_found_where_it_was_put():
     made = []
 
-    @scratch.kept
+    @scratch.once_per_device
     def counters(device):
         made.append(device)
         return torch.zeros(4, device=device)
@@ -25,15 +25,15 @@ def test_a_buffer_is_made_once_a_device_and_found_where_it_was_put():
     assert counters(cpu) is first
     assert counters(meta).device == meta
     assert made == [cpu, meta]
-    [(name, _), _] = scratch.KEPT
-    scratch.KEPT[name, cpu] = elsewhere = torch.zeros(4)
+    [(name, _), _] = scratch.BUFFERS
+    scratch.BUFFERS[name, cpu] = elsewhere = torch.zeros(4)
     assert counters(cpu) is elsewhere
 
 
 def test_one_made_inside_a_capture_is_refused(monkeypatch):
     monkeypatch.setattr(scratch, "capturing", lambda device: True)
     with pytest.raises(
-        RuntimeError, match=r"before capturing it in a CUDA graph: what kernels\.kda_flags\.counters_of"
+        RuntimeError, match=r"before capturing it in a CUDA graph: what kernels\.kda\.flags\.counters_of"
     ):
         counters_of(torch.device("cpu"))
-    assert not scratch.KEPT
+    assert not scratch.BUFFERS

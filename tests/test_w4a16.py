@@ -8,9 +8,9 @@ from wgmma_operands import overwritten
 
 from benchmarks.w4a16 import SUITE
 from kernels import w4a16 as module
-from kernels.w4a16_planes import Tile, multiply_planes
-from kernels.w4a16_ring import Ring
-from kernels.w4a16_stream_tile import Stream
+from kernels.w4a16.planes_kernel import Tile, multiply_planes
+from kernels.w4a16.ring_kernel import Ring
+from kernels.w4a16.stream_tiles import Stream
 from lockstep.check import Checker, WrongResult
 from lockstep.compiling import compile_in_subprocess
 from lockstep.family import Family, load_family
@@ -285,6 +285,8 @@ def test_an_operand_overwritten_in_flight_is_found():
 
 
 def test_planes_compiles_without_inline_ptx():
-    without = "from kernels import w4a16_planes as planes\nplanes.has_hopper_ptx = planes.has_wgmma = lambda _: False"
+    without = (
+        "from kernels.w4a16 import planes_kernel as planes\nplanes.has_hopper_ptx = planes.has_wgmma = lambda _: False"
+    )
     [plain] = compiled(("planes", 16, 8192, 8192, 128), before=without)
     assert plain.stack_bytes == 0

@@ -55,7 +55,7 @@ class KernelCode:
         name: of the function.
         identity: of everything that the compiler is given (its intermediate code without lines and paths, options,
             target, versions). The same identity is the same machine code; another one need not be another.
-        source: file and line of the function, "kernels/linear.py:370"; relative to the tree.
+        source: file and line of the function, "kernels/linear/__init__.py:370"; relative to the tree.
         options: "num_warps", "num_stages" and what else was chosen for it.
         machine: None until it is compiled.
         failure: why it does not compile, else "".

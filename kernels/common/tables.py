@@ -1,0 +1,261 @@
+"""What was tuned on a GPU: small tables in the repository, read once and only when asked.
+
+``kernels/<family>/tables/<gpu>.toml`` begins with where its numbers come from. Then it holds, for each choice that a
+family leaves open, rows of a condition and of what to use::
+
+    split_k = [
+        { where = "M<=16", use = { m = 16, n = 64, k = 128, num_warps = 4, num_stages = 6 } },
+        { use = { m = 64, n = 32, k = 128, num_warps = 4, num_stages = 6 } },
+    ]
+
+The first row whose condition holds is taken. A GPU without a table gets the one in ``DEFAULT``, and every result says
+so (``Table.note``). ``lockstep tune`` writes rows; nothing is ever tuned while something is measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+
+#: Whose table serves GPUs that have none, and compiling where there is no GPU.
+DEFAULT = "NVIDIA H200"
+
+#: The GPU that code is traced and compiled for where there is none: whoever asks for it says which.
+TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
+
+#: Folder whose subfolders, one a family, each have a folder ``tables``.
+FAMILIES = Path(__file__).resolve().parents[1]
+
+T = TypeVar("T")
+Way = TypeVar("Way")
+
+_COMPARE: dict[str, Callable[[int, int], bool]] = {"=": operator.eq, "<=": operator.le, ">=": operator.ge}
+_CONDITION = re.compile(r"(\w+)(<=|>=|=)(\d+)")
+
+
+class TableError(ValueError):
+    """A table cannot be read; the message names the file, the choice and what is wrong."""
+
+
+class Offer(NamedTuple):
+    """What may be tuned at one case: configurations for a choice at these sizes."""
+
+    choice: str
+    sizes: Mapping[str, int]
+    configs: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What to use where every condition (size, comparison, bound) holds."""
+
+    where: tuple[tuple[str, str, int], ...]
+    use: Any
+
+    @property
+    def form(self) -> tuple[tuple[str, str], ...]:
+        """The conditions without their bounds: the same for all that is tuned of one choice."""
+        return tuple((name, compare) for name, compare, _ in self.where)
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it is for these sizes."""
+        return all(_COMPARE[compare](sizes[name], bound) for name, compare, bound in self.where)
+
+
+class Choice(Generic[T]):
+    """One choice of a family; ``Table.choice`` makes it and says what the arguments are.
+
+    Attributes:
+        ask: (device, size, …) to what to use there, None where no row fits.
+        demand: the same, but a TableError where no row fits.
+    """
+
+    def __init__(self, table: Table, name: str, kind: Callable[..., T], sizes: str, upto: str) -> None:
+        self.table, self.name, self.kind = table, name, kind
+        self.sizes, self.upto = sizes.split(), upto.split()
+        self.ask = functools.lru_cache(maxsize=4096)(self._look_up)
+        self.demand = functools.lru_cache(maxsize=4096)(self._insist)
+
+    def _insist(self, device: torch.device, *values: int) -> T:
+        found = self._look_up(device, *values)
+        if found is None:
+            named = ", ".join(f"{name}={value}" for name, value in zip(self.sizes, values, strict=True))
+            raise TableError(f"{self.table.path(gpu_name(device))}: {self.name} has no row for {named}")
+        return found
+
+    def _look_up(self, device: torch.device, *values: int) -> T | None:
+        named = dict(zip(self.sizes, values, strict=True))
+        path = self.table.path(gpu_name(device))
+        try:
+            row = next((row for row in self.table.rows(path).get(self.name, ()) if row.fits(named)), None)
+            if row is None:
+                return None
+            return self.kind(**row.use) if isinstance(row.use, dict) else self.kind(row.use)
+        except (KeyError, TypeError) as error:
+            raise TableError(f"{path}, {self.name}: {error}; sizes are {', '.join(self.sizes)}") from error
+
+    def row(self, sizes: Mapping[str, int], config: Any) -> Row:
+        """A row that says what was tuned at these sizes."""
+        # The exact ones first: rows sort by them, and within them a small bound comes before a large one.
+        exact = [(name, "=", int(sizes[name])) for name in self.sizes if name in sizes and name not in self.upto]
+        bounds = [(name, "<=", int(sizes[name])) for name in self.upto if name in sizes]
+        return Row((*exact, *bounds), config._asdict() if hasattr(config, "_asdict") else config)
+
+
+class Table:
+    """The tables of one family, one a GPU."""
+
+    def __init__(self, family: str, families: Path = FAMILIES) -> None:
+        self.folder = families / family / "tables"
+        self.choices: dict[str, Choice[Any]] = {}
+
+    def choice(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T]:
+        """A choice of this family, as a function of (device, size, …) that answers what to use there.
+
+        Answers are kept: a call costs a look into a dict. It raises TableError where the table has a mistake, or no
+        row for the sizes.
+
+        Args:
+            name: of the choice.
+            kind: what an entry is made into: a named tuple from its fields, or ``str`` for the name of a variant.
+            sizes: names of the sizes that conditions may speak of, in the order of the function's arguments.
+            upto: those for which a tuned value also serves everything below it; others must be met exactly.
+        """
+        return self._add(Choice(self, name, kind, sizes, upto)).demand
+
+    def maybe(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T | None]:
+        """As ``choice``, but None where no row fits."""
+        return self._add(Choice(self, name, kind, sizes, upto)).ask
+
+    def _add(self, choice: Choice[T]) -> Choice[T]:
+        self.choices[choice.name] = choice
+        return choice
+
+    def path(self, gpu: str) -> Path:
+        """The file that serves a GPU."""
+        own = self.folder / f"{slug(gpu)}.toml"
+        return own if own.is_file() else self.folder / f"{slug(DEFAULT)}.toml"
+
+    def note(self) -> str:
+        """What a reader of a result must know of the table, "" if nothing."""
+        gpu = gpu_name(torch.device("cuda")) if torch.cuda.is_available() else DEFAULT
+        if (self.folder / f"{slug(gpu)}.toml").is_file():
+            return ""
+        return f"no table for {gpu}: tiles and dispatch are those of an {DEFAULT}"
+
+    def rows(self, path: Path) -> dict[str, list[Row]]:
+        """Rows by choice.
+
+        Raises:
+            TableError: no TOML, or a condition that cannot be read.
+        """
+        _, rows = _read(path)
+        return rows
+
+    def save(
+        self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
+    ) -> Path:
+        """Put what was tuned before the rows that are there, in the table of ``gpu``; made from the default if new.
+
+        Args:
+            gpu: name of the GPU.
+            about: what the head of the file says of the tuning: date, toolchain, protocol.
+            tuned: (choice, sizes, configuration); a row for the same sizes is replaced.
+
+        Returns:
+            The file.
+        """
+        head, known = _read(self.path(gpu))
+        rows = dict(known)
+        for name, sizes, config in tuned:
+            choice = self.choices[name]
+            new = choice.row(sizes, config)
+            others = [row for row in rows.get(name, []) if row.where != new.where]
+            of_tuning = sorted([new, *(row for row in others if row.form == new.form)], key=lambda row: row.where)
+            # The order of the general rows is whoever wrote them's.
+            rows[name] = [*of_tuning, *(row for row in others if row.form != new.form)]
+        target = self.folder / f"{slug(gpu)}.toml"
+        target.write_text(_write({**head, "gpu": gpu, **about}, rows), encoding="utf-8")
+        _read.cache_clear()
+        for choice in self.choices.values():
+            choice.ask.cache_clear()
+            choice.demand.cache_clear()
+        return target
+
+
+@functools.cache
+def gpu_name(device: torch.device) -> str:
+    """Name of a CUDA device; for meta tensors ``TRACED``, on a CPU the default."""
+    if device.type == "meta":
+        return TRACED
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else DEFAULT
+
+
+def slug(gpu: str) -> str:
+    """A GPU's name as part of a file's."""
+    return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+
+
+@functools.cache
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
+    """(head, rows by choice) of a table; both empty where there is no file."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        rows = {
+            name: [Row(_conditions(row.get("where", "")), row["use"]) for row in listed]
+            for name, listed in content.items()
+            if isinstance(listed, list)
+        }
+    except (ValueError, KeyError, AttributeError) as error:
+        raise TableError(f"{path}: {type(error).__name__}: {error}") from error
+    return {name: value for name, value in content.items() if not isinstance(value, list)}, rows
+
+
+def first_that_can(ways: Sequence[Way], compute: Callable[[Way], T]) -> T:
+    """What the first way gives that does not refuse (NotImplementedError); the last one's refusal is the caller's."""
+    for way in ways[:-1]:
+        with suppress(NotImplementedError):
+            return compute(way)
+    return compute(ways[-1])
+
+
+def _conditions(text: str) -> tuple[tuple[str, str, int], ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found = [_CONDITION.fullmatch(part) for part in parts]
+    if None in found:
+        raise ValueError(f'where = "{text}" must be like "M<=16, K=4096"')
+    return tuple((match[1], match[2], int(match[3])) for match in found if match)
+
+
+def _write(head: Mapping[str, Any], rows: Mapping[str, Sequence[Row]]) -> str:
+    lines = [f"{name} = {_literal(value)}" for name, value in head.items()]
+    for name, listed in rows.items():
+        lines += ["", f"{_key(name)} = ["]
+        for row in listed:
+            where = ", ".join(f"{size}{compare}{bound}" for size, compare, bound in row.where)
+            entry = {**({"where": where} if where else {}), "use": row.use}
+            lines.append(f"    {_literal(entry)},")
+        lines.append("]")
+    return "\n".join(lines) + "\n"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(name)} = {_literal(part)}" for name, part in value.items()) + " }"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else f'"{name}"'

@@ -1,0 +1,70 @@
+"""Tiles of warp-specialized kernels: which program has which tile, and how a warp group stores it."""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared
+from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
+
+from kernels.common.gluon_compat import tma_store
+
+
+@gluon.jit
+def tile_of(tile, M, N, BAND: gl.constexpr):
+    """(group, first row within it, first column) of a 128 × 256 tile.
+
+    Columns are innermost, or rows within bands of ``BAND`` tiles: then what runs together is squarer.
+    """
+    tiles_n = N // 256
+    tiles_m = (M + 127) // 128
+    in_group = tiles_m * tiles_n
+    group = tile // in_group
+    inside = tile % in_group
+    if BAND == 0:
+        row = inside // tiles_n
+        column = inside % tiles_n
+    else:
+        band = inside // (BAND * tiles_n)
+        height = min(tiles_m - band * BAND, BAND)
+        within = inside % (BAND * tiles_n)
+        row = band * BAND + within % height
+        column = within // height
+    return group, row * 128, column * 256
+
+
+@gluon.jit
+def halves(total):
+    """Left and right columns; nothing moves between threads."""
+    shape: gl.constexpr = (total.shape[0], 2, total.shape[1] // 2)
+    return gl.split(gl.permute(gl.reshape(total, shape), (0, 2, 1)))
+
+
+@gluon.jit
+def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
+    """Store 64 × 64 by way of the group's next buffer, once the last store from there has been read."""
+    BUFFERS: gl.constexpr = buffers.shape[0] // 2
+    gluon_tma.store_wait(BUFFERS - 1)
+    buffer = buffers.index(HALF * BUFFERS + count % BUFFERS)
+    buffer.store(piece.to(target.dtype))
+    fence_async_shared()
+    tma_store(target, [row, column], buffer)
+
+
+@gluon.jit
+def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.constexpr, PAIR: gl.constexpr):
+    """Store 64 × 256 in four pieces; the last two to ``other`` at the same place if the tile is a pair."""
+    west, east = halves(total)
+    first, second = halves(west)
+    third, fourth = halves(east)
+    store(first, target, row, column, buffers, count, HALF)
+    store(second, target, row, column + 64, buffers, count + 1, HALF)
+    if PAIR:
+        store(third, other, row, column, buffers, count + 2, HALF)
+        store(fourth, other, row, column + 64, buffers, count + 3, HALF)
+    else:
+        store(third, target, row, column + 128, buffers, count + 2, HALF)
+        store(fourth, target, row, column + 192, buffers, count + 3, HALF)

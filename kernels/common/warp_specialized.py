@@ -1,0 +1,262 @@
+"""Products of large tiles by warp groups that keep their own pace (Gluon, Hopper).
+
+One warp fills a ring with steps of the operands by TMA. Each of two warp groups multiplies 64 rows of a 128 × 256 tile
+and stores them by TMA from buffers of its own; it waits for the ring, never for the other group. The second one starts
+some steps later, so that one's epilogue falls into the other's products and the tensor cores do not idle between tiles.
+CUTLASS has the same division of labour with one tile for each group ("ping-pong") or a barrier between them
+("cooperative").
+
+Operands of several groups lie in one matrix each: see ``kernels.grouped.tile_schedule``. ``kernels.common.pdl``
+describes the order of launches.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels.common.devices import sm_count
+from kernels.common.gated_epilogues import feed_gate_up, store_gated, store_gated_grad
+from kernels.common.gluon_compat import tma_load
+from kernels.common.pdl import launch_options
+from kernels.common.warp_group_tiles import store_quarters, tile_of
+
+
+class Cut(NamedTuple):
+    """Steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
+
+    The second group starts when slot ``stagger`` of the ring has been filled for the first time. ``band``: tile rows
+    that are taken together, 0 for row by row.
+    """
+
+    k: int
+    stages: int
+    buffers: int
+    stagger: int
+    band: int = 0
+
+
+#: By what tables call them: k, stages, buffers. They take 208 to 224 KB, of 227 that a program may have.
+CUTS = {
+    "k64s3b4": Cut(64, 3, 4, 1),
+    "k64s4b2": Cut(64, 4, 2, 1),
+    "k32s6b4": Cut(32, 6, 4, 2),
+    "k32s7b3": Cut(32, 7, 3, 2),
+    "k32s8b2": Cut(32, 8, 2, 2),
+}
+
+#: Rows and columns of a tile.
+ROWS, COLUMNS = 128, 256
+
+#: How operands lie: a[m, k] @ b[k, n], a[m, k] @ b[n, k], a[k, m] @ b[k, n].
+NN, NT, TN = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2)
+#: What becomes of a tile: stored; its halves stored apart; activated; activated and kept; turned into gradients.
+PLAIN, PAIR, GATED, KEPT, GRAD = (gl.constexpr(number) for number in range(5))
+
+#: Registers a thread at launch (as 12 warps get them), of the warps that multiply, and of those that load.
+LAUNCHED, MULTIPLYING, LOADING = 168, 240, 24
+
+
+def described(matrix: torch.Tensor, shape: Sequence[int], box: Sequence[int]) -> TensorDescriptor:
+    """Descriptor of a contiguous 16-bit matrix seen in another shape, in boxes as the tensor cores read them.
+
+    Raises:
+        NotImplementedError: it does not begin at a multiple of 16 bytes, as TMA needs it.
+    """
+    if matrix.data_ptr() % 16:
+        raise NotImplementedError("warp_specialized needs matrices that begin at a multiple of 16 bytes")
+    dtype = gl.float16 if matrix.dtype == torch.float16 else gl.bfloat16
+    layout = gl.NVMMASharedLayout.get_default_for(list(box), dtype)
+    return TensorDescriptor(matrix, list(shape), [shape[1], 1], list(box), layout)
+
+
+def launch(
+    a: TensorDescriptor, b: TensorDescriptor, target: TensorDescriptor, sizes: tuple[int, int, int, int], cut: Cut,
+    order: int, mode: gl.constexpr = NN, epilogue: gl.constexpr = PLAIN,
+    other: TensorDescriptor | None = None, gate_up: TensorDescriptor | None = None,
+) -> None:  # fmt: skip
+    """Multiply G groups, [M, D] by [D, N] each; every argument has been checked.
+
+    Args:
+        a: in boxes of 64 rows of the product by ``cut.k``, as ``mode`` has them.
+        b: in boxes of ``cut.k`` by 256 columns.
+        target: in boxes of 64 × 64; so are ``other`` and ``gate_up``.
+        sizes: G, M, N, D. N must be a multiple of 256, M of 128 in mode TN, D of ``cut.k`` in the others.
+        cut: of the tile.
+        order: when it waits for the launch ahead, see ``kernels.common.pdl``.
+        mode: NN, NT or TN.
+        epilogue: PLAIN, PAIR, GATED, KEPT or GRAD.
+        other: second target of PAIR and KEPT.
+        gate_up: what GRAD reads beside each tile.
+    """
+    G, M, N, D = sizes
+    tiles = G * triton.cdiv(M, ROWS) * (N // COLUMNS)
+    _specialized[(min(tiles, sm_count(target.base.device)),)](
+        a, b, target, other or target, gate_up or target, tiles, M, N, D,
+        MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=cut.stages, BUFFERS=cut.buffers,
+        STAGGER=cut.stagger, BAND=cut.band, MULTIPLYING=MULTIPLYING, LOADING=LOADING,
+        num_warps=4, maxnreg=LAUNCHED, **launch_options(order),
+    )  # fmt: skip
+
+
+@gluon.jit
+def _feed(a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE: gl.constexpr, BAND: gl.constexpr):
+    STAGES: gl.constexpr = b_ring.shape[0]
+    BLOCK_K: gl.constexpr = a_ring.shape[1] if MODE == TN else a_ring.shape[2]
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        group, row, column = tile_of(tile, M, N, BAND)
+        for d in range(0, D, BLOCK_K):
+            slot = step % STAGES
+            # A fresh barrier counts as one whose last phase is over: the first round does not wait.
+            mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
+            mbarrier.expect(full.index(slot), 2 * a.block_type.nbytes + b.block_type.nbytes)
+            for half in gl.static_range(2):
+                if MODE == TN:
+                    tma_load(a, [d, group * M + row + 64 * half], full.index(slot), a_ring.index(2 * slot + half))
+                else:
+                    tma_load(a, [row + 64 * half, group * D + d], full.index(slot), a_ring.index(2 * slot + half))
+            if MODE == NN:
+                tma_load(b, [group * D + d, column], full.index(slot), b_ring.index(slot))
+            elif MODE == NT:
+                tma_load(b, [group * N + column, d], full.index(slot), b_ring.index(slot))
+            else:
+                tma_load(b, [d, group * N + column], full.index(slot), b_ring.index(slot))
+            step += 1
+
+
+@gluon.jit
+def _multiply(
+    HALF: gl.constexpr, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
+    MODE: gl.constexpr, EPILOGUE: gl.constexpr, BAND: gl.constexpr, STAGGER: gl.constexpr,
+):  # fmt: skip
+    STAGES: gl.constexpr = b_ring.shape[0]
+    BLOCK_K: gl.constexpr = a_ring.shape[1] if MODE == TN else a_ring.shape[2]
+    layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 16])
+    step = 0
+    count = 0
+    if HALF == 1 and STAGGER > 0:
+        mbarrier.wait(full.index(STAGGER), 0)
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        group, row, column = tile_of(tile, M, N, BAND)
+        row += 64 * HALF
+        total = gl.zeros((64, 256), gl.float32, layout)
+        for d in range(0, D, BLOCK_K):
+            slot = step % STAGES
+            mbarrier.wait(full.index(slot), step // STAGES & 1)
+            left = a_ring.index(2 * slot + HALF)
+            right = b_ring.index(slot)
+            if MODE == TN:
+                left = left.permute((1, 0))
+            if MODE == NT:
+                right = right.permute((1, 0))
+            product = warpgroup_mma(left, right, total, is_async=True)
+            # One product stays in flight: the slot that is free now is the one before.
+            total = warpgroup_mma_wait(num_outstanding=1, deps=[product])
+            mbarrier.arrive(free.index((step + STAGES - 1) % STAGES), pred=d > 0)
+            step += 1
+        total = warpgroup_mma_wait(num_outstanding=0, deps=[total])
+        mbarrier.arrive(free.index((step + STAGES - 1) % STAGES))
+        if EPILOGUE == GRAD:
+            count = store_gated_grad(total, target, group, row, column, N, buffers, kept_full, kept_free, count, HALF)
+        elif EPILOGUE == KEPT:
+            count = store_gated(total, target, other, group, row, column, N, buffers, count, HALF, True)
+        elif EPILOGUE == GATED:
+            count = store_gated(total, target, other, group, row, column, N, buffers, count, HALF, False)
+        elif EPILOGUE == PAIR:
+            store_quarters(total, target, other, group * M + row, column // 2, buffers, count, HALF, True)
+            count += 4
+        elif MODE == TN:
+            store_quarters(total, target, target, group * M + row, column, buffers, count, HALF, False)
+            count += 4
+        else:
+            store_quarters(total, target, target, row, group * N + column, buffers, count, HALF, False)
+            count += 4
+    gluon_tma.store_wait(0)
+
+
+@gluon.jit
+def _specialized(
+    a, b, target, other, gate_up, tiles, M, N, D, MODE: gl.constexpr, EPILOGUE: gl.constexpr, ORDER: gl.constexpr,
+    STAGES: gl.constexpr, BUFFERS: gl.constexpr, STAGGER: gl.constexpr, BAND: gl.constexpr,
+    MULTIPLYING: gl.constexpr, LOADING: gl.constexpr,
+):  # fmt: skip
+    a_box: gl.constexpr = a.block_type.shape
+    b_box: gl.constexpr = b.block_type.shape
+    a_ring = gl.allocate_shared_memory(a.dtype, [2 * STAGES, a_box[0], a_box[1]], a.layout)
+    b_ring = gl.allocate_shared_memory(b.dtype, [STAGES, b_box[0], b_box[1]], b.layout)
+    buffers = gl.allocate_shared_memory(target.dtype, [2 * BUFFERS, 64, 64], target.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(STAGES):
+        mbarrier.init(full.index(slot), count=1)
+        mbarrier.init(free.index(slot), count=2)
+    kept_full = full
+    kept_free = free
+    if EPILOGUE == GRAD:
+        # Gate and up come into the buffers that their gradients leave from: two buffers a slot, half the slots a group.
+        kept_full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+        kept_free = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+        for slot in gl.static_range(BUFFERS):
+            mbarrier.init(kept_full.index(slot), count=1)
+            mbarrier.init(kept_free.index(slot), count=1)
+    fence_async_shared()
+    if ORDER == 1:
+        gdc_wait()
+    if ORDER > 0:
+        gdc_launch_dependents()
+    upper: gl.constexpr = 0
+    lower: gl.constexpr = 1
+    # Written out twice: tuples that have a name lose what is known of them at compile time.
+    if EPILOGUE == GRAD:
+        gl.warp_specialize(
+            [
+                (_multiply, (
+                    upper, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
+                    MODE, EPILOGUE, BAND, STAGGER,
+                )),
+                (_multiply, (
+                    lower, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
+                    MODE, EPILOGUE, BAND, STAGGER,
+                )),
+                (_feed, (a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE, BAND)),
+                (feed_gate_up, (gate_up, buffers, kept_full, kept_free, tiles, M, N, BAND)),
+            ],
+            [4, 1, 1],
+            [MULTIPLYING, LOADING, LOADING],
+        )  # fmt: skip
+    else:
+        gl.warp_specialize(
+            [
+                (_multiply, (
+                    upper, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
+                    MODE, EPILOGUE, BAND, STAGGER,
+                )),
+                (_multiply, (
+                    lower, target, other, a_ring, b_ring, buffers, full, free, kept_full, kept_free, tiles, M, N, D,
+                    MODE, EPILOGUE, BAND, STAGGER,
+                )),
+                (_feed, (a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE, BAND)),
+            ],
+            [4, 1],
+            [MULTIPLYING, LOADING],
+        )  # fmt: skip
+    if ORDER == 2:
+        gdc_wait()

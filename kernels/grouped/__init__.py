@@ -1,0 +1,288 @@
+"""Grouped linear and grouped gated MLP: G weights, each applied to its own rows of one input.
+
+Rows come in one of two layouts:
+
+- even: ``x`` is [B·G, K] and row ``b·G + g`` belongs to group g (NVIDIA recsys-examples PR 263, where x is
+  viewed as [B, G, K]);
+- ragged: rows are sorted by group, ``offsets`` [G + 1] (int32, on x's device) says where each group begins, and
+  ``host_offsets`` repeats it as a tuple of ints for variants that would otherwise have to synchronise.
+
+Weights are [G, K, N] as in the PR: ``y = x @ weight[g]``, not transposed as in ``torch.nn.Linear``.
+Backward passes are written out: their products are what is measured, not autograd's bookkeeping.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from kernels.common.arguments import expect
+from kernels.common.tables import first_that_can
+from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
+from kernels.grouped.backends import (
+    BEST,
+    best_of,
+    gated_grad_tiles,
+    mlp_parts,
+    mlp_train_parts,
+    ways_for,
+)
+from kernels.grouped.launch_plan import cuts_at, mlp_parts_at, mlp_train_parts_at
+from kernels.grouped.packed import (
+    compute_mlp,
+    compute_mlp_train,
+    mlp_tma,
+    mlp_train_tma,
+    mlp_train_warp_specialized,
+    mlp_warp_specialized,
+    pack_gate_up,
+)
+from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped.table import TABLE as TABLE
+
+
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    host_offsets: Offsets | None = None,
+    *,
+    out: torch.Tensor | None = None,
+    products: Products | None = None,
+    config: str | None = None,
+) -> torch.Tensor:
+    """``y = x @ weight[g]`` for the rows of each group g.
+
+    Args:
+        x: [T, K], contiguous; T = B·G where groups are even.
+        weight: [G, K, N], contiguous.
+        offsets: int32 [G + 1] where groups are ragged; rising from 0 to T, which is not checked (it is on the GPU).
+        host_offsets: the same as a tuple of ints; only the loop needs it.
+        out: [T, N], contiguous.
+        products: how the products are computed; by default as ``config`` says.
+        config: a name in ``WAYS``, "warp_specialized" or one of its cuts; by default what the GPU's table has for the
+            shape.
+
+    Returns:
+        [T, N].
+
+    Raises:
+        ValueError: a shape, dtype, device or stride does not fit; names the argument.
+        NotImplementedError: ``products`` cannot serve this layout or device.
+    """
+    groups = groups_of(x, weight, "weight", offsets, host_offsets)
+    y = buffer(out, "out", x, (x.shape[0], weight.shape[2]))
+    ways = (products,) if products else ways_for("linear", config, x, weight, groups)
+    first_that_can(ways, lambda way: way.product(x, weight, groups, y))
+    return y
+
+
+def linear_train(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    grad_out: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    host_offsets: Offsets | None = None,
+    *,
+    out: Three | None = None,
+    products: Products | None = None,
+    config: str | None = None,
+) -> Three:
+    """``linear`` and its gradients.
+
+    Args:
+        x: as in ``linear``; so are ``weight``, the offsets and ``products``.
+        weight: [G, K, N].
+        grad_out: [T, N], contiguous: the gradient of y.
+        offsets: int32 [G + 1] or None.
+        host_offsets: the same as ints.
+        out: buffers for the three results.
+        products: how the products are computed.
+        config: as in ``linear``.
+
+    Returns:
+        (y [T, N], gradient of x [T, K], gradient of weight [G, K, N]).
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``linear``.
+    """
+    groups = groups_of(x, weight, "weight", offsets, host_offsets)
+    shape = (x.shape[0], weight.shape[2])
+    expect(grad_out, "grad_out", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
+    y, grad_x, grad_weight = buffers(out, x, (shape, x.shape, weight.shape))
+
+    def compute(way: Products) -> None:
+        way.product(x, weight, groups, y)
+        way.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
+        way.grad_weight(x, grad_out, groups, grad_weight, follows=False)
+
+    first_that_can((products,) if products else ways_for("linear_train", config, x, weight, groups), compute)
+    return y, grad_x, grad_weight
+
+
+def mlp(
+    x: torch.Tensor,
+    w_gate: torch.Tensor,
+    w_up: torch.Tensor,
+    w_down: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    host_offsets: Offsets | None = None,
+    w_gate_up: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+    products: Products | None = None,
+    config: str | None = None,
+) -> torch.Tensor:
+    """``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
+
+    Args:
+        x: [T, K] as in ``linear``; so are the offsets and ``products``.
+        w_gate: [G, K, H], contiguous; so is ``w_up``.
+        w_up: [G, K, H].
+        w_down: [G, H, K], contiguous.
+        offsets: int32 [G + 1] or None.
+        host_offsets: the same as ints.
+        w_gate_up: [G, K, 2·H], both weights from ``pack_gate_up``; without it no packed kernel is used.
+        out: [T, K], contiguous.
+        products: how the products are computed.
+        config: as in ``linear``.
+
+    Returns:
+        [T, K].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``linear``.
+    """
+    groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
+    y = buffer(out, "out", x, tuple(x.shape))
+    ways = (products,) if products else ways_for("mlp", config, x, w_gate, groups)
+    parts = None if products or w_gate_up is None else mlp_parts(config, x, w_gate, groups)
+    if parts and w_gate_up is not None:
+        try:
+            compute_mlp(x, w_gate_up, w_down, groups, y, parts)
+            return y
+        except NotImplementedError:
+            if config:
+                raise
+    hidden = x.new_empty(x.shape[0], w_gate.shape[2])
+
+    def compute(way: Products) -> None:
+        way.gated(x, w_gate, w_up, groups, hidden)
+        way.product(hidden, w_down, groups, y)
+
+    first_that_can(ways, compute)
+    return y
+
+
+def mlp_train(
+    x: torch.Tensor,
+    w_gate: torch.Tensor,
+    w_up: torch.Tensor,
+    w_down: torch.Tensor,
+    grad_out: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    host_offsets: Offsets | None = None,
+    w_gate_up: torch.Tensor | None = None,
+    *,
+    out: Five | None = None,
+    products: Products | None = None,
+    config: str | None = None,
+) -> Five:
+    """``mlp`` and its gradients.
+
+    Args:
+        x: as in ``mlp``; so are the weights, the offsets and ``products``.
+        w_gate: [G, K, H].
+        w_up: [G, K, H].
+        w_down: [G, H, K].
+        grad_out: [T, K], contiguous: the gradient of y.
+        offsets: int32 [G + 1] or None.
+        host_offsets: the same as ints.
+        w_gate_up: as in ``mlp``.
+        out: buffers for the five results.
+        products: how the products are computed.
+        config: as in ``linear``.
+
+    Returns:
+        (y [T, K], gradients of x, w_gate, w_up and w_down in the shapes of those).
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``linear``.
+    """
+    groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
+    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
+    shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
+    results = y, grad_x, grad_gate, grad_up, grad_down = five(out, x, shapes)
+    ways = (products,) if products else ways_for("mlp_train", config, x, w_gate, groups)
+    parts = None if products or w_gate_up is None else mlp_train_parts(config, x, w_gate, groups)
+    if parts and w_gate_up is not None:
+        try:
+            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, parts)
+            return results
+        except NotImplementedError:
+            if config:
+                raise
+    gate, up, hidden, of_gate, of_up = (x.new_empty(x.shape[0], w_gate.shape[2]) for _ in range(5))
+
+    def compute(way: Products) -> None:
+        way.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
+        way.product(hidden, w_down, groups, y)
+        way.grad_weight(hidden, grad_out, groups, grad_down)
+        way.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
+        way.grad_weight(x, of_gate, groups, grad_gate)
+        way.grad_weight(x, of_up, groups, grad_up)
+        way.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
+
+    first_that_can(ways, compute)
+    return results
+
+
+VARIANTS = {
+    "linear.loop": partial(linear, products=LOOP),
+    "linear.bmm": partial(linear, products=BMM),
+    "linear.triton": partial(linear, products=TRITON),
+    "linear.tma": partial(linear, products=TMA),
+    "linear.warp_specialized": partial(linear, config="warp_specialized"),
+    "linear.best": linear,
+    "linear_train.loop": partial(linear_train, products=LOOP),
+    "linear_train.bmm": partial(linear_train, products=BMM),
+    "linear_train.triton": partial(linear_train, products=TRITON),
+    "linear_train.tma": partial(linear_train, products=TMA),
+    "linear_train.warp_specialized": partial(linear_train, config="warp_specialized"),
+    "linear_train.best": linear_train,
+    "mlp.loop": partial(mlp, products=LOOP),
+    "mlp.bmm": partial(mlp, products=BMM),
+    "mlp.triton": partial(mlp, products=TRITON),
+    "mlp.tma": mlp_tma,
+    "mlp.warp_specialized": mlp_warp_specialized,
+    "mlp.best": mlp,
+    "mlp_train.loop": partial(mlp_train, products=LOOP),
+    "mlp_train.bmm": partial(mlp_train, products=BMM),
+    "mlp_train.triton": partial(mlp_train, products=TRITON),
+    "mlp_train.tma": mlp_train_tma,
+    "mlp_train.warp_specialized": mlp_train_warp_specialized,
+    "mlp_train.best": mlp_train,
+}
+
+PREPARE = {
+    "mlp.tma": pack_gate_up,
+    "mlp.warp_specialized": pack_gate_up,
+    "mlp.best": pack_gate_up,
+    "mlp_train.tma": pack_gate_up,
+    "mlp_train.warp_specialized": pack_gate_up,
+    "mlp_train.best": pack_gate_up,
+}
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {
+    **{f"{op}.best": partial(best_of, op) for op in BEST},
+    **{f"{op}.warp_specialized": partial(cuts_at, op) for op in ("linear", "linear_train")},
+    "mlp.warp_specialized": mlp_parts_at,
+    "mlp_train.tma": gated_grad_tiles,
+    "mlp_train.warp_specialized": mlp_train_parts_at,
+}

@@ -1,0 +1,80 @@
+"""What the operations of ``kernels.grouped`` check of their arguments, and the buffers that they write into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from kernels.common.arguments import expect
+from kernels.grouped.groups import Groups
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+
+Offsets = tuple[int, ...]
+Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Five = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def groups_of(
+    x: torch.Tensor, weight: torch.Tensor, name: str, offsets: torch.Tensor | None, host_offsets: Offsets | None
+) -> Groups:
+    """The groups of x's rows, once x, the weight [G, K, any] and the offsets are known to fit.
+
+    Raises:
+        ValueError: names the argument that does not fit; so do all functions here.
+    """
+    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
+    expect(weight, name, shape=(None, x.shape[1], None), dtype=x.dtype, device=x.device, contiguous=True)
+    count = weight.shape[0]
+    if offsets is None:
+        if x.shape[0] % count:
+            raise ValueError(f"x must have rows for {count} even groups, got {x.shape[0]}; give offsets if ragged")
+    else:
+        expect(offsets, "offsets", shape=(count + 1,), dtype=torch.int32, device=x.device, contiguous=True)
+    if host_offsets is not None and (len(host_offsets) != count + 1 or host_offsets[-1] != x.shape[0]):
+        raise ValueError(f"host_offsets must be {count + 1} numbers that end at {x.shape[0]}, got {host_offsets}")
+    return Groups(x.shape[0], count, offsets, host_offsets)
+
+
+def mlp_groups(
+    x: torch.Tensor,
+    w_gate: torch.Tensor,
+    w_up: torch.Tensor,
+    w_down: torch.Tensor,
+    offsets: torch.Tensor | None,
+    host_offsets: Offsets | None,
+    w_gate_up: torch.Tensor | None,
+) -> Groups:
+    """As ``groups_of``, for the weights of a gated MLP; ``w_gate_up`` may be left out."""
+    groups = groups_of(x, w_gate, "w_gate", offsets, host_offsets)
+    count, K, H = w_gate.shape
+    expect(w_up, "w_up", shape=(count, K, H), dtype=x.dtype, device=x.device, contiguous=True)
+    expect(w_down, "w_down", shape=(count, H, K), dtype=x.dtype, device=x.device, contiguous=True)
+    if w_gate_up is not None:
+        expect(w_gate_up, "w_gate_up", shape=(count, K, 2 * H), dtype=x.dtype, device=x.device, contiguous=True)
+    return groups
+
+
+def buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The caller's buffer, checked, or a new one, with dtype and device of x."""
+    if given is None:
+        return x.new_empty(shape)
+    expect(given, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
+    return given
+
+
+def buffers(
+    out: tuple[torch.Tensor, ...] | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]
+) -> list[torch.Tensor]:
+    """One buffer for each shape; ``out`` is None or has all of them."""
+    given = out or [None] * len(shapes)
+    if len(given) != len(shapes):
+        raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")
+    return [buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
+
+
+def five(out: Five | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]) -> Five:
+    """Buffers for the results of the MLP and its gradients."""
+    y, grad_x, grad_gate, grad_up, grad_down = buffers(out, x, shapes)
+    return y, grad_x, grad_gate, grad_up, grad_down

@@ -1,0 +1,80 @@
+"""Which way of computing products serves an operation of ``kernels.grouped``: the table's, then one that always can."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.common.tables import Offer
+from kernels.common.warp_specialized import CUTS
+from kernels.grouped.groups import Groups
+from kernels.grouped.launch_plan import CUT_OF, MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpParts, MlpTrainParts
+from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products, Specialized
+from kernels.grouped.table import TABLE, Tile
+
+#: Ways of computing products by the name that variants and tables have for them; beside these "warp_specialized" and
+#: the names of its cuts.
+WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
+
+#: The way that is best for R rows a group on average.
+BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
+    op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
+}
+
+
+def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
+    """Name of the way that the table has for these shapes; on a CPU torch's."""
+    ragged = groups.offsets is not None
+    if x.device.type == "cpu":
+        return "loop" if ragged else "bmm"
+    return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
+
+
+def ways_for(
+    op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups
+) -> tuple[Products, ...]:
+    """The way that was asked for; else the best, then one that serves what it cannot."""
+    best = _way(op, config or _best(op, x, weight, groups), x, weight, groups)
+    if config:
+        return (best,)
+    if groups.offsets is None:
+        return best, BMM
+    return best, LOOP if x.device.type == "cpu" else TRITON
+
+
+def _way(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> Products:
+    if name in WAYS:
+        return WAYS[name]
+    if name == "warp_specialized":
+        if op not in CUT_OF:
+            # Of gate and up that are not packed there is only the product: cuBLAS's is faster.
+            return BMM
+        name = CUT_OF[op](x.device, groups.rows // groups.count, *weight.shape)
+    return Specialized(CUTS[name])
+
+
+def mlp_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpParts | None:
+    """The launches of ``mlp`` with packed weights; None where the way has no use for them."""
+    name = config or _best("mlp", x, w_gate, groups)
+    if name == "warp_specialized":
+        return MLP(x.device, groups.rows // groups.count, *w_gate.shape)
+    return MLP_TMA if name == "tma" else None
+
+
+def mlp_train_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpTrainParts | None:
+    """The launches of ``mlp_train`` with packed weights; None where the way has no use for them."""
+    name = config or _best("mlp_train", x, w_gate, groups)
+    if name == "warp_specialized":
+        return MLP_TRAIN(x.device, groups.rows // groups.count, *w_gate.shape)
+    return MLP_TRAIN_TMA if name == "tma" else None
+
+
+def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
+    """Ways for rows of one layout."""
+    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
+    return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
+
+
+def gated_grad_tiles(B: int, G: int, K: int, H: int) -> Offer:
+    """Tiles of the gradient through the gate."""
+    tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
+    return Offer("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)

@@ -1,0 +1,44 @@
+"""How the rows of a matrix are dealt to groups (see ``kernels.grouped`` for the two layouts)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+
+from kernels.grouped.tile_schedule import deal
+
+
+@dataclass(frozen=True)
+class Groups:
+    """``rows`` rows dealt to ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
+
+    rows: int
+    count: int
+    offsets: torch.Tensor | None
+    host: tuple[int, ...] | None
+
+    @property
+    def bands(self) -> int:
+        """Bands of columns that descriptors see: ``count`` where groups are even."""
+        return self.count if self.offsets is None else 1
+
+    @functools.cached_property
+    def dealt(self) -> torch.Tensor | None:
+        """Which rows each tile of the TMA kernels has; launched once, at first use. None where groups are even."""
+        return None if self.offsets is None else deal(self.offsets, self.rows, self.count)
+
+    def of(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
+        """The rows of one group, a view [rows of the group, columns]."""
+        if self.offsets is None:
+            return matrix.view(-1, self.count, matrix.shape[1])[:, group]
+        if self.host is None:
+            raise ValueError("host_offsets must be given for a loop over ragged groups: offsets are on the GPU")
+        return matrix[self.host[group] : self.host[group + 1]]
+
+    def batch(self, matrix: torch.Tensor) -> torch.Tensor:
+        """Every group's rows as a strided view [G, B, columns]; nothing is copied."""
+        if self.offsets is not None:
+            raise NotImplementedError("a batched product needs groups of equal size")
+        return matrix.view(-1, self.count, matrix.shape[1]).transpose(0, 1)

@@ -1,0 +1,218 @@
+"""The gated MLP of ``kernels.grouped`` with gate and up packed: the variants "tma" and "warp_specialized"."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.common.arguments import expect
+from kernels.common.devices import require_triton
+from kernels.grouped import gated_kernels as grouped_gated
+from kernels.grouped import launch_plan as grouped_parts
+from kernels.grouped.arguments import Five, buffer, five, groups_of
+from kernels.grouped.groups import Groups
+from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpParts, MlpTrainParts
+from kernels.grouped.table import Tile
+
+
+def mlp_tma(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
+
+    Args:
+        x: [T, K] as in ``linear``; so is ``offsets``.
+        w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
+        w_down: [G, H, K], contiguous.
+        offsets: int32 [G + 1] or None.
+        out: [T, K], contiguous.
+
+    Returns:
+        [T, K].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``kernels.grouped.tma_kernels.product``, or not a CUDA tensor.
+    """
+    require_triton(x, "tma")
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
+    y = buffer(out, "out", x, x.shape)
+    compute_mlp(x, w_gate_up, w_down, groups, y, MLP_TMA)
+    return y
+
+
+def mlp_warp_specialized(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+    config: MlpParts | None = None,
+) -> torch.Tensor:
+    """``mlp_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
+
+    The sigmoid is off by up to 2^-12: see ``kernels.common.gated_epilogues``.
+
+    Args:
+        x: as in ``mlp_tma``; so are the weights.
+        w_gate_up: [G, K, 2·H], packed.
+        w_down: [G, H, K].
+        offsets: must be None: even groups only.
+        out: [T, K], contiguous.
+        config: who computes which launch; by default the table's.
+
+    Returns:
+        [T, K].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``kernels.grouped.warp_specialized_kernels.product``.
+    """
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
+    y = buffer(out, "out", x, x.shape)
+    parts = config or MLP(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp(x, w_gate_up, w_down, groups, y, parts)
+    return y
+
+
+def compute_mlp(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor, parts: MlpParts
+) -> None:
+    """``mlp`` into ``y``; every argument has been checked. Raises what the parts raise."""
+    hidden = x.new_empty(x.shape[0], w_down.shape[1])
+    grouped_parts.gated(parts.gated, x, w_gate_up, groups, hidden)
+    grouped_parts.product(parts.down, hidden, w_down, groups, y)
+
+
+def mlp_train_tma(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    grad_out: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: Five | None = None,
+    config: Tile | None = None,
+) -> Five:
+    """``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
+
+    Args:
+        x: as in ``mlp_tma``; so are the weights and ``offsets``.
+        w_gate_up: [G, K, 2·H], packed.
+        w_down: [G, H, K].
+        grad_out: [T, K], contiguous: the gradient of y.
+        offsets: int32 [G + 1] or None.
+        out: buffers for the five results.
+        config: tile of the product whose epilogue is the gradient of the activation; by default the table's.
+
+    Returns:
+        As ``mlp_train``: the gradients of the gate and up weights apart, each [G, K, H].
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``mlp_tma``.
+    """
+    require_triton(x, "tma")
+    groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
+    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, MLP_TRAIN_TMA, config)
+    return results
+
+
+def mlp_train_warp_specialized(
+    x: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    grad_out: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    *,
+    out: Five | None = None,
+    config: MlpTrainParts | None = None,
+) -> Five:
+    """``mlp_train_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
+
+    Args:
+        x: as in ``mlp_warp_specialized``; so are the weights and ``offsets``.
+        w_gate_up: [G, K, 2·H], packed.
+        w_down: [G, H, K].
+        grad_out: [T, K], contiguous: the gradient of y.
+        offsets: must be None.
+        out: buffers for the five results.
+        config: who computes which launch; by default the table's.
+
+    Returns:
+        As ``mlp_train_tma``.
+
+    Raises:
+        ValueError: as ``linear``.
+        NotImplementedError: as ``mlp_warp_specialized``.
+    """
+    groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
+    parts = config or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, parts)
+    return results
+
+
+def compute_mlp_train(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
+    results: Five, parts: MlpTrainParts, tile: Tile | None = None,
+) -> None:  # fmt: skip
+    """``mlp_train`` into ``results``; every argument has been checked. Raises what the parts raise."""
+    y, grad_x, grad_gate, grad_up, grad_down = results
+    gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
+    hidden = x.new_empty(x.shape[0], w_down.shape[1])
+    grouped_parts.gated(parts.gated, x, w_gate_up, groups, hidden, gate_up)
+    grouped_parts.product(parts.down, hidden, w_down, groups, y)
+    # The launches that do not read what the one ahead writes begin while it ends; but not behind cuBLAS, of which
+    # nobody says whether it waits for the launch ahead before it lets the next one begin.
+    behind = parts.down == "bmm"
+    grouped_parts.grad_weight(parts.grad_down, hidden, grad_out, groups, grad_down, follows=behind)
+    behind = parts.grad_down == "bmm"
+    grouped_parts.gated_grad(
+        parts.gated_grad, grad_out, w_down, gate_up, groups, grad_gate_up, tile, follows=behind
+    )  # fmt: skip
+    grouped_parts.grad_weight(parts.grad_gate_up, x, grad_gate_up, groups, grad_gate, grad_up)
+    transposed = w_gate_up.transpose(1, 2)
+    grouped_parts.product(parts.grad_x, grad_gate_up, transposed, groups, grad_x, follows=False)
+
+
+def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
+    """``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
+
+    Where H is no multiple of 128 there is no such weight, and its shape says so to ``mlp_tma``.
+    """
+    half = grouped_gated.HALF
+    if w_gate.shape[2] % half:
+        return {"w_gate_up": torch.cat((w_gate, w_up), dim=2)}
+    pair = torch.stack((w_gate.unflatten(2, (-1, half)), w_up.unflatten(2, (-1, half))), dim=3)
+    return {"w_gate_up": pair.flatten(2)}
+
+
+def _packed_groups(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
+) -> Groups:
+    """Check what all variants here share."""
+    groups = groups_of(x, w_gate_up, "w_gate_up", offsets, None)
+    G, K, H = _weight_shape(w_gate_up)
+    expect(w_down, "w_down", shape=(G, H, K), dtype=x.dtype, device=x.device, contiguous=True)
+    return groups
+
+
+def _train_arguments(
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor,
+    offsets: torch.Tensor | None, out: Five | None,
+) -> tuple[Groups, Five]:  # fmt: skip
+    groups = _packed_groups(x, w_gate_up, w_down, offsets)
+    expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
+    one = _weight_shape(w_gate_up)
+    return groups, five(out, x, (x.shape, x.shape, one, one, w_down.shape))
+
+
+def _weight_shape(w_gate_up: torch.Tensor) -> tuple[int, int, int]:
+    """(G, K, H): the shape of each of the two weights."""
+    G, K, width = w_gate_up.shape
+    return G, K, width // 2

@@ -1,0 +1,248 @@
+"""The products that the ``grouped`` operations are made of, in each way of computing them.
+
+``kernels.grouped`` has checked every argument by the time a method here is called.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+import triton
+from torch.nn.functional import silu
+
+from kernels.common.devices import require_triton
+from kernels.common.warp_specialized import Cut
+from kernels.grouped import tma_kernels as grouped_tma
+from kernels.grouped import triton_kernels as grouped_triton
+from kernels.grouped import warp_specialized_kernels as grouped_specialized
+from kernels.grouped.groups import Groups
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+class Products(ABC):
+    """One way of computing grouped products. T rows in all, G groups; every method writes its last tensors."""
+
+    @abstractmethod
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
+
+        ``follows``: whether the call before writes what this one reads; only what is launched with PDL can use that it
+        does not.
+        """
+
+    @abstractmethod
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
+
+    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+        """``out = silu(gate) · up``."""
+        torch.mul(silu(gate), up, out=out)
+
+    def activate_grad(
+        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
+    ) -> None:
+        """Gradients of ``activate`` by its two inputs."""
+        torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=of_gate)
+        torch.mul(grad, silu(gate), out=of_up)
+
+    def gated(
+        self,
+        x: torch.Tensor,
+        w_gate: torch.Tensor,
+        w_up: torch.Tensor,
+        groups: Groups,
+        hidden: torch.Tensor,
+        keep: Pair | None = None,
+    ) -> None:
+        """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``; ``keep`` gets the two products for the way back."""
+        gate, up = keep or (torch.empty_like(hidden), torch.empty_like(hidden))
+        self.product(x, w_gate, groups, gate)
+        self.product(x, w_up, groups, up)
+        self.activate(gate, up, hidden)
+
+    def gated_grad(
+        self,
+        grad_out: torch.Tensor,
+        w_down: torch.Tensor,
+        gate: torch.Tensor,
+        up: torch.Tensor,
+        groups: Groups,
+        of_gate: torch.Tensor,
+        of_up: torch.Tensor,
+    ) -> None:
+        """From the gradient behind ``w_down`` to the gradients of the gate and up products."""
+        of_hidden = torch.empty_like(gate)
+        self.product(grad_out, w_down.transpose(1, 2), groups, of_hidden)
+        self.activate_grad(gate, up, of_hidden, of_gate, of_up)
+
+
+class Loop(Products):
+    """One product a group, the results stacked afterwards: the "before" of recsys-examples PR 263."""
+
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """See ``Products``."""
+        parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
+        if groups.offsets is None:
+            torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
+        else:
+            torch.cat(parts, out=out)
+        if too:
+            other = torch.empty_like(out)
+            self.product(*too, groups, other)
+            out += other
+
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """See ``Products``."""
+        for g in range(groups.count):
+            torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
+
+
+class Fused(Products):
+    """Activation and its gradient in one kernel each; where no Triton kernel runs, torch's two and four."""
+
+    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+        """See ``Products``."""
+        if _has_triton(gate):
+            grouped_triton.activate(gate, up, out)
+        else:
+            super().activate(gate, up, out)
+
+    def activate_grad(
+        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
+    ) -> None:
+        """See ``Products``."""
+        if _has_triton(gate):
+            grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
+        else:
+            super().activate_grad(gate, up, grad, of_gate, of_up)
+
+
+def _has_triton(tensor: torch.Tensor) -> bool:
+    return tensor.device.type != "cpu" or bool(triton.knobs.runtime.interpret)
+
+
+class Bmm(Fused):
+    """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
+
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """See ``Products``."""
+        torch.bmm(groups.batch(a), weight, out=groups.batch(out))
+        if too:
+            groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
+
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """See ``Products``."""
+        torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
+
+
+class Triton(Fused):
+    """Triton kernels, for both layouts of rows."""
+
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """See ``Products``."""
+        require_triton(a, "triton")
+        grouped_triton.product(a, weight, groups.offsets, out, too)
+
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """See ``Products``."""
+        grouped_triton.grad_weight(x, grad, groups.offsets, out)
+
+
+class Tma(Triton):
+    """Persistent kernels fed by TMA (``kernels.grouped.tma_kernels``), for widths that are multiples of 256 and 64."""
+
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """See ``Products``."""
+        require_triton(a, "tma")
+        if too:
+            raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
+        grouped_tma.product(a, weight, groups, out, follows=follows)
+
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """See ``Products``."""
+        grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
+
+
+class Specialized(Triton):
+    """Warp-specialized kernels of one cut (``warp_specialized_kernels``), for even groups on Hopper."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+
+    def product(
+        self,
+        a: torch.Tensor,
+        weight: torch.Tensor,
+        groups: Groups,
+        out: torch.Tensor,
+        too: Pair | None = None,
+        follows: bool = True,
+    ) -> None:
+        """See ``Products``."""
+        if too:
+            raise NotImplementedError("warp_specialized multiplies packed pairs: see pack_gate_up in kernels.grouped")
+        grouped_specialized.product(a, weight, groups, out, cut=self.cut, follows=follows)
+
+    def grad_weight(
+        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
+    ) -> None:
+        """See ``Products``."""
+        grouped_specialized.grad_weight(x, grad, groups, out, cut=self.cut, follows=follows)
+
+
+LOOP = Loop()
+BMM = Bmm()
+TRITON = Triton()
+TMA = Tma()

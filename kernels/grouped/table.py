@@ -1,0 +1,21 @@
+"""Choices that the ``grouped`` family leaves open, and the table that makes them for each GPU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernels.common.tables import Table
+
+
+class Tile(NamedTuple):
+    """Tile of one program and how it is compiled; ``programs`` persistent ones share a multiprocessor."""
+
+    BLOCK_M: int
+    BLOCK_N: int
+    BLOCK_K: int
+    num_warps: int
+    num_stages: int
+    programs: int = 1
+
+
+TABLE = Table("grouped")

@@ -1,0 +1,148 @@
+"""What the TMA kernels of the ``grouped`` family share: who computes which tile, and how it is loaded and stored.
+
+Even groups are addressed as one matrix [B, G · columns]: group g is a band of columns, and the descriptor's bounds
+cut the last rows. So no tile may reach across a band, which is why widths must be multiples of the tile's. Ragged
+groups are bands of rows: a tile that reaches into the next group computes rows that it does not store.
+
+Tiles are dealt group by group with columns innermost: what runs together shares one group's weight, which stays
+in L2, and few rows of x. Where groups are ragged a small launch of its own writes down first which rows each tile
+has (``deal``): searching the offsets in the kernels would keep Triton from flattening their loops.
+
+Launches overlap, in the order that ``kernels.common.pdl`` describes.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from kernels.common.devices import capability
+from kernels.common.pdl import begin, launch_options, order_of
+
+#: Rows of a tile, in every kernel that reads what was dealt.
+BLOCK_M = 128
+
+#: What is dealt for each tile of ragged groups: its group, its first row, how many rows of the group are left there.
+FIELDS = 3
+
+#: Tiles that a program of ``deal`` looks after.
+DEALT = 128
+
+
+@triton.jit
+def _deal(offsets, dealt, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constexpr, SLOTS: tl.constexpr):
+    begin(ORDER)
+    slot = tl.program_id(0) * SLOTS + tl.arange(0, SLOTS)
+    tiles = 0
+    for group in range(0, G):
+        base = tl.load(offsets + group)
+        count = tl.load(offsets + group + 1) - base
+        first = (slot - tiles) * BLOCK_M
+        mine = (slot >= tiles) & (first < count) & (slot < TILES)
+        tl.store(dealt + slot * 3, group, mine)
+        tl.store(dealt + slot * 3 + 1, base + first, mine)
+        tl.store(dealt + slot * 3 + 2, count - first, mine)
+        tiles += tl.cdiv(count, BLOCK_M)
+    if tl.program_id(0) == 0:
+        tl.store(dealt + TILES * 3, tiles)
+
+
+def deal(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
+    """Which rows each tile of ``BLOCK_M`` rows has, one tile after another.
+
+    Args:
+        offsets: int32 [groups + 1], rising from 0 to ``rows``.
+        rows: of all groups.
+        groups: how many.
+
+    Returns:
+        int32 [tiles + 1, FIELDS]. How many tiles there are only the GPU knows: it writes their number into the last
+        row, behind room for as many as there can be.
+    """
+    tiles = rows // BLOCK_M + groups
+    dealt = offsets.new_empty(tiles + 1, FIELDS)
+    order = order_of(offsets, follows=True)
+    _deal[(triton.cdiv(tiles, DEALT),)](
+        offsets, dealt, groups, tiles, ORDER=order, BLOCK_M=BLOCK_M, SLOTS=DEALT, num_warps=4, **launch_options(order)
+    )
+    return dealt
+
+
+def room_of(dealt: torch.Tensor | None) -> int:
+    """The row of ``dealt`` that holds the number of tiles."""
+    return 0 if dealt is None else len(dealt) - 1
+
+
+@triton.jit
+def tile_count(dealt, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
+    """Row tiles of all groups."""
+    return tl.load(dealt + room * 3) if RAGGED else G * tl.cdiv(rows // G, BLOCK_M)
+
+
+@triton.jit
+def locate(slot, dealt, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
+    """(group, band of columns, first row, rows of the group from there on) of a row tile."""
+    if RAGGED:
+        group = tl.load(dealt + slot * 3)
+        band = 0
+        row = tl.load(dealt + slot * 3 + 1)
+        left = tl.load(dealt + slot * 3 + 2)
+    else:
+        tiles_m = tl.cdiv(rows // G, BLOCK_M)
+        group = slot // tiles_m
+        band = group
+        row = (slot % tiles_m) * BLOCK_M
+        left = rows // G - row
+    return group, band, row, left
+
+
+@triton.jit
+def halves(tile, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The left and the right columns of a tile; nothing moves between threads."""
+    return tl.reshape(tile, (BLOCK_M, 2, BLOCK_N // 2)).permute(0, 2, 1).split()
+
+
+@triton.jit
+def store_tile(
+    tile, target, pointer, row, column, left, stride,
+    RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Store a tile by TMA; masked where groups are ragged, for it may run over the end of its own.
+
+    All ragged tiles: a choice between the two breaks Triton's pass that flattens loops (3.6, 3.7.1).
+    """
+    if RAGGED:
+        rows = tl.arange(0, BLOCK_M)
+        at = row.to(tl.int64) * stride + column
+        inside = (rows < left)[:, None]
+        tl.store(pointer + at + rows[:, None] * stride + tl.arange(0, BLOCK_N)[None, :], tile, inside)
+    else:
+        target.store([row, column], tile)
+
+
+def require(tensor: torch.Tensor, **widths: tuple[int, int]) -> None:
+    """Raise unless TMA can serve 16-bit elements of these widths on this GPU."""
+    if tensor.element_size() != 2:
+        raise NotImplementedError(f"tma is cut for 16-bit elements, got {tensor.dtype}")
+    if tensor.device.type != "cpu" and capability(tensor.device) < (9, 0):
+        raise NotImplementedError("tma needs a GPU with TMA, compute capability 9.0 or later")
+    for name, (width, block) in widths.items():
+        if width % block:
+            raise NotImplementedError(f"tma needs {name} to be a multiple of {block}, got {width}")
+
+
+def rows_of(matrix: torch.Tensor, bands: int, rows: int, columns: int) -> TensorDescriptor:
+    """Descriptor of a matrix [T, columns], or as [T / bands, bands · columns] where groups are even."""
+    total, width = matrix.shape[0] // bands, matrix.shape[1] * bands
+    return TensorDescriptor(matrix, [total, width], [width, 1], [rows, columns])
+
+
+def weight_of(weight: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    """Descriptor of a [G, rows, columns] weight as one matrix of G · rows rows."""
+    groups, rows, columns = weight.shape
+    return TensorDescriptor(weight, [groups * rows, columns], [columns, 1], block)

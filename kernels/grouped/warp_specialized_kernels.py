@@ -1,0 +1,161 @@
+"""The products of the ``grouped`` family by ``kernels.common.warp_specialized``: even groups, on Hopper GPUs.
+
+The functions take the arguments of those in ``tma_kernels`` and ``gated_kernels``, and a ``cut``.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.common.devices import require_wgmma
+from kernels.common.pdl import order_of
+from kernels.common.warp_specialized import (
+    COLUMNS,
+    GATED,
+    GRAD,
+    KEPT,
+    NN,
+    NT,
+    PAIR,
+    PLAIN,
+    ROWS,
+    TN,
+    Cut,
+    described,
+    launch,
+)
+from kernels.grouped.groups import Groups
+
+#: What every store goes by way of.
+PIECE = (64, 64)
+
+
+def product(
+    a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, cut: Cut, follows: bool = True
+) -> None:
+    """``out = a @ weight`` group by group.
+
+    Args:
+        a: [T, K], contiguous.
+        weight: [G, K, N], contiguous or the transpose of a contiguous [G, N, K].
+        groups: of the rows.
+        out: [T, N], contiguous, written.
+        cut: of the tile.
+        follows: whether the launch ahead writes what this one reads; see ``kernels.grouped.tile_schedule``.
+
+    Raises:
+        NotImplementedError: ragged groups, no rows, not 16-bit elements, widths that are no multiples of the tile's,
+            matrices that do not begin at a multiple of 16 bytes, or no Hopper GPU.
+    """
+    (rows, K), (G, _, N) = a.shape, weight.shape
+    require(a, groups, K=(K, cut.k), N=(N, COLUMNS))
+    transposed = weight.stride(1) == 1
+    b = (
+        described(weight.transpose(1, 2), (G * N, K), (COLUMNS, cut.k))
+        if transposed
+        else described(weight, (G * K, N), (cut.k, COLUMNS))
+    )
+    sizes = G, rows // G, N, K
+    launch(
+        _bands(a, G, (64, cut.k)), b, _bands(out, G, PIECE), sizes, cut, order_of(a, follows),
+        NT if transposed else NN, PLAIN,
+    )  # fmt: skip
+
+
+def grad_weight(
+    x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, up: torch.Tensor | None = None,
+    *, cut: Cut, follows: bool = True,
+) -> None:  # fmt: skip
+    """``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
+
+    With ``up``, grad is packed [T, 2·N] and ``out`` and ``up`` are the gradients of both weights. The rest as in
+    ``product``.
+
+    Raises:
+        NotImplementedError: as ``product``.
+    """
+    (G, K, N), width = out.shape, grad.shape[1]
+    require(x, groups, K=(K, ROWS), N=(width, COLUMNS))
+    sizes = G, K, width, len(x) // G
+    launch(
+        _bands(x, G, (cut.k, 64)), _bands(grad, G, (cut.k, COLUMNS)), described(out, (G * K, N), PIECE), sizes, cut,
+        order_of(x, follows), TN, PLAIN if up is None else PAIR,
+        other=None if up is None else described(up, (G * K, N), PIECE),
+    )  # fmt: skip
+
+
+def gated(
+    x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
+    gate_up: torch.Tensor | None = None, *, cut: Cut,
+) -> None:  # fmt: skip
+    """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
+
+    The sigmoid is off by up to 2^-12: see ``kernels.common.gated_epilogues``.
+
+    Args:
+        x: [T, K], contiguous; so is every tensor.
+        w_gate_up: [G, K, 2·H], packed: 128 columns of gate and of up in turn.
+        groups: of the rows.
+        hidden: [T, H], written.
+        gate_up: [T, 2·H] for the product itself, packed like the weight; written if given.
+        cut: of the tile.
+
+    Raises:
+        NotImplementedError: as ``product``.
+    """
+    (rows, K), (G, _, N) = x.shape, w_gate_up.shape
+    require(x, groups, K=(K, cut.k), H=(N // 2, COLUMNS // 2))
+    sizes = G, rows // G, N, K
+    launch(
+        _bands(x, G, (64, cut.k)), described(w_gate_up, (G * K, N), (cut.k, COLUMNS)), _bands(hidden, G, PIECE),
+        sizes, cut, order_of(x, follows=True), NN, GATED if gate_up is None else KEPT,
+        other=None if gate_up is None else _bands(gate_up, G, PIECE),
+    )  # fmt: skip
+
+
+def gated_grad(
+    grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
+    *, cut: Cut, follows: bool = True,
+) -> None:  # fmt: skip
+    """Gradient of the packed product from that of the output; the hidden layer's gradient is never stored.
+
+    Args:
+        grad: [T, K], contiguous; so is every tensor.
+        w_down: [G, H, K].
+        gate_up: [T, 2·H], as ``gated`` kept it.
+        groups: of the rows.
+        grad_gate_up: [T, 2·H], written.
+        cut: of the tile; an even number of buffers.
+        follows: as in ``product``.
+
+    Raises:
+        NotImplementedError: as ``product``, or an odd number of buffers.
+    """
+    (rows, K), (G, H, _) = grad.shape, w_down.shape
+    require(grad, groups, K=(K, cut.k), H=(H, COLUMNS))
+    if cut.buffers % 2:
+        raise NotImplementedError(f"warp_specialized needs an even number of buffers here, got {cut.buffers}")
+    sizes = G, rows // G, H, K
+    launch(
+        _bands(grad, G, (64, cut.k)), described(w_down, (G * H, K), (COLUMNS, cut.k)), _bands(grad_gate_up, G, PIECE),
+        sizes, cut, order_of(grad, follows), NT, GRAD, gate_up=_bands(gate_up, G, PIECE),
+    )  # fmt: skip
+
+
+def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
+    """Raise unless the kernels can serve these groups and widths on this GPU."""
+    if groups.offsets is not None:
+        raise NotImplementedError("warp_specialized is for even groups: its tiles are not dealt ragged rows")
+    if groups.rows == 0:
+        raise NotImplementedError("warp_specialized has no tile for groups without rows")
+    if tensor.element_size() != 2:
+        raise NotImplementedError(f"warp_specialized is cut for 16-bit elements, got {tensor.dtype}")
+    require_wgmma(tensor, "warp_specialized")
+    for name, (width, block) in widths.items():
+        if width % block:
+            raise NotImplementedError(f"warp_specialized needs {name} to be a multiple of {block}, got {width}")
+
+
+def _bands(matrix: torch.Tensor, G: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
+    """A matrix of rows that groups take in turn, as [rows / G, G · columns]: each group is a band of columns."""
+    return described(matrix, (len(matrix) // G, matrix.shape[1] * G), box)

@@ -1,0 +1,252 @@
+"""Half-precision GEMM as a ladder: each rung adds one idea on the way from a naive tile to cuBLAS.
+
+``out = alpha · A @ B + beta · C`` with float16 tensors, row-major, accumulated in float32. The rungs follow
+the ladder of minfer's kernels (naive, vectorised and unrolled, pipelined, …), written for Hopper.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernels.common.arguments import expect
+from kernels.common.devices import capability, require_triton, require_wgmma
+from kernels.common.tables import Offer, first_that_can
+from kernels.common.warp_specialized import Cut
+from kernels.hgemm.gluon_kernel import run_gluon
+from kernels.hgemm.tiles import TABLE, TILES, Tile, tile_for
+from kernels.hgemm.triton_kernels import run_pointers, run_tma
+from kernels.hgemm.warp_specialized_kernel import CUT, cuts_at, run_specialized
+
+FLOATS = (torch.float16, torch.bfloat16)
+
+#: Variant that ``hgemm`` calls; C is 1 where there is one, and elements are the output's.
+BEST = TABLE.choice("best", str, "M N K C elements")
+
+#: What serves, before cuBLAS, what the best variant refuses.
+PLAINER = {"warp_specialized": ("tma",)}
+
+
+def torch_mm(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
+    """cuBLAS. With ``c`` torch first copies it into ``out`` (a launch of its own), then accumulates there."""
+    if c is None and alpha == 1:
+        return torch.mm(a, b, out=out)
+    addend = a.new_empty(()) if c is None else c
+    return torch.addmm(addend, a, b, alpha=alpha, beta=0 if c is None else beta, out=out)
+
+
+def naive(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
+    """First rung: a small tile, tiles in row order, each load waited for before the product."""
+    return _by_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
+
+
+def vectorized(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
+) -> Tensor:
+    """Second rung: a tile with four times the reuse, 16-byte loads without masks, two steps of K a loop turn."""
+    return _by_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
+
+
+def pipelined(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Tile | None = None,
+) -> Tensor:
+    """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size.
+
+    From Hopper on with programmatic dependent launch: programs are placed while the kernel ahead drains.
+    """
+    pdl = a.device.type != "cpu" and capability(a.device) >= (9, 0)
+    return _by_pointers("pipelined", config or tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
+
+
+def tma(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Tile | None = None,
+) -> Tensor:
+    """Fourth rung: the tensor memory accelerator moves whole tiles; programs stay and take tile after tile.
+
+    With programmatic dependent launch, as ``pipelined``.
+
+    Raises:
+        NotImplementedError: before Hopper, or rows that are no multiple of 16 bytes.
+    """
+    require_triton(a, "tma")
+    out = _checked(a, b, c, beta, out)
+    K, N = b.shape
+    if a.device.type != "cpu" and capability(a.device) < (9, 0):
+        raise NotImplementedError("tma needs a Hopper GPU or newer (compute capability 9.0)")
+    if not _in_vectors(a, b):
+        raise NotImplementedError(f"tma needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
+    run_tma(config or tile_for(a, b), a, b, c, alpha, beta, out)
+    return out
+
+
+def gluon_wgmma(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Tile | None = None,
+) -> Tensor:
+    """Fifth rung: a warp of its own feeds a ring of tiles, two warp groups do nothing but multiply (Gluon, sm_90).
+
+    Raises:
+        NotImplementedError: no Hopper GPU (``wgmma`` exists nowhere else, and Gluon has no interpreter), or rows
+            that are no multiple of 16 bytes, or a ``c``.
+    """
+    out = _checked(a, b, c, beta, out)
+    K, N = b.shape
+    if c is not None:
+        raise NotImplementedError("gluon has no epilogue that reads c")
+    require_wgmma(a, "gluon")
+    if not _in_vectors(a, b):
+        raise NotImplementedError(f"gluon needs rows of a multiple of 16 bytes: K and N by 8, got K={K}, N={N}")
+    run_gluon(config or tile_for(a, b), a, b, alpha, out)
+    return out
+
+
+def warp_specialized(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: Cut | None = None,
+) -> Tensor:
+    """Sixth rung: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
+
+    With programmatic dependent launch, as ``pipelined``.
+
+    Raises:
+        NotImplementedError: no Hopper GPU, a ``c``, an ``alpha``, or widths that are no multiples of the tile's.
+    """
+    out = _checked(a, b, c, beta, out)
+    if c is not None or alpha != 1:
+        raise NotImplementedError("warp_specialized has no epilogue that scales or reads c")
+    require_wgmma(a, "warp_specialized")
+    run_specialized(config or CUT(a.device, a.shape[0], b.shape[1], a.shape[1]), a, b, out)
+    return out
+
+
+def hgemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: str | None = None,
+) -> Tensor:
+    """``alpha · a @ b + beta · c`` by the variant that is fastest at this shape.
+
+    Args:
+        a: ``[M, K]``, contiguous; float16 (or bfloat16).
+        b: ``[K, N]``, contiguous, dtype and device of ``a``.
+        c: ``[M, N]``; needed where ``beta`` is not 0, else left out.
+        alpha: scale of the product.
+        beta: scale of ``c``.
+        out: ``[M, N]`` to write into; allocated when None. It must not be ``c``.
+        config: name of the variant; by default what the GPU's table has for the shape.
+
+    Returns:
+        ``[M, N]`` in the dtype of ``a``, accumulated and scaled in float32.
+
+    Raises:
+        ValueError: names the argument of a wrong shape, dtype, device or layout.
+    """
+    out = _checked(a, b, c, beta, out)
+    if a.device.type == "cpu":
+        return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
+    (M, K), N = a.shape, b.shape[1]
+    if config:
+        return VARIANTS[config](a, b, c, alpha=alpha, beta=beta, out=out)
+    best = BEST(a.device, M, N, K, c is not None, M * N)
+    names = (best, *PLAINER.get(best, ()), "torch")
+    return first_that_can(names, lambda name: VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out))
+
+
+def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
+    """The output to write into, once every argument is known to fit."""
+    expect(a, "a", shape=(None, None), dtype=FLOATS, contiguous=True)
+    expect(b, "b", shape=(a.shape[1], None), dtype=a.dtype, device=a.device, contiguous=True)
+    shape = (a.shape[0], b.shape[1])
+    if (c is None) != (beta == 0):
+        raise ValueError(f"c must be given exactly where beta is not 0; beta is {beta:g}")
+    if c is not None:
+        expect(c, "c", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
+    if out is None:
+        return a.new_empty(shape)
+    expect(out, "out", shape=shape, dtype=a.dtype, device=a.device, contiguous=True)
+    return out
+
+
+def _in_vectors(a: Tensor, b: Tensor) -> bool:
+    """Whether every row begins at a multiple of 16 bytes, as the tensor memory accelerator needs it."""
+    return a.shape[1] % 8 == 0 and b.shape[1] % 8 == 0
+
+
+def _by_pointers(
+    name: str,
+    tile: Tile,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: float,
+    beta: float,
+    out: Tensor | None,
+    unroll: int = 0,
+    pdl: bool = False,
+) -> Tensor:
+    require_triton(a, name)
+    out = _checked(a, b, c, beta, out)
+    run_pointers(tile, a, b, c, alpha, beta, out, unroll, pdl)
+    return out
+
+
+VARIANTS = {
+    "torch": torch_mm,
+    "naive": naive,
+    "vectorized": vectorized,
+    "pipelined": pipelined,
+    "tma": tma,
+    "gluon": gluon_wgmma,
+    "warp_specialized": warp_specialized,
+    "best": hgemm,
+}
+
+
+def _tiles_at(M: int, N: int, K: int) -> Offer:
+    return Offer("tile", {"M": M, "N": N, "K": K}, TILES)
+
+
+WAYS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")
+
+
+def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> Offer:
+    return Offer("best", {"M": M, "N": N, "K": K, "C": beta != 0}, WAYS)
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"tma": _tiles_at, "warp_specialized": cuts_at, "best": _variants_at}

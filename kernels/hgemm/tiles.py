@@ -1,0 +1,50 @@
+"""Tiles of the ``hgemm`` family's rungs, and which of them serves a shape."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import triton
+from torch import Tensor
+
+from kernels.common.devices import sm_count
+from kernels.common.tables import Table
+
+
+class Tile(NamedTuple):
+    """Tile of the output and how it is computed. ``group`` tile rows share their B tiles in L2."""
+
+    m: int
+    n: int
+    k: int
+    group: int
+    num_warps: int
+    num_stages: int
+
+
+#: Largest first. Where no row of the table says otherwise a tile is used where the matrix has enough of it to fill
+#: ``FULL`` of the multiprocessors.
+TILES = (
+    Tile(128, 256, 64, 8, 8, 4),
+    Tile(128, 128, 64, 8, 8, 4),
+    Tile(128, 64, 64, 8, 4, 5),
+    Tile(64, 64, 64, 8, 4, 6),
+    Tile(64, 32, 64, 8, 4, 6),
+)
+FULL = 0.75
+
+TABLE = Table("hgemm")
+#: Tile of "pipelined", "tma" and "gluon" at a shape.
+TILE = TABLE.maybe("tile", Tile, "M N K")
+
+
+def tile_for(a: Tensor, b: Tensor) -> Tile:
+    """The tile for ``a @ b``."""
+    tuned = TILE(a.device, a.shape[0], b.shape[-1], a.shape[1])
+    if tuned is not None:
+        return tuned
+    enough = FULL * sm_count(a.device)
+    for tile in TILES:
+        if triton.cdiv(a.shape[0], tile.m) * triton.cdiv(b.shape[-1], tile.n) >= enough:
+            return tile
+    return TILES[-1]

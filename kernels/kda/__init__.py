@@ -1,0 +1,278 @@
+"""Kimi Delta Attention projections: eight linear layers that share one input.
+
+``q, k, v, beta, f_a, g_a = x @ W.T`` for six weights, then ``f = f_a @ w_fb.T`` and ``g = g_a @ w_gb.T``.
+SGLang PR 17801 merged the six into one product and the last two into one batched product; the variants
+"eight" and "merged" are its before and after.
+
+Sizes: M tokens, K = hidden size, H heads on this rank, R = 128 (head size and rank of f and g), D = H·R.
+Weights are stored as ``torch.nn.Linear`` stores them, [out, in].
+
+``out`` is one flat buffer of ``M · (3·D + H + 2·R + 2·D)`` elements. Each variant lays its own tensors out
+in it, contiguous or as slices of a wider matrix, and returns views: so every variant overwrites the same
+memory and none pays for a layout that suits another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from kernels.common.arguments import expect
+from kernels.common.devices import require_triton
+from kernels.common.tables import Offer, first_that_can
+from kernels.common.workspace import BUFFERS
+from kernels.kda.arguments import FLOATS, RANK, Outputs, Sizes, buffer_of, joint_of, pack, pack_as_source, sizes_of
+from kernels.kda.prefill_kernel import prefill
+from kernels.kda.product_kernel import product
+from kernels.kda.rows_kernel import decode_rows
+from kernels.kda.stream_kernel import STREAM_LIMIT, decode_stream
+from kernels.kda.table import TABLE
+from kernels.kda.tiles_kernel import decode_tiles
+
+#: Variant that ``kda`` calls. "aligned" is 1 where rows of the merged result are multiples of 16 bytes: they are not
+#: with 4 heads, where cuBLAS falls back to a kernel of half the speed.
+BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
+
+
+def eight(
+    x: torch.Tensor,
+    w_q: torch.Tensor,
+    w_k: torch.Tensor,
+    w_v: torch.Tensor,
+    w_beta: torch.Tensor,
+    w_fa: torch.Tensor,
+    w_ga: torch.Tensor,
+    w_fb: torch.Tensor,
+    w_gb: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+) -> Outputs:
+    """Eight products, one a layer: what the model did before the weights were merged.
+
+    Args:
+        x: [M, K].
+        w_q: [D, K]; so are ``w_k`` and ``w_v``.
+        w_k: [D, K].
+        w_v: [D, K].
+        w_beta: [H, K].
+        w_fa: [R, K]; so is ``w_ga``.
+        w_ga: [R, K].
+        w_fb: [D, R]; so is ``w_gb``.
+        w_gb: [D, R].
+        out: flat buffer, see the module.
+
+    Returns:
+        (q, k, v, beta, f, g): [M, D] each, beta [M, H].
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+    """
+    expect(x, "x", shape=(None, None), dtype=FLOATS)
+    expect(w_fb, "w_fb", shape=(None, None), dtype=x.dtype, device=x.device)
+    expect(w_beta, "w_beta", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
+    sizes = Sizes(x.shape[0], x.shape[1], w_fb.shape[0], w_beta.shape[0], w_fb.shape[1])
+    M, K, D, H, R = sizes
+    for weight, name in ((w_q, "w_q"), (w_k, "w_k"), (w_v, "w_v")):
+        expect(weight, name, shape=(D, K), dtype=x.dtype, device=x.device)
+    for weight, name in ((w_fa, "w_fa"), (w_ga, "w_ga")):
+        expect(weight, name, shape=(R, K), dtype=x.dtype, device=x.device)
+    expect(w_gb, "w_gb", shape=(D, R), dtype=x.dtype, device=x.device)
+    # beta last: its H columns would push what follows off the 16-byte grid.
+    parts = buffer_of(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
+    q, k, v, f_a, g_a, f, g, beta = (part.view(M, -1) for part in parts)
+    for weight, target in ((w_q, q), (w_k, k), (w_v, v), (w_beta, beta), (w_fa, f_a), (w_ga, g_a)):
+        torch.mm(x, weight.t(), out=target)
+    torch.mm(f_a, w_fb.t(), out=f)
+    torch.mm(g_a, w_gb.t(), out=g)
+    return q, k, v, beta, f, g
+
+
+def merged(x: torch.Tensor, w_qkvbfg: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """One product for the six layers that read ``x``, one batched product for f and g (SGLang PR 17801).
+
+    Args:
+        x: [M, K].
+        w_qkvbfg: [3·D + H + 2·R, K], the rows of q, k, v, beta, f_a, g_a in the source's order.
+        w_fg: [2, D, R], ``w_fb`` and ``w_gb``.
+        out: flat buffer, see the module.
+
+    Returns:
+        As ``eight``; q, k, v and beta are slices of one [M, N] matrix.
+
+    Raises:
+        ValueError: a shape, dtype or device does not fit; names the argument.
+    """
+    sizes = sizes_of(x, w_qkvbfg, "w_qkvbfg", w_fg)
+    D, H, R = sizes.D, sizes.H, sizes.R
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
+    torch.mm(x, w_qkvbfg.t(), out=joint)
+    q, k, v, beta, low_rank = joint.split((D, D, D, H, 2 * R), dim=1)
+    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+def two_products(
+    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None
+) -> Outputs:
+    """The merged product and the batched one as two launches of one plain Triton kernel.
+
+    Args:
+        x: [M, K], contiguous.
+        w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last every
+            slice starts on a 16-byte boundary for any number of heads; in the source's order f_a does not
+            for 4 heads.
+        w_fg: [2, D, R], contiguous.
+        out: flat buffer, see the module.
+
+    Returns:
+        As ``merged``.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride does not fit; names the argument.
+        NotImplementedError: not a CUDA tensor.
+    """
+    require_triton(x, "triton")
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
+    D, H, R = sizes.D, sizes.H, sizes.R
+    for tensor, name in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
+        expect(tensor, name, contiguous=True)
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
+    q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
+    product(x, w_in, joint)
+    product(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg, fg)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one launch, as dot products without tensor cores: ``kernels.kda.rows_kernel.decode_rows``.
+
+    Args:
+        x: [M, K], contiguous, M ≤ 4.
+        w_in: as in ``two_products``; so is ``w_fg``.
+        w_fg: [2, D, R].
+        out: flat buffer, see the module.
+
+    Returns:
+        As ``eight``; q, k and v are slices of one matrix.
+
+    Raises:
+        ValueError: a shape, dtype, device or stride does not fit; names the argument.
+        NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or not a CUDA tensor.
+    """
+    return _one_launch("rows", decode_rows, x, w_in, w_fg, out)
+
+
+def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one launch, on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. Else as ``rows``."""
+    return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
+
+
+def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one launch that loads weights ahead (``stream_kernel``), for M ≤ 32. Else as ``rows``."""
+    return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
+
+
+def persistent(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    """Everything in one persistent launch: ``kernels.kda.prefill_kernel.prefill``, for large M. Else as ``rows``."""
+    return _one_launch("persistent", prefill, x, w_in, w_fg, out)
+
+
+def _one_launch(
+    name: str,
+    launch: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None],
+    x: torch.Tensor,
+    w_in: torch.Tensor,
+    w_fg: torch.Tensor,
+    out: torch.Tensor | None,
+) -> Outputs:
+    require_triton(x, name)
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
+    for tensor, argument in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
+        expect(tensor, argument, contiguous=True)
+    M, _, D, H, R = sizes
+    # beta apart: with its H columns inside, the rows of the wide matrix would not all start on 16 bytes.
+    parts = buffer_of(x, sizes, out).split((2 * M * D, M * (3 * D + 2 * R), M * H))
+    fg, wide, beta = parts[0].view(2, M, D), parts[1].view(M, -1), parts[2].view(M, H)
+    launch(x, w_in, w_fg, wide, beta, fg)
+    q, k, v, _ = wide.split((D, D, D, 2 * R), dim=1)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+def kda(
+    x: torch.Tensor,
+    w_in: torch.Tensor,
+    w_fg: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    config: str | None = None,
+) -> Outputs:
+    """The best variant for the shape, by the GPU's table or the one that ``config`` names.
+
+    Arguments, results and errors as ``two_products``; runs on a CPU too.
+    """
+    if x.device.type == "cpu" or w_fg.shape[-1] != RANK or not len(x):
+        return _cublas(x, w_in, w_fg, out=out)
+    if config:
+        return WAYS[config](x, w_in, w_fg, out=out)
+    rows_of_weight, K = w_in.shape[0], w_in.shape[-1]
+    best = BEST(x.device, x.shape[0], K, rows_of_weight, rows_of_weight * x.element_size() % 16 == 0)
+    names = (best, *PLAINER.get(best, ()), "torch")
+    return first_that_can(names, lambda name: WAYS[name](x, w_in, w_fg, out=out))
+
+
+def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+    sizes = sizes_of(x, w_in, "w_in", w_fg)
+    D, H, R = sizes.D, sizes.H, sizes.R
+    joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
+    torch.mm(x, w_in.t(), out=joint)
+    q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
+    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
+    return q, k, v, beta, fg[0], fg[1]
+
+
+WAYS = {
+    "rows": rows,
+    "tiles": tiles,
+    "stream": stream,
+    "triton": two_products,
+    "persistent": persistent,
+    "torch": _cublas,
+}
+
+#: What serves the sizes and GPUs that the best refuses, before cuBLAS.
+PLAINER = {"stream": ("tiles",), "persistent": ("triton",)}
+
+VARIANTS = {
+    "eight": eight,
+    "merged": merged,
+    "triton": two_products,
+    "rows": rows,
+    "tiles": tiles,
+    "stream": stream,
+    "persistent": persistent,
+    "best": kda,
+}
+
+PREPARE = {
+    "merged": pack_as_source,
+    "triton": pack,
+    "rows": pack,
+    "tiles": pack,
+    "stream": pack,
+    "persistent": pack,
+    "best": pack,
+}
+
+SCRATCH = BUFFERS
+
+
+def _variants_at(M: int, K: int, heads: int) -> Offer:
+    N = (3 * heads + 2) * RANK + heads
+    few = [name for name, most in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if most >= M]
+    sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
+    return Offer("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"best": _variants_at}

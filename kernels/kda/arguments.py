@@ -1,0 +1,78 @@
+"""What the variants of ``kda`` expect of their arguments, the buffers they write into, and merged weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from kernels.common.arguments import expect
+
+#: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
+RANK = 128
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+
+Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Sizes(NamedTuple):
+    """M tokens, K inputs, D = heads · rank, H heads, R rank."""
+
+    M: int
+    K: int
+    D: int
+    H: int
+    R: int
+
+    @property
+    def N(self) -> int:
+        """Rows of the merged weight: q, k, v, f_a, g_a and beta."""
+        return 3 * self.D + 2 * self.R + self.H
+
+
+def sizes_of(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor) -> Sizes:
+    """Check the merged weights against ``x`` and read the sizes off them."""
+    expect(x, "x", shape=(None, None), dtype=FLOATS)
+    expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
+    expect(w_in, name, shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
+    D, R = w_fg.shape[1:]
+    H = w_in.shape[0] - 3 * D - 2 * R
+    if H < 1:
+        raise ValueError(f"{name} must have more than 3·D + 2·R = {3 * D + 2 * R} rows, got {w_in.shape[0]}")
+    return Sizes(x.shape[0], x.shape[1], D, H, R)
+
+
+def buffer_of(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.Tensor:
+    """``out`` checked, or a fresh one: flat, room for the merged product and for f and g."""
+    length = sizes.M * (sizes.N + 2 * sizes.D)
+    if out is None:
+        return x.new_empty(length)
+    expect(out, "out", shape=(length,), dtype=x.dtype, device=x.device, contiguous=True)
+    return out
+
+
+def joint_of(buffer: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """The flat buffer as the merged product [M, N] and as f and g [2, M, D].
+
+    f and g come first: M · N elements need not end on a 16-byte boundary, 2 · M · D do.
+    """
+    fg, joint = buffer.split((2 * sizes.M * sizes.D, sizes.M * sizes.N))
+    return joint.view(sizes.M, sizes.N), fg.view(2, sizes.M, sizes.D)
+
+
+def _pack(order: tuple[str, ...], name: str, **weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {
+        name: torch.cat([weights[part] for part in order]),
+        "w_fg": torch.stack((weights["w_fb"], weights["w_gb"])),
+    }
+
+
+def pack_as_source(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Merged weights in the source's order: q, k, v, beta, f_a, g_a."""
+    return _pack(("w_q", "w_k", "w_v", "w_beta", "w_fa", "w_ga"), "w_qkvbfg", **weights)
+
+
+def pack(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Merged weights as ``kda`` takes them: q, k, v, f_a, g_a, beta."""
+    return _pack(("w_q", "w_k", "w_v", "w_fa", "w_ga", "w_beta"), "w_in", **weights)

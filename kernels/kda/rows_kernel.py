@@ -1,0 +1,145 @@
+"""The variant "rows" of ``kernels.kda``: dot products without tensor cores, one launch (``kernels.kda.flags``)."""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.kda.flags import await_flag, counters_of, leave, overlap, raise_flag
+from kernels.kda.table import TABLE
+
+#: Most tokens that it serves.
+ROWS_LIMIT = 4
+
+
+class Rows(NamedTuple):
+    """How ``decode_rows`` is cut: weight rows a program, of the long products and of f and g."""
+
+    LONG: int
+    SHORT: int
+    num_warps: int
+
+
+ROWS = TABLE.choice("rows", Rows, "M", upto="M")
+
+
+@triton.jit
+def _decode_rows(
+    x, w_in, w_fg, wide, beta, fg, counters, H,
+    M: tl.constexpr, K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
+    HEAD: tl.constexpr, TAIL: tl.constexpr, LONG: tl.constexpr, SHORT: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    long_programs = (3 * D + 2 * R) // LONG + tl.cdiv(H, LONG)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    if pid < long_programs:
+        _long_rows(pid, x, w_in, wide, beta, counters, H, M, K, D, R, HEAD, TAIL, LONG, PDL)
+    else:
+        _short_rows(pid - long_programs, w_fg, wide, fg, counters, M, D, R, LONG, SHORT, PDL)
+
+
+@triton.jit
+def _and(tiles, tile):
+    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    return tiles + (tile,)  # noqa: RUF005
+
+
+@triton.jit
+def _long_rows(
+    pid, x, w_in, wide, beta, counters, H,
+    M: tl.constexpr, K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
+    HEAD: tl.constexpr, TAIL: tl.constexpr, LONG: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """f_a and g_a first, then q, k, v, then beta, which lies behind f_a and g_a in the weight."""
+    WIDTH: tl.constexpr = 3 * D + 2 * R
+    LOW: tl.constexpr = 2 * R // LONG
+    position = tl.where(pid < LOW, pid + 3 * D // LONG, tl.where(pid * LONG < WIDTH, pid - LOW, pid))
+    rows = position * LONG + tl.arange(0, LONG)
+    inside = rows < WIDTH + H
+    head = tl.arange(0, HEAD)
+    tail = HEAD + tl.arange(0, TAIL)
+    tail_ok = tail < K
+    # The weights do not come from the kernel before this one: load them while it finishes.
+    w_head = tl.load(w_in + rows[:, None] * K + head[None, :], inside[:, None], 0.0)
+    w_tail = tl.load(w_in + rows[:, None] * K + tail[None, :], inside[:, None] & tail_ok[None, :], 0.0)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    # All tokens before any result is stored: a load may not pass a store that might write what it reads.
+    heads = ()
+    tails = ()
+    for m in tl.static_range(M):
+        heads = _and(heads, tl.load(x + m * K + head))
+        tails = _and(tails, tl.load(x + m * K + tail, tail_ok, 0.0))
+    for m in tl.static_range(M):
+        total = tl.sum(w_head.to(tl.float32) * heads[m].to(tl.float32)[None, :], 1)
+        total += tl.sum(w_tail.to(tl.float32) * tails[m].to(tl.float32)[None, :], 1)
+        if position * LONG >= WIDTH:
+            tl.store(beta + m * H + rows - WIDTH, total.to(beta.dtype.element_ty), inside)
+        else:
+            tl.store(wide + m * WIDTH + rows, total.to(wide.dtype.element_ty))
+    if pid < LOW:
+        raise_flag(counters + pid // (LOW // 2))
+
+
+@triton.jit
+def _short_rows(
+    pid, w_fg, wide, fg, counters,
+    M: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
+    LONG: tl.constexpr, SHORT: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """f, then g."""
+    WIDTH: tl.constexpr = 3 * D + 2 * R
+    rows = pid * SHORT + tl.arange(0, SHORT)
+    half = pid * SHORT // D
+    depth = tl.arange(0, R)
+    weight = tl.load(w_fg + rows[:, None] * R + depth[None, :]).to(tl.float32)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    await_flag(counters + half, R // LONG)
+    lows = ()
+    for m in tl.static_range(M):
+        # .cg: written by another multiprocessor a moment ago, so never from this one's L1.
+        lows = _and(lows, tl.load(wide + m * WIDTH + 3 * D + half * R + depth, cache_modifier=".cg"))
+    for m in tl.static_range(M):
+        total = tl.sum(weight * lows[m].to(tl.float32)[None, :], 1)
+        tl.store(fg + (half * M + m) * D + rows - half * D, total.to(fg.dtype.element_ty))
+    leave(counters, 2 * D // SHORT)
+
+
+def decode_rows(
+    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
+) -> None:
+    """Dot products without tensor cores, whole rows of the weight a program, for M ≤ 4.
+
+    Args:
+        x: [M, K], contiguous; so is every tensor.
+        w_in: [3·D + 2·R + H, K], rows of q, k, v, f_a, g_a, beta.
+        w_fg: [2, D, R].
+        wide: [M, 3·D + 2·R], written.
+        beta: [M, H], written.
+        fg: [2, M, D], written.
+
+    Raises:
+        NotImplementedError: more than 4 tokens, or sizes that do not divide into programs.
+    """
+    (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
+    cut = ROWS(x.device, M)
+    if M > ROWS_LIMIT:
+        raise NotImplementedError(f"rows serves up to {ROWS_LIMIT} tokens, got {M}")
+    if R % cut.LONG or D % cut.SHORT or R & (R - 1):
+        raise NotImplementedError(f"rows needs D % {cut.SHORT} == 0 and a rank that is a power of two, got {D}, {R}")
+    head = 1 << (K.bit_length() - 1)
+    programs = w_in.shape[0] - H
+    grid = (programs // cut.LONG + triton.cdiv(H, cut.LONG) + 2 * D // cut.SHORT,)
+    _decode_rows[grid](
+        x, w_in, w_fg, wide, beta, fg, counters_of(x.device), H,
+        M=M, K=K, D=D, R=R, HEAD=head, TAIL=max(triton.next_power_of_2(K - head), 16),
+        LONG=cut.LONG, SHORT=cut.SHORT, num_warps=cut.num_warps, **overlap(x),
+    )  # fmt: skip

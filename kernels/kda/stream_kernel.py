@@ -1,0 +1,212 @@
+"""The eight projections of ``kernels.kda`` in one launch that loads its weights ahead (Gluon, Hopper).
+
+Roles by rising program id as in ``kernels.kda.flags``, with one hop less between f_a, g_a and f, g:
+
+1. parts of the sums of f_a and g_a, posted (``kernels.common.mailbox``);
+2. parts of the sums of q, k, v and beta; the program of a tile's last part adds them up;
+3. rows of f and g: they ask for their weights, spin until all parts of their half are there, and add those up
+   themselves: every program of a half repeats some additions, and none waits for a program that would do them once.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels.common.devices import require_wgmma
+from kernels.common.gluon_compat import barrier
+from kernels.common.mailbox import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
+from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
+from kernels.kda.flags import counters_of
+from kernels.kda.table import TABLE
+
+#: Most tokens it serves.
+STREAM_LIMIT = 32
+
+#: Rows of the weights a program: the tensor core's M side.
+ROWS = 64
+BLOCK_K = 128
+
+
+class Stream(NamedTuple):
+    """Tokens of a tile, stages of both rings, and in how many parts K is split."""
+
+    m: int
+    w_stages: int
+    x_stages: int
+    split_low: int
+    split_wide: int
+
+
+#: Up to 16 tokens two programs share a multiprocessor; beyond, one has all of its K in flight at once.
+STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
+
+
+def decode_stream(
+    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
+) -> None:
+    """Everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda.rows_kernel.decode_rows``.
+
+    ``w_in`` and ``w_fg`` are read while the kernels ahead still run: they must not be written by one that launches
+    its dependents early. f_a and g_a are not stored.
+
+    Raises:
+        NotImplementedError: more than 32 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
+            begin at multiples of 16 bytes, or no Hopper GPU.
+    """
+    cut = STREAM(x.device, x.shape[0])
+    if cut is None:
+        raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
+    launch(x, w_in, w_fg, wide, beta, fg, cut)
+
+
+def launch(
+    x: torch.Tensor,
+    w_in: torch.Tensor,
+    w_fg: torch.Tensor,
+    wide: torch.Tensor,
+    beta: torch.Tensor,
+    fg: torch.Tensor,
+    cut: Stream,
+) -> None:
+    """``decode_stream`` with a given cut."""
+    (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
+    require_wgmma(x, "stream")
+    if R != BLOCK_K or D % ROWS or H > ROWS:
+        raise NotImplementedError(f"stream needs rank {BLOCK_K}, D % {ROWS} == 0 and H ≤ {ROWS}, got {R}, {D} and {H}")
+    if x.element_size() != 2 or (2 * K | x.data_ptr() | w_in.data_ptr() | w_fg.data_ptr()) % 16:
+        raise NotImplementedError("stream needs 16-bit elements in rows that begin at multiples of 16 bytes, for TMA")
+    steps = triton.cdiv(K, BLOCK_K)
+    # Each part as many steps as the others: what does not divide evenly is one part.
+    split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (cut.split_low, cut.split_wide))
+    wide_tiles = 3 * D // ROWS + 1
+    programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
+    if programs * ROWS * cut.m > room(x.device):
+        raise NotImplementedError(f"stream has a mailbox for {room(x.device)} partial sums, too few for D = {D}")
+    _decode_stream[(programs + 2 * D // ROWS,)](
+        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K), x,
+        wide, beta, fg, mailbox(x.device), counters_of(x.device), M, H,
+        STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
+        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _decode_stream(
+    w_in, w_fg, x, x_plain, wide, beta, fg, mail, counters, M, H,
+    STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+):  # fmt: skip
+    ROWS: gl.constexpr = w_in.block_type.shape[0]
+    LONG: gl.constexpr = 2 * R // ROWS * SPLIT_LOW + (3 * D // ROWS + 1) * SPLIT_WIDE
+    gdc_launch_dependents()
+    pid = gl.program_id(0)
+    if pid < LONG:
+        _long(
+            pid, w_in, x, x_plain, wide, beta, mail, M, H,
+            STEPS, D, R, SPLIT_LOW, SPLIT_WIDE, W_STAGES, X_STAGES,
+        )  # fmt: skip
+    else:
+        _short(pid - LONG, w_fg, x, fg, mail, counters, M, D, R, SPLIT_LOW)
+
+
+@gluon.jit
+def _long(
+    pid, w_in, x, x_plain, wide, beta, mail, M, H,
+    STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
+    W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
+):  # fmt: skip
+    """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    ROWS: gl.constexpr = w_in.block_type.shape[0]
+    BLOCK_K: gl.constexpr = w_in.block_type.shape[1]
+    BLOCK_M: gl.constexpr = x.block_type.shape[0]
+    SIZE: gl.constexpr = ROWS * BLOCK_M
+    WIDTH: gl.constexpr = 3 * D + 2 * R
+    LOW: gl.constexpr = 2 * R // ROWS * SPLIT_LOW
+    is_low = pid < LOW
+    parts = gl.where(is_low, SPLIT_LOW, SPLIT_WIDE)
+    index = gl.where(is_low, pid, pid - LOW)
+    tile = index // parts
+    part = index % parts
+    row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
+    steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
+    # Tokens at least to L2 before the wait. f_a and g_a are the ones waited for: the others see to it.
+    SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
+    prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
+    total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
+    rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, total.type.layout))
+    tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, total.type.layout))
+    mail += pid * SIZE + rows[:, None] * BLOCK_M + tokens[None, :]
+    if is_low:
+        post_tile(mail, total)
+    else:
+        if part < SPLIT_WIDE - 1:
+            post_tile(mail, total)
+        else:
+            if SPLIT_WIDE > 1:
+                # In the order of the parts: the same sum every time.
+                mail -= (SPLIT_WIDE - 1) * SIZE
+                total += read_tiles(mail, SPLIT_WIDE - 1, SIZE)
+                empty_tiles(mail, SPLIT_WIDE - 1, SIZE)
+            result = total.to(wide.dtype.element_ty)
+            token_ok = tokens < M
+            if row >= WIDTH:
+                gl.store(beta + tokens[None, :] * H + rows[:, None], result, token_ok[None, :] & (rows < H)[:, None])
+            else:
+                gl.store(wide + tokens[None, :] * WIDTH + row + rows[:, None], result, token_ok[None, :])
+
+
+@gluon.jit
+def _short(
+    pid, w_fg, x, fg, mail, counters, M, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr
+):  # fmt: skip
+    """A tile of f, then of g."""
+    ROWS: gl.constexpr = w_fg.block_type.shape[0]
+    BLOCK_M: gl.constexpr = x.block_type.shape[0]
+    SIZE: gl.constexpr = ROWS * BLOCK_M
+    weight = gl.allocate_shared_memory(w_fg.dtype, [1, ROWS, R], w_fg.layout)
+    full = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(full.index(0), count=1)
+    fence_async_shared()
+    fetch(w_fg, pid * ROWS, 0, weight, full, 0, True)
+    gdc_wait()
+    half = pid * ROWS // D
+    LANES: gl.constexpr = BLOCK_M // 4
+    lanes: gl.constexpr = gl.BlockedLayout([1, 4], [32 // LANES, LANES], [gl.num_warps(), 1], [1, 0])
+    rank = gl.arange(0, R, layout=gl.SliceLayout(1, lanes))
+    tokens = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, lanes))
+    first = mail + half * (R // ROWS * SPLIT_LOW * SIZE)
+    tile = half * (R // ROWS) + rank // ROWS
+    mail += (tile * (SPLIT_LOW * SIZE) + rank % ROWS * BLOCK_M)[:, None] + tokens[None, :]
+    # One element first: every program of this role reading all of the half again and again would be in the way.
+    witness = first + (R // ROWS * SPLIT_LOW * SIZE - 1)
+    while gl.load(witness, volatile=True) == EMPTY:
+        pass
+    low = read_tiles(mail, SPLIT_LOW, SIZE)
+    operand = gl.allocate_shared_memory(x.dtype, [BLOCK_M, R], x.layout)
+    operand.store(gl.permute(low.to(x.dtype), (1, 0)))
+    fence_async_shared()
+    mbarrier.wait(full.index(0), 0)
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, BLOCK_M, 16]
+    )
+    total = warpgroup_mma(weight.index(0), operand.permute((1, 0)), gl.zeros((ROWS, BLOCK_M), gl.float32, layout))
+    rows = pid * ROWS - half * D + gl.arange(0, ROWS, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, layout))
+    target = fg + half * M * D + columns[None, :] * D + rows[:, None]
+    gl.store(target, total.to(fg.dtype.element_ty), (columns < M)[None, :])
+    # The last program of the half puts EMPTY back: every other one has read, and used, all of it. What a program has
+    # stored does not matter to the one that counts last, so the count need not wait for stores.
+    barrier()
+    if gl.atomic_add(counters + half, 1, sem="relaxed", scope="gpu") == D // ROWS - 1:
+        empty_tiles(mail, SPLIT_LOW, SIZE)
+        gl.store(counters + half, 0)

@@ -1,0 +1,161 @@
+"""The variant "tiles" of ``kernels.kda``: tensor cores, K split over programs, one launch (``kernels.kda.flags``)."""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.kda.flags import COUNTERS, await_flag, counters_of, leave, overlap, raise_flag
+from kernels.kda.table import TABLE
+
+#: Most tokens that it serves.
+TILES_LIMIT = 128
+
+
+class Tiles(NamedTuple):
+    """How ``decode_tiles`` is cut: a tile of BLOCK_N weight rows by BLOCK_M tokens, its K split over programs."""
+
+    BLOCK_M: int
+    BLOCK_N: int
+    BLOCK_K: int
+    SPLIT_LOW: int
+    SPLIT_WIDE: int
+    SHORT: int
+    num_warps: int
+    num_stages: int
+
+
+#: Two programs share a multiprocessor, so a program of "tiles" may use 113 KB of shared memory.
+TILES = TABLE.maybe("tiles", Tiles, "M", upto="M")
+
+
+@triton.jit
+def _decode_tiles(
+    x, w_in, w_fg, wide, beta, fg, partials, counters, M, H,
+    K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SPLIT_LOW: tl.constexpr, SPLIT_WIDE: tl.constexpr, SHORT: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    long_programs = 2 * R // BLOCK_N * SPLIT_LOW + (3 * D // BLOCK_N + tl.cdiv(H, BLOCK_N)) * SPLIT_WIDE
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    if pid < long_programs:
+        _long_tile(
+            pid, x, w_in, wide, beta, partials, counters, M, H,
+            K, D, R, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_LOW, SPLIT_WIDE,
+        )  # fmt: skip
+    else:
+        _short_tile(pid - long_programs, w_fg, wide, fg, counters, M, D, R, BLOCK_M, BLOCK_N, SHORT)
+
+
+@triton.jit
+def _long_tile(
+    pid, x, w_in, wide, beta, partials, counters, M, H,
+    K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SPLIT_LOW: tl.constexpr, SPLIT_WIDE: tl.constexpr,
+):  # fmt: skip
+    """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    WIDTH: tl.constexpr = 3 * D + 2 * R
+    LOW_TILES: tl.constexpr = 2 * R // BLOCK_N
+    LOW: tl.constexpr = LOW_TILES * SPLIT_LOW
+    is_low = pid < LOW
+    parts = tl.where(is_low, SPLIT_LOW, SPLIT_WIDE)
+    at_part = tl.where(is_low, pid, pid - LOW)
+    part = at_part % parts
+    tile = tl.where(is_low, 0, LOW_TILES) + at_part // parts
+    position = tl.where(is_low, tile + 3 * D // BLOCK_N, tl.where(tile * BLOCK_N < WIDTH, tile - LOW_TILES, tile))
+    first_row = position * BLOCK_N
+    rows = tl.arange(0, BLOCK_N)
+    tokens = tl.arange(0, BLOCK_M)
+    depth = tl.arange(0, BLOCK_K)
+    row_ok = first_row + rows < WIDTH + H
+    token_ok = tokens < M
+    length = tl.cdiv(tl.cdiv(K, BLOCK_K), parts) * BLOCK_K
+    # The weight is the left operand: its rows fill the tensor core's 64-wide M side, tokens the narrow N side.
+    total = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    w_at = w_in + first_row * K + rows[:, None] * K + depth[None, :]
+    x_at = x + tokens[None, :] * K + depth[:, None]
+    for start in range(part * length, tl.minimum((part + 1) * length, K), BLOCK_K):
+        w_tile = tl.load(w_at + start, row_ok[:, None] & (depth < K - start)[None, :], 0.0)
+        x_tile = tl.load(x_at + start, token_ok[None, :] & (depth < K - start)[:, None], 0.0)
+        total = tl.dot(w_tile, x_tile, total)
+    at = partials + rows[:, None] * BLOCK_M + tokens[None, :]
+    tl.store(at + pid * (BLOCK_N * BLOCK_M), total)
+    tl.debug_barrier()
+    ticket = counters + 3 + tile
+    if tl.atomic_add(ticket, 1, sem="acq_rel", scope="gpu") == parts - 1:
+        tl.store(ticket, 0)
+        # In the order of the parts, whoever came last: the same sum every time.
+        total = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+        for other in range(pid - part, pid - part + parts):
+            total += tl.load(at + other * (BLOCK_N * BLOCK_M), cache_modifier=".cg")
+        result = tl.trans(total).to(wide.dtype.element_ty)
+        columns = first_row + rows
+        if first_row >= WIDTH:
+            beta_at = beta + tokens[:, None] * H + (columns - WIDTH)[None, :]
+            tl.store(beta_at, result, token_ok[:, None] & row_ok[None, :])
+        else:
+            tl.store(wide + tokens[:, None] * WIDTH + columns[None, :], result, token_ok[:, None])
+        if is_low:
+            raise_flag(counters + tile // (LOW_TILES // 2))
+
+
+@triton.jit
+def _short_tile(
+    pid, w_fg, wide, fg, counters, M,
+    D: tl.constexpr, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SHORT: tl.constexpr,
+):  # fmt: skip
+    """A tile of f, then of g."""
+    WIDTH: tl.constexpr = 3 * D + 2 * R
+    half = pid * SHORT // D
+    rows = pid * SHORT + tl.arange(0, SHORT)
+    tokens = tl.arange(0, BLOCK_M)
+    depth = tl.arange(0, R)
+    token_ok = tokens < M
+    weight = tl.load(w_fg + rows[:, None] * R + depth[None, :])
+    await_flag(counters + half, R // BLOCK_N)
+    low_at = wide + tokens[None, :] * WIDTH + 3 * D + half * R + depth[:, None]
+    low = tl.load(low_at, token_ok[None, :], 0.0, cache_modifier=".cg")
+    result = tl.trans(tl.dot(weight, low)).to(fg.dtype.element_ty)
+    fg_at = fg + half * (M - 1) * D + tokens[:, None] * D + rows[None, :]
+    tl.store(fg_at, result, token_ok[:, None])
+    leave(counters, 2 * D // SHORT)
+
+
+def decode_tiles(
+    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
+) -> None:
+    """Tensor-core tiles with K split over programs, for M ≤ 128. Arguments as in ``rows_kernel.decode_rows``.
+
+    The program that finishes a tile last adds up its parts, so that no second launch is needed.
+
+    Raises:
+        NotImplementedError: more than 128 tokens, or sizes that do not divide into tiles.
+    """
+    (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
+    cut = TILES(x.device, M)
+    if cut is None:
+        raise NotImplementedError(f"tiles serves up to {TILES_LIMIT} tokens, got {M}")
+    if R % cut.BLOCK_N or 3 * D % cut.BLOCK_N or D % cut.SHORT or R & (R - 1):
+        raise NotImplementedError(f"tiles needs a rank that is a power of two and a multiple of 128, got {R} (D = {D})")
+    low = 2 * R // cut.BLOCK_N
+    wide_tiles = 3 * D // cut.BLOCK_N + triton.cdiv(H, cut.BLOCK_N)
+    if 3 + low + wide_tiles > COUNTERS:
+        raise NotImplementedError(f"tiles counts up to {COUNTERS - 3} tiles, got {low + wide_tiles}")
+    long_programs = low * cut.SPLIT_LOW + wide_tiles * cut.SPLIT_WIDE
+    partials = torch.empty(long_programs * cut.BLOCK_N * cut.BLOCK_M, dtype=torch.float32, device=x.device)
+    _decode_tiles[(long_programs + 2 * D // cut.SHORT,)](
+        x, w_in, w_fg, wide, beta, fg, partials, counters_of(x.device), M, H,
+        K=K, D=D, R=R, BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K,
+        SPLIT_LOW=cut.SPLIT_LOW, SPLIT_WIDE=cut.SPLIT_WIDE, SHORT=cut.SHORT,
+        num_warps=cut.num_warps, num_stages=cut.num_stages, **overlap(x),
+    )  # fmt: skip

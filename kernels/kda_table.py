@@ -1,5 +1,0 @@
-"""The table of what was tuned for the ``kda`` family, shared by its modules."""
-
-from kernels.choices import Table
-
-TABLE = Table("kda")

@@ -1,0 +1,273 @@
+"""Linear layer of few rows: ``y = x @ weight.T (+ bias)`` where reading the weight is the whole cost.
+
+A batch of 1 … 64 rows reads N·K weights once and does almost no arithmetic, yet library kernels need twice
+the time that the bytes need. The variants here are ways of keeping every multiprocessor reading.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+from torch import Tensor
+
+from kernels.common.devices import capability, require_triton
+from kernels.common.tables import Offer
+from kernels.common.workspace import BUFFERS
+from kernels.linear import direct_kernel as linear_direct
+from kernels.linear import share_kernel as linear_share
+from kernels.linear import stream_kernel as linear_stream
+from kernels.linear.arguments import checked
+from kernels.linear.gemv_kernel import VECTORS, Vectors, run_gemv, vectors_at
+from kernels.linear.library import compiled, max_autotuned, tgv, tgv_pdl, torch_linear, zero_bias
+from kernels.linear.product_kernel import MAX_SPLIT, SPLIT, TILE, Tile, run_product, tiles_at
+from kernels.linear.table import TABLE, offer
+
+Stream = linear_stream.Stream
+Share = linear_share.Share
+
+#: Variant that ``linear`` calls.
+BEST = TABLE.choice("best", str, "M K N", upto="M")
+
+#: What serves sizes and GPUs that the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
+MOST_VECTORS = 2
+
+#: Rows up to which ``lockstep tune`` tries "stream".
+MOST_STREAMED = 64
+
+
+def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """One output tile a program, the whole of K in one loop.
+
+    At few rows there are too few tiles to keep the memory busy: the reason for ``split_k``.
+    """
+    require_triton(x, "triton")
+    out = checked(x, weight, bias, out)
+    run_product(TILE(x.device, *x.shape, len(weight)), x, weight, bias, out, most_parts=1)
+    return out
+
+
+def split_k(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
+    """Several programs share an output tile, each a part of K; the last to finish adds their sums, in order.
+
+    Calls on one device must not overlap: they share the counters that tell which program is the last. Calls
+    on one stream, captured in graphs or not, do not.
+
+    Raises:
+        NotImplementedError: more rows than the table has tiles for.
+    """
+    return _split_k(x, weight, bias, out, config, pdl=False)
+
+
+def split_k_pdl(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
+    """``split_k`` with programmatic dependent launch: it is placed while the kernel before it still runs."""
+    _require_pdl(x)
+    return _split_k(x, weight, bias, out, config, pdl=True)
+
+
+def gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
+) -> Tensor:
+    """One to four rows without tensor cores: a program reads a few rows of the weight, whole, straight to registers.
+
+    Raises:
+        NotImplementedError: more than four rows.
+    """
+    return _gemv(x, weight, bias, out, config, pdl=False)
+
+
+def gemv_pdl(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
+) -> Tensor:
+    """``gemv`` with programmatic dependent launch, its weights loaded while the kernels before it still run.
+
+    So ``weight`` must not be written by a kernel that may still be running when this one starts: by one that ends
+    in an ordinary way it may, by one that itself launches its dependents early it may not. Weights of inference
+    are constants, which is what this is for. ``x`` and ``bias`` may come from the kernel before.
+    """
+    _require_pdl(x)
+    return _gemv(x, weight, bias, out, config, pdl=True)
+
+
+def stream(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
+) -> Tensor:
+    """``split_k`` by TMA and ``wgmma``, its first weights loaded while the kernels before it still run.
+
+    ``weight`` must be there in time: see ``gemv_pdl``.
+
+    Raises:
+        NotImplementedError: more rows than the table has tiles for, no Hopper GPU, 32-bit elements,
+            or rows of x and weight that do not begin at multiples of 16 bytes.
+    """
+    out = checked(x, weight, bias, out)
+    _require_hopper("stream", x, weight)
+    cut = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
+    if cut is None:
+        raise NotImplementedError(f"stream has no tile for {len(x)} rows: more fill the GPU without")
+    parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
+    linear_stream.launch(x, weight, bias, out, cut, parts)
+    return out
+
+
+def share(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Share | None = None
+) -> Tensor:
+    """``stream`` with its sums shared out: every program adds up some of the tokens, none a whole tile.
+
+    ``weight`` must be there in time: see ``gemv_pdl``. Calls on one device must not overlap: see ``split_k``.
+
+    Raises:
+        NotImplementedError: a shape that the table has no tile for, what ``stream`` refuses, or more programs than
+            the GPU has multiprocessors.
+    """
+    out = checked(x, weight, bias, out)
+    _require_hopper("share", x, weight)
+    cut = config or linear_share.SHARE(x.device, *x.shape, len(weight))
+    if cut is None:
+        raise NotImplementedError(f"share has no tile for {len(x)} rows of K={x.shape[1]} and N={len(weight)}")
+    linear_share.launch(x, weight, bias, out, cut)
+    return out
+
+
+def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Whole rows of the weight a program, in registers before the kernel ahead has ended.
+
+    ``weight`` must be there in time: see ``gemv_pdl``.
+
+    Raises:
+        NotImplementedError: more than 8 rows, K beyond 4096, no Hopper GPU, 32-bit elements, or rows of x and weight
+            that do not begin at multiples of 16 bytes.
+    """
+    out = checked(x, weight, bias, out)
+    _require_hopper("direct", x, weight)
+    if len(x) > linear_direct.TOKENS or x.shape[1] > linear_direct.MOST_K:
+        most = f"{linear_direct.TOKENS} rows of up to {linear_direct.MOST_K} elements"
+        raise NotImplementedError(f"direct is for up to {most}, got {list(x.shape)}")
+    linear_direct.launch(x, weight, bias, out)
+    return out
+
+
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
+    """``x @ weight.T + bias`` by the variant that is fastest at this shape.
+
+    Args:
+        x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
+        weight: ``[N, K]``, contiguous, dtype and device of ``x``.
+        bias: ``[N]`` or None.
+        out: ``[M, N]`` to write into; allocated when None.
+        config: "gemv", "split_k", "direct", "stream", "share" or "torch"; by default what the GPU's table has for the
+            shape.
+
+    Returns:
+        ``[M, N]`` in the dtype of ``x``, accumulated in float32.
+
+    Raises:
+        ValueError: names the argument of a wrong shape, dtype, device or layout.
+    """
+    out = checked(x, weight, bias, out)
+    if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
+        return torch_linear(x, weight, bias, out=out)
+    name = config or BEST(x.device, *x.shape, len(weight))
+    if name in ("direct", "stream", "share"):
+        try:
+            return {"direct": direct, "stream": stream, "share": share}[name](x, weight, bias, out=out)
+        except NotImplementedError:
+            if config:
+                raise
+            name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
+    if name == "torch":
+        return torch_linear(x, weight, bias, out=out)
+    variant = _gemv if name == "gemv" else _split_k
+    return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
+
+
+def _hopper_reads(x: Tensor, weight: Tensor) -> bool:
+    """Whether this is a Hopper GPU that can read both 16 bytes at a time, as its tensor memory accelerator does."""
+    aligned = x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
+    return aligned and capability(x.device)[0] == 9
+
+
+def _require_hopper(variant: str, x: Tensor, weight: Tensor) -> None:
+    if not _hopper_reads(x, weight):
+        raise NotImplementedError(
+            f"{variant} needs a Hopper GPU (compute capability 9.0), 16-bit elements and rows at multiples of 16 "
+            f"bytes, got {x.dtype} and K={x.shape[1]} on {x.device}"
+        )
+
+
+def _require_pdl(x: Tensor) -> None:
+    if capability(x.device) < (9, 0):
+        raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
+
+
+def _split_k(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, config: Tile | None = None, *, pdl: bool
+) -> Tensor:
+    require_triton(x, "split_k")
+    out = checked(x, weight, bias, out)
+    tile = config or SPLIT(x.device, *x.shape, len(weight))
+    if tile is None:
+        raise NotImplementedError(f"split_k has no tile for {len(x)} rows: more fill the GPU without")
+    run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
+    return out
+
+
+def _gemv(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, config: Vectors | None = None, *, pdl: bool
+) -> Tensor:
+    require_triton(x, "gemv")
+    out = checked(x, weight, bias, out)
+    tile = config or VECTORS(x.device, *x.shape, len(weight))
+    if tile is None:
+        raise NotImplementedError(f"gemv has no tile for {len(x)} rows: it is for very few")
+    run_gemv(tile, x, weight, bias, out, pdl=pdl)
+    return out
+
+
+VARIANTS = {
+    "torch": torch_linear,
+    "compile": compiled,
+    "max_autotune": max_autotuned,
+    "tgv": tgv,
+    "tgv_pdl": tgv_pdl,
+    "triton": tile,
+    "split_k": split_k,
+    "split_k_pdl": split_k_pdl,
+    "gemv": gemv,
+    "gemv_pdl": gemv_pdl,
+    "stream": stream,
+    "share": share,
+    "direct": direct,
+    "best": linear,
+}
+PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}
+
+SCRATCH = BUFFERS
+
+
+def _streams_at(M: int, K: int, N: int) -> Offer:
+    m = max(8, triton.next_power_of_2(M))
+    rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= MOST_STREAMED else ()
+    return offer("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
+
+
+def _variants_at(M: int, K: int, N: int) -> Offer:
+    rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "split_k": 256}
+    few = [name for name, most in rows.items() if most >= M]
+    return offer("best", [*few, "torch"], M, K, N)
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {
+    "split_k_pdl": tiles_at,
+    "gemv_pdl": vectors_at,
+    "stream": _streams_at,
+    "share": linear_share.shares_at,
+    "best": _variants_at,
+}

@@ -1,0 +1,96 @@
+"""The variant "direct" of ``kernels.linear``: whole rows of the weight in registers before the kernel ahead has ended.
+
+A program owns 16 rows of the weight. Each of its warps takes every ``WARPS``-th 64 elements of K, and one sum through
+shared memory joins the warps. All of the program's weights are on their way to registers before ``gdc_wait``; x, which
+the kernel ahead may still be writing, is asked for only in L2, where a later write finds it.
+
+Elements travel as they lie in memory. A product is the same for any order of K, so a thread hands the tensor core the
+eight consecutive elements of its 16-byte load where ``mma.sync`` would have pairs from two places, and the same of x:
+``k_width=8``. No transposition through shared memory, and x comes straight from L2 to registers.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import triton
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels.common.streaming import prefetch_tokens
+
+#: Rows of x it serves: the narrow side of ``mma.sync``.
+TOKENS = 8
+#: Rows of the weight a program.
+ROWS = 16
+#: Elements of K a warp takes at once: a line of 128 bytes.
+CHUNK = 64
+WARPS = 8
+#: Longest rows: half of a multiprocessor's registers then hold weights.
+MOST_K = 4096
+
+
+def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """``out = x @ weight.T + bias``; every argument has been checked."""
+    (M, K), N = x.shape, weight.shape[0]
+    span = CHUNK * WARPS
+    _direct_kernel[(triton.cdiv(N, ROWS),)](
+        weight, x, bias, out, M, N, K, HAS_BIAS=bias is not None, EVEN_K=K % span == 0, STEPS=triton.cdiv(K, span),
+        ROWS=ROWS, TOKENS=TOKENS, CHUNK=CHUNK, num_warps=WARPS, launch_pdl=True,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _and(tiles, tile):
+    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    return tiles + (tile,)  # noqa: RUF005
+
+
+@gluon.jit
+def _direct_kernel(
+    weight, x, bias, out, M, N, K, HAS_BIAS: gl.constexpr, EVEN_K: gl.constexpr, STEPS: gl.constexpr,
+    ROWS: gl.constexpr, TOKENS: gl.constexpr, CHUNK: gl.constexpr,
+):  # fmt: skip
+    gdc_launch_dependents()
+    WARPS: gl.constexpr = gl.num_warps()
+    SPAN: gl.constexpr = WARPS * CHUNK
+    layout: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, layout, 8)
+    right: gl.constexpr = gl.DotOperandLayout(1, layout, 8)
+    row = gl.program_id(0) * ROWS
+    warp = gl.arange(0, WARPS, layout=gl.SliceLayout(1, gl.SliceLayout(2, left)))[:, None, None]
+    rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, left)))[None, :, None] + row
+    depth = gl.arange(0, CHUNK, layout=gl.SliceLayout(0, gl.SliceLayout(1, left)))[None, None, :] + warp * CHUNK
+    # Rows beyond the edge read row 0 again instead of being masked: they are never stored.
+    w_at = weight + gl.where(rows < N, rows, 0).to(gl.int64) * K + depth
+    weights = ()
+    for step in gl.static_range(STEPS):
+        if EVEN_K:
+            weights = _and(weights, gl.load(w_at + step * SPAN))
+        else:
+            weights = _and(weights, gl.load(w_at + step * SPAN, mask=depth + step * SPAN < K, other=0.0))
+    prefetch_tokens(x, gl.program_id(0), gl.num_programs(0), 0, M, K, STEPS * SPAN)
+    gdc_wait()
+    warp = gl.arange(0, WARPS, layout=gl.SliceLayout(1, gl.SliceLayout(2, right)))[:, None, None]
+    depth = gl.arange(0, CHUNK, layout=gl.SliceLayout(0, gl.SliceLayout(2, right)))[None, :, None] + warp * CHUNK
+    token = gl.arange(0, TOKENS, layout=gl.SliceLayout(0, gl.SliceLayout(1, right)))[None, None, :]
+    tokens = ()
+    for step in gl.static_range(STEPS):
+        inside = token < M
+        if not EVEN_K:
+            inside = inside & (depth + step * SPAN < K)
+        tokens = _and(tokens, gl.load(x + token * K + depth + step * SPAN, mask=inside, other=0.0))
+    total = gl.zeros((WARPS, ROWS, TOKENS), gl.float32, layout)
+    for step in gl.static_range(STEPS):
+        total = mma_v2(weights[step], tokens[step], total)
+    result = gl.sum(total, axis=0)
+    rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, result.type.layout))
+    tokens = gl.arange(0, TOKENS, layout=gl.SliceLayout(0, result.type.layout))
+    if HAS_BIAS:
+        result += gl.load(bias + rows, mask=rows < N, other=0.0).to(gl.float32)[:, None]
+    inside = (rows < N)[:, None] & (tokens < M)[None, :]
+    gl.store(out + tokens.to(gl.int64)[None, :] * N + rows[:, None], result.to(out.dtype.element_ty), mask=inside)

@@ -1,0 +1,77 @@
+"""What libraries have for ``linear``: cuBLAS, torch.compile and FlashInfer."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.common.devices import capability
+from kernels.linear.arguments import checked
+
+
+def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """``F.linear``, or the cuBLAS call behind it where there is a buffer to write into."""
+    if out is None:
+        return torch.nn.functional.linear(x, weight, bias)
+    if bias is None:
+        return torch.mm(x, weight.t(), out=out)
+    return torch.addmm(bias, x, weight.t(), out=out)
+
+
+def compiled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``torch.compile(F.linear)``, compiled at the first call with a shape (seconds)."""
+    return _compiled(x, "default")(x, weight, bias)
+
+
+def max_autotuned(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
+
+    Tuned anew in every process, so its choice (and its speed) may differ from run to run.
+    """
+    return _compiled(x, "max-autotune-no-cudagraphs")(x, weight, bias)
+
+
+def tgv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """FlashInfer's TGV GEMM for small batches on Blackwell (``flashinfer.gemm.tgv_gemm_sm100``)."""
+    return _tgv(x, weight, bias, out, pdl=False)
+
+
+def tgv_pdl(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """``tgv`` with programmatic dependent launch: its prologue overlaps the kernel before it."""
+    return _tgv(x, weight, bias, out, pdl=True)
+
+
+def _compiled(x: Tensor, mode: str) -> Callable[..., Tensor]:
+    if x.device.type != "cuda":
+        raise NotImplementedError(f"torch.compile is measured on CUDA tensors only, got a {x.device.type} tensor")
+    return _compile(mode)
+
+
+@functools.cache
+def _compile(mode: str) -> Callable[..., Tensor]:
+    # One kernel a shape, as the source of the workload measured it. Dynamo keeps eight shapes.
+    compiled_linear: Callable[..., Tensor] = torch.compile(torch.nn.functional.linear, mode=mode, dynamic=False)
+    return compiled_linear
+
+
+def _tgv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, pdl: bool) -> Tensor:
+    if capability(x.device)[0] != 10:
+        raise NotImplementedError("FlashInfer's TGV GEMM needs a Blackwell GPU (compute capability 10.x)")
+    if bias is None:
+        raise NotImplementedError("FlashInfer's TGV GEMM always adds a bias; PREPARE makes one of zeros")
+    try:
+        flashinfer = importlib.import_module("flashinfer.gemm")
+    except ImportError as error:
+        raise NotImplementedError(f"FlashInfer is not installed ({error}); pip install flashinfer-python") from error
+    product: Tensor = flashinfer.tgv_gemm_sm100(x, weight.t(), bias, pdl=pdl, out=checked(x, weight, bias, out))
+    return product
+
+
+def zero_bias(weight: Tensor, bias: Tensor | None = None) -> dict[str, Any]:
+    """The bias that TGV insists on: ``bias`` itself, or zeros ``[N]``."""
+    return {"bias": weight.new_zeros(weight.shape[0]) if bias is None else bias}

@@ -1,0 +1,136 @@
+"""Tensor-core products of few rows: the variants "triton" and "split_k" of ``kernels.linear``."""
+
+# Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# mypy: check-untyped-defs=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels.common.devices import sm_count
+from kernels.common.pdl import launch_options
+from kernels.common.tables import Offer
+from kernels.common.workspace import once_per_device
+from kernels.linear.table import TABLE, offer
+
+
+class Tile(NamedTuple):
+    """Tile of the output; ``swapped`` makes rows of the weight the M side of the tensor cores' product."""
+
+    m: int
+    n: int
+    k: int
+    swapped: bool
+    num_warps: int
+    num_stages: int
+
+
+#: Tile of "triton".
+TILE = TABLE.choice("triton", Tile, "M K N", upto="M")
+#: Tile of "split_k". Hopper's products take 64 rows on their M side: at few rows of x those are rows of the weight.
+SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
+MAX_SPLIT = 16
+
+
+def tiles_at(M: int, K: int, N: int) -> Offer:
+    """Programs of one wave: 16 to 128 rows of the weight, K steps of 64 to 256."""
+    if M > 64:
+        return offer("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
+    m = max(16, triton.next_power_of_2(M))
+    shapes = [(n, k, stages) for n in (32, 64) for k, stages in ((64, 8), (128, 5), (128, 6), (256, 3))]
+    return offer("split_k", [Tile(m, n, k, n == 64, 4, stages) for n, k, stages in shapes], M, K, N)
+
+
+def run_product(
+    tile: Tile, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, most_parts: int, pdl: bool = False
+) -> None:
+    """Launch the tensor-core kernel, K in as many parts as all tiles can run at once, one program a multiprocessor."""
+    (M, K), N = x.shape, weight.shape[0]
+    tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
+    most_parts = min(most_parts, sm_count(x.device) // (tiles_m * tiles_n))
+    parts = max((n for n in range(1, most_parts + 1) if steps % n == 0), default=1)
+    partials = counters = None
+    if parts > 1:
+        partials = x.new_empty(tiles_m * tiles_n * parts * tile.m * tile.n, dtype=torch.float32)
+        counters = _counters(x.device)
+    _product_kernel[(tiles_n, parts, tiles_m)](
+        x, weight, bias, out, partials, counters, M, N, K,
+        PDL=pdl, HAS_BIAS=bias is not None, EVEN_K=K % tile.k == 0, SWAPPED=tile.swapped,
+        PARTS=parts, STEPS=steps // parts, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k,
+        num_warps=tile.num_warps, num_stages=tile.num_stages, **launch_options(pdl),
+    )  # fmt: skip
+
+
+@once_per_device
+def _counters(device: torch.device) -> Tensor:
+    """A counter for every tile that K is split for, zero before and after every launch."""
+    return torch.zeros(sm_count(device), dtype=torch.int32, device=device)
+
+
+@triton.jit
+def _product_kernel(
+    x, weight, bias, out, partials, counters, M, N, K,
+    PDL: tl.constexpr, HAS_BIAS: tl.constexpr, EVEN_K: tl.constexpr, SWAPPED: tl.constexpr, PARTS: tl.constexpr,
+    STEPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
+    tile = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
+    part = tl.program_id(1)
+    m = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = part * (STEPS * BLOCK_K) + tl.arange(0, BLOCK_K)
+    # Rows of the weight beyond the edge read row 0 again instead of being masked: they are never stored.
+    w_row = weight + tl.where(n < N, n, 0).to(tl.int64) * K
+    x_row = x + m.to(tl.int64) * K
+    ROWS: tl.constexpr = BLOCK_N if SWAPPED else BLOCK_M
+    COLUMNS: tl.constexpr = BLOCK_M if SWAPPED else BLOCK_N
+    if PDL:
+        # No memory is touched before this: the kernel before may still be writing what is read here.
+        gdc_wait()
+    acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for _ in range(STEPS):
+        if EVEN_K:
+            w_tile = tl.load(w_row[:, None] + k[None, :])
+            x_tile = tl.load(x_row[:, None] + k[None, :], mask=m[:, None] < M, other=0.0)
+        else:
+            w_tile = tl.load(w_row[:, None] + k[None, :], mask=k[None, :] < K, other=0.0)
+            x_tile = tl.load(x_row[:, None] + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
+        if SWAPPED:
+            acc = tl.dot(w_tile, tl.trans(x_tile), acc, input_precision="ieee")
+        else:
+            acc = tl.dot(x_tile, tl.trans(w_tile), acc, input_precision="ieee")
+        k += BLOCK_K
+    if SWAPPED:
+        acc = tl.trans(acc)
+    if PARTS == 1:
+        store(acc, bias, out, m, n, M, N, HAS_BIAS)
+    else:
+        within = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        partials += tile * (PARTS * BLOCK_M * BLOCK_N)
+        tl.store(partials + part * (BLOCK_M * BLOCK_N) + within, acc)
+        # One thread counts for all of them: their stores must come before its release.
+        tl.debug_barrier()
+        if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
+            # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
+            acc = tl.load(partials + within, cache_modifier=".cg")
+            for other in tl.static_range(1, PARTS):
+                acc += tl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
+            store(acc, bias, out, m, n, M, N, HAS_BIAS)
+            tl.store(counters + tile, 0)
+
+
+@triton.jit
+def store(acc, bias, out, m, n, M, N, HAS_BIAS: tl.constexpr):
+    """The sums of a tile, with the bias, to their place."""
+    if HAS_BIAS:
+        acc += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    tl.store(out + m.to(tl.int64)[:, None] * N + n[None, :], acc.to(out.dtype.element_ty), mask=inside)

@@ -1,0 +1,156 @@
+"""A linear layer behind the RMSNorm that produces its input: ``y = (x / rms(x) · gain) @ weight.T``.
+
+In a chain of nothing but linears programmatic dependent launch overlaps one with the next. Here, as in a model, another
+kernel comes before: the norm lets its dependents start at once, so that the linear asks for its weights, which no
+kernel writes, while the norm runs.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels import linear
+from kernels.common.arguments import expect
+from kernels.common.devices import capability, require_triton
+from kernels.common.pdl import launch_options
+from kernels.common.tables import Offer, Table
+from kernels.common.workspace import BUFFERS
+from kernels.linear.arguments import FLOATS
+from kernels.linear.library import torch_linear
+
+#: As in DeepSeek-V3's and Qwen3's configurations.
+EPSILON = 1e-6
+
+TABLE = Table("norm_linear")
+
+#: Linear of ``apart``, "gemv" or "split_k"; None where rows are too many for either.
+APART = TABLE.maybe("apart", str, "M K N", upto="M")
+#: Variant that ``norm_linear`` calls.
+BEST = TABLE.choice("best", str, "M K N", upto="M")
+
+
+def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``F.rms_norm``, then cuBLAS."""
+    out = _checked(x, gain, weight, out)
+    return torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
+
+
+def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
+    """Our norm and our linear, each begun when the launch ahead has ended.
+
+    Raises:
+        NotImplementedError: more rows than the table has a linear for, or not a CUDA tensor.
+    """
+    out = _checked(x, gain, weight, out)
+    name = config or APART(x.device, *x.shape, len(weight))
+    if name is None:
+        raise NotImplementedError(f"apart has no linear for {len(x)} rows: it is for few")
+    return _behind_norm("apart", getattr(linear, name), x, gain, weight, out, pdl=False)
+
+
+def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The same with programmatic dependent launch: the linear begins while the norm runs.
+
+    What ``kernels.linear.gemv_pdl`` says of the weight holds.
+
+    Raises:
+        NotImplementedError: no Hopper GPU or newer.
+    """
+    if x.device.type != "cpu" and capability(x.device) < (9, 0):
+        raise NotImplementedError("programmatic dependent launch needs a Hopper GPU or newer (compute capability 9.0)")
+    return _behind_norm("overlapped", linear.linear, x, gain, weight, out, pdl=x.device.type != "cpu")
+
+
+def norm_linear(
+    x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
+    """The variant that is fastest at this shape, torch's own where the GPU cannot run it.
+
+    Args:
+        x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
+        gain: ``[K]``, dtype and device of ``x``.
+        weight: ``[N, K]``, contiguous, dtype and device of ``x``.
+        out: ``[M, N]`` to write into; allocated when None.
+        config: "overlapped", "apart" or "torch"; by default what the GPU's table has for the shape.
+
+    Returns:
+        ``[M, N]`` in the dtype of ``x``. The norm is computed in float32 and rounded before the product.
+
+    Raises:
+        ValueError: names the argument of a wrong shape, dtype, device or layout.
+    """
+    out = _checked(x, gain, weight, out)
+    if not len(x) or (config is None and capability(x.device) < (9, 0)):
+        return torch_both(x, gain, weight, out=out)
+    name = config or BEST(x.device, *x.shape, len(weight))
+    return {"overlapped": overlapped, "apart": apart, "torch": torch_both}[name](x, gain, weight, out=out)
+
+
+def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
+    """The output to write into; what the linear checks is left to it."""
+    expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
+    expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
+    expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
+    if out is None:
+        return x.new_empty(x.shape[0], weight.shape[0])
+    expect(out, "out", shape=(x.shape[0], weight.shape[0]), dtype=x.dtype, device=x.device, contiguous=True)
+    return out
+
+
+def _behind_norm(
+    name: str, product: Callable[..., Tensor], x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None, pdl: bool
+) -> Tensor:
+    require_triton(x, name)
+    out = _checked(x, gain, weight, out)
+    normed = torch.empty_like(x)
+    M, K = x.shape
+    block = triton.next_power_of_2(K)
+    _norm[(M,)](x, gain, normed, K, EPSILON, PDL=pdl, BLOCK_K=block, num_warps=8, **launch_options(pdl))
+    return product(normed, weight, out=out)
+
+
+@triton.jit
+def _norm(x, gain, out, K, epsilon, PDL: tl.constexpr, BLOCK_K: tl.constexpr):
+    if PDL:
+        gdc_launch_dependents()
+    at = tl.arange(0, BLOCK_K)
+    inside = at < K
+    row = tl.program_id(0).to(tl.int64) * K
+    scale = tl.load(gain + at, inside, 0.0).to(tl.float32)
+    if PDL:
+        # The kernel ahead may still write x, or read what is written here.
+        gdc_wait()
+    values = tl.load(x + row + at, inside, 0.0).to(tl.float32)
+    scale *= tl.rsqrt(tl.sum(values * values, 0) / K + epsilon)
+    tl.store(out + row + at, (values * scale).to(out.dtype.element_ty), inside)
+
+
+VARIANTS = {
+    "torch": torch_both,
+    "apart": apart,
+    "overlapped": overlapped,
+    "best": norm_linear,
+}
+
+SCRATCH = BUFFERS
+
+
+def _linears_at(M: int, K: int, N: int) -> Offer:
+    return Offer("apart", {"M": M, "K": K, "N": N}, ["gemv", "split_k"] if M <= 4 else ["split_k"])
+
+
+def _variants_at(M: int, K: int, N: int) -> Offer:
+    return Offer("best", {"M": M, "K": K, "N": N}, ["overlapped", "apart", "torch"])
+
+
+#: What ``lockstep tune`` may try: variant → what is open at a case.
+CANDIDATES = {"apart": _linears_at, "best": _variants_at}

@@ -1,0 +1,46 @@
+"""What the variants of ``w4a16`` expect of their arguments, by how the weight is packed."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.common.arguments import expect
+from kernels.w4a16.int4 import CODES_PER_WORD, PLANE_K, plane_shape
+
+
+def expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) -> int:
+    """N of a product whose weight is packed in planes."""
+    expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
+    K = x.shape[1]
+    expect(scales32, "scales32", shape=(None, None), dtype=torch.float32, device=x.device, contiguous=True)
+    _expect_groups(scales32, "scales32", K)
+    N = scales32.shape[1]
+    expect(words, "words", shape=plane_shape(K, N), dtype=torch.int16, device=x.device, contiguous=True)
+    if len(scales32) > 1 and (group := K // len(scales32)) % PLANE_K:
+        raise NotImplementedError(f"planes hold groups of a multiple of {PLANE_K} rows, got {group}")
+    return N
+
+
+def expect_rows(x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
+    """K and N of a product whose weight is packed by rows."""
+    expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
+    K = x.shape[1]
+    expect(scales, "scales", shape=(None, None), dtype=torch.float16, device=x.device, contiguous=True)
+    _expect_groups(scales, "scales", K)
+    N = scales.shape[1]
+    shape = (-(-K // CODES_PER_WORD), N)
+    expect(words, "words", shape=shape, dtype=torch.int32, device=x.device, contiguous=True)
+    return K, N
+
+
+def output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
+    """The caller's buffer, checked, or a new one; float16 [M, N]."""
+    if out is None:
+        return torch.empty(len(x), N, dtype=torch.float16, device=x.device)
+    expect(out, "out", shape=(len(x), N), dtype=torch.float16, device=x.device, contiguous=True)
+    return out
+
+
+def _expect_groups(scales: torch.Tensor, name: str, K: int) -> None:
+    if not len(scales) or K % len(scales):
+        raise ValueError(f"{name} must have a number of rows that divides K={K}, got {len(scales)}")

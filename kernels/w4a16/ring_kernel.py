@@ -1,0 +1,265 @@
+"""Int4 weights in planes times float16 tokens, for many tokens on Hopper: each warp group at its own pace.
+
+One warp feeds a ring of tiles (TMA). Two warp groups each unpack 64 output channels into registers and multiply; they
+meet at no barrier, so that one unpacks while the tensor cores work for the other. Programs stay and take tile after
+tile.
+"""
+
+# Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from kernels.common.devices import sm_count
+from kernels.common.gluon_compat import barrier, tma_load, tma_store
+from kernels.common.tables import Offer
+from kernels.w4a16.int4 import PLANE_K, PLANE_N, PLANE_WORDS
+from kernels.w4a16.int4_gluon import PACKED, unpack
+from kernels.w4a16.planes_kernel import counters
+from kernels.w4a16.table import SIZES, TABLE, offer
+
+#: Output channels of a tile: 64 for each of two warp groups.
+CHANNELS = 2 * PLANE_N
+
+
+class Ring(NamedTuple):
+    """``tokens`` × 128 output channels a tile; the ring holds ``stages`` of 128 rows of K.
+
+    K is cut into ``parts``, or the next smaller number that divides its tiles. ``beside`` programs of so many registers
+    a thread share a multiprocessor.
+    """
+
+    tokens: int
+    stages: int
+    parts: int = 1
+    beside: int = 1
+
+
+#: Programs on a multiprocessor → registers a thread of their twelve warps, and of the eight that multiply.
+REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
+
+#: Tile of ``ring``.
+RING = TABLE.choice("ring", Ring, SIZES, upto="M")
+
+
+def rings_at(M: int, K: int, N: int, group: int | str) -> Offer:
+    """Tiles of no more tokens than there are; K in parts where tiles are few."""
+    few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
+    many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
+    rings = [*(few if M <= 256 else ()), *many]
+    return offer("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
+
+
+def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, ring: Ring) -> None:
+    """``out = x @ W`` with a ring of the caller's choice; the arguments are not checked.
+
+    Args:
+        x: float16 [M, K], K a multiple of 8.
+        words: int16, see ``int4.pack_planes``.
+        scales32: the scales in float32, [groups, N].
+        out: float16 [M, N].
+        ring: the tile.
+    """
+    M, (groups, N), k_tiles = len(x), scales32.shape, words.shape[1]
+    token_box, word_box = [ring.tokens, PLANE_K], [PLANE_N, PLANE_WORDS]
+    tokens = TensorDescriptor.from_tensor(x, token_box, gl.NVMMASharedLayout.get_default_for(token_box, gl.float16))
+    rows = words.view(-1, PLANE_WORDS)
+    codes = TensorDescriptor.from_tensor(rows, word_box, gl.NVMMASharedLayout.get_default_for(word_box, gl.int16))
+    out_box = [ring.tokens, PLANE_N]
+    results = TensorDescriptor.from_tensor(out, out_box, gl.NVMMASharedLayout.get_default_for(out_box, gl.float16))
+    tiles = triton.cdiv(M, ring.tokens) * triton.cdiv(N, CHANNELS)
+    parts = max(parts for parts in range(1, ring.parts + 1) if k_tiles % parts == 0)
+    programs = min(ring.beside * sm_count(x.device), tiles * parts)
+    partials = x.new_empty(tiles * parts * ring.tokens * CHANNELS if parts > 1 else 0, dtype=torch.float32)
+    grouped = None
+    if groups > 1:
+        grouped = TensorDescriptor.from_tensor(scales32, [1, PLANE_N], gl.NVMMASharedLayout(0, 32, rank=2))
+    launched, multiplying = REGISTERS[ring.beside]
+    _multiply_ring[(programs,)](
+        tokens, codes, grouped, scales32, results, partials, counters(x.device, 2 * tiles), M, N,
+        K_TILES=k_tiles,
+        PARTS=parts,
+        GROUP_TILES=k_tiles // groups if groups > 1 else 0,
+        STAGES=ring.stages,
+        REGISTERS=multiplying,
+        num_warps=4,
+        launch_pdl=True,
+        maxnreg=launched,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _tile_of(index, M, N, BM: gl.constexpr, BN: gl.constexpr):
+    """First token and channel of a tile; bands of eight token tiles share weights and tokens in the L2."""
+    n_tiles = gl.cdiv(N, BN)
+    band = index // (8 * n_tiles)
+    height = min(gl.cdiv(M, BM) - 8 * band, 8)
+    inside = index % (8 * n_tiles)
+    return (8 * band + inside % height) * BM, inside // height * BN
+
+
+@gluon.jit
+def _fetch_half(
+    codes, scales, code_ring, scale_ring, bar, n, k_tile, at, wanted, K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr
+):  # fmt: skip
+    """Ask for 64 channels' words and scales of one tile of K."""
+    tma_load(codes, [n * K_TILES + k_tile * 64, 0], bar, code_ring.index(at), pred=wanted)
+    if GROUP_TILES > 0:
+        tma_load(scales, [k_tile // GROUP_TILES, n], bar, scale_ring.index(at), pred=wanted)
+
+
+@gluon.jit
+def _feed(
+    tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N,
+    K_TILES: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr,
+):  # fmt: skip
+    STAGES: gl.constexpr = token_ring.shape[0]
+    BM: gl.constexpr = token_ring.shape[1]
+    TURNS: gl.constexpr = K_TILES // PARTS
+    EARLY: gl.constexpr = min(STAGES, TURNS)
+    SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
+    BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * (codes.block_type.nbytes + SCALE_BYTES)
+    # Weights are constants: those of the first round are asked for while the kernel in front still runs.
+    _, first_n = _tile_of(gl.program_id(0) // PARTS, M, N, BM, 128)
+    first_k = gl.program_id(0) % PARTS * TURNS
+    for early in gl.static_range(EARLY):
+        mbarrier.expect(full.index(early), BYTES)
+        for half in gl.static_range(2):
+            _fetch_half(
+                codes, scales, code_ring, scale_ring, full.index(early), first_n + half * 64, first_k + early,
+                2 * early + half, True, K_TILES, GROUP_TILES,
+            )  # fmt: skip
+    gdc_wait()
+    step = 0
+    for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
+        m, n = _tile_of(index // PARTS, M, N, BM, 128)
+        for turn in range(TURNS):
+            k_tile = index % PARTS * TURNS + turn
+            slot = step % STAGES
+            # A fresh barrier counts as one whose last phase is over: the first round does not wait.
+            mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
+            wanted = step >= EARLY
+            mbarrier.expect(full.index(slot), BYTES, pred=wanted)
+            for half in gl.static_range(2):
+                _fetch_half(
+                    codes, scales, code_ring, scale_ring, full.index(slot), n + half * 64, k_tile, 2 * slot + half,
+                    wanted, K_TILES, GROUP_TILES,
+                )  # fmt: skip
+            tma_load(tokens, [m, k_tile * 128], full.index(slot), token_ring.index(slot))
+            step += 1
+
+
+@gluon.jit
+def _multiply(
+    HALF: gl.constexpr, scales32, out, results, partials, arrivals, token_ring, code_ring, scale_ring, full, free, M, N,
+    K_TILES: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr,
+):  # fmt: skip
+    STAGES: gl.constexpr = token_ring.shape[0]
+    BM: gl.constexpr = token_ring.shape[1]
+    sums: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BM, 16])
+    operand: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=sums, k_width=2)
+    step = 0
+    for index in range(gl.program_id(0), gl.cdiv(M, BM) * gl.cdiv(N, 128) * PARTS, gl.num_programs(0)):
+        tile = index // PARTS
+        first_m, first_n = _tile_of(tile, M, N, BM, 128)
+        total = gl.zeros((64, BM), gl.float32, sums)
+        for _ in range(K_TILES // PARTS):
+            slot = step % STAGES
+            mbarrier.wait(full.index(slot), step // STAGES & 1)
+            weights = unpack(code_ring.index(2 * slot + HALF).load(PACKED), operand)
+            if GROUP_TILES > 0:
+                scale = scale_ring.index(2 * slot + HALF).permute((1, 0)).load(operand)
+                weights = weights * scale.to(gl.float16)
+            product = warpgroup_mma(weights, token_ring.index(slot).permute((1, 0)), total, is_async=True)
+            # None stays in flight: ptxas would give the operand's registers away (see w4a16_planes.finish_products).
+            total = warpgroup_mma_wait(num_outstanding=0, deps=[product])
+            mbarrier.arrive(free.index(slot))
+            step += 1
+        if PARTS == 1:
+            _finish(total, scales32, out, results.index(HALF), first_m, first_n + HALF * 64, N, GROUP_TILES)
+        else:
+            row = gl.arange(0, 64, layout=gl.SliceLayout(1, sums))
+            token = gl.arange(0, BM, layout=gl.SliceLayout(0, sums))
+            own = (tile * 2 + HALF) * (PARTS * BM * 64) + row[:, None] * BM + token[None, :]
+            gl.store(partials + index % PARTS * (BM * 64) + own, total)
+            # One thread counts for all of them: their stores must come before its release.
+            barrier()
+            if gl.atomic_add(arrivals + tile * 2 + HALF, 1, sem="acq_rel") == PARTS - 1:
+                # In the order of K, not of arrival: the same bits every time. From L2, where the others wrote.
+                total = gl.load(partials + own, cache_modifier=".cg")
+                for other in gl.static_range(1, PARTS):
+                    total += gl.load(partials + other * (BM * 64) + own, cache_modifier=".cg")
+                _finish(total, scales32, out, results.index(HALF), first_m, first_n + HALF * 64, N, GROUP_TILES)
+                gl.store(arrivals + tile * 2 + HALF, 0)
+    gluon_tma.store_wait(0)
+
+
+@gluon.jit
+def _finish(total, scales32, out, result, m, n, N, GROUP_TILES: gl.constexpr):
+    if GROUP_TILES == 0:
+        channel = n + gl.arange(0, 64, layout=gl.SliceLayout(1, total.type.layout))
+        total = total * gl.expand_dims(gl.load(scales32 + channel, channel < N, other=0.0), 1)
+    # What a tile stores leaves while the next one is multiplied.
+    gluon_tma.store_wait(0)
+    result.permute((1, 0)).store(total.to(gl.float16))
+    fence_async_shared()
+    tma_store(out, [m, n], result)
+
+
+@gluon.jit(do_not_specialize=["M"])
+def _multiply_ring(
+    tokens, codes, scales, scales32, out, partials, arrivals, M, N,
+    K_TILES: gl.constexpr, PARTS: gl.constexpr, GROUP_TILES: gl.constexpr, STAGES: gl.constexpr,
+    REGISTERS: gl.constexpr,
+):  # fmt: skip
+    BM: gl.constexpr = tokens.block_type.shape[0]
+    token_ring = gl.allocate_shared_memory(tokens.dtype, [STAGES, BM, 128], tokens.layout)
+    code_ring = gl.allocate_shared_memory(codes.dtype, [2 * STAGES, 64, 32], codes.layout)
+    # One scale per channel waits until the end, and this ring is never touched.
+    scale_ring = (
+        gl.allocate_shared_memory(scales.dtype, [2 * STAGES, 1, 64], scales.layout) if GROUP_TILES > 0 else code_ring
+    )
+    results = gl.allocate_shared_memory(out.dtype, [2, BM, 64], out.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(STAGES):
+        mbarrier.init(full.index(slot), count=1)
+        mbarrier.init(free.index(slot), count=2)
+    fence_async_shared()
+    gdc_launch_dependents()
+    # The first half of the channels is the default warps' work; then the other half's and the loader.
+    first: gl.constexpr = 0
+    second: gl.constexpr = 1
+    gl.warp_specialize(
+        [
+            (_multiply, (
+                first, scales32, out, results, partials, arrivals, token_ring, code_ring, scale_ring, full, free, M, N,
+                K_TILES, PARTS, GROUP_TILES,
+            )),
+            (_multiply, (
+                second, scales32, out, results, partials, arrivals, token_ring, code_ring, scale_ring, full, free, M, N,
+                K_TILES, PARTS, GROUP_TILES,
+            )),
+            (_feed, (
+                tokens, codes, scales, token_ring, code_ring, scale_ring, full, free, M, N, K_TILES, PARTS, GROUP_TILES,
+            )),
+        ],
+        [4, 1],
+        [REGISTERS, 24],
+    )  # fmt: skip
