@@ -17,13 +17,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from dashboard.address import asked
 from dashboard.alerts.life import OPEN, State
+from dashboard.alerts.listing import Choice
 from dashboard.alerts.tracked import NoSuchAlert
+from dashboard.api_parts import MOST_ITEMS, Part, WrongQuery, limit_and_cursor, part_of
 from dashboard.badge import Kind, badge
 from dashboard.comparison import Quantity, Side, compare
 from dashboard.desk import Desk, rules
 from dashboard.health import Health
-from dashboard.notify.feed import alerts_json, atom
-from dashboard.results.model import STATES, Point, Series
+from dashboard.notify.feed import MOST_ENTRIES, alerts_json, atom
+from dashboard.results.model import STATES, Commit, Point, Series
 from dashboard.results.picture import Results
 from dashboard.results.store import Store, StoreError
 from dashboard.security import RATES
@@ -31,6 +33,9 @@ from lockstep.thresholds import Thresholds
 
 #: Series of one answer about trends.
 MOST_SERIES = 100
+
+#: Alerts of an answer that asks for no other number; one takes about 2 kB.
+MOST_ALERTS = 100
 
 #: Badges and feeds are fetched by others' servers: nothing is lost if they keep one for so long.
 _KEEP = "max-age=60"
@@ -55,7 +60,13 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
 
     def answer(path: str, tell: Callable[..., Any]) -> None:
         def view(**names: Any) -> Response:
-            return jsonify(_plain(tell(**names)))
+            told = tell(**names)
+            if not isinstance(told, Part):
+                return jsonify(_plain(told))
+            response = jsonify(_plain(told.items))
+            if told.next:
+                response.headers["Link"] = f'<{told.address}>; rel="next"'
+            return response
 
         api.add_url_rule(f"/api/v1{path}", endpoint=path.replace("/", " "), view_func=view)
 
@@ -66,7 +77,7 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
     answer("/trends/<machine>/<benchmark>", lambda machine, benchmark: trends(results(), machine, benchmark))
     answer("/points/<machine>/<commit>", lambda machine, commit: points(results(), machine, commit))
     answer("/compare", lambda: comparison(results(), rules(desk)))
-    answer("/problems", lambda: [asdict(one) for one in results().problems])
+    answer("/problems", lambda: problems(results()))
     answer("/alerts", lambda: alerts(desk))
     answer("/alerts/<int:number>", lambda number: one_alert(desk, number))
 
@@ -78,21 +89,25 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
     def missing(error: NotFound) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 404
 
+    @api.errorhandler(WrongQuery)
+    def wrong(error: WrongQuery) -> tuple[Response, int]:
+        return jsonify({"error": str(error)}), 400
+
     @api.errorhandler(StoreError)
     def broken(error: StoreError) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 503
 
     @api.route("/feed.atom")
     def feed() -> Response:
-        text = atom(desk.alerts.alerts() if desk else [], desk.site if desk else "")
+        text = atom(desk.alerts.changed_last(MOST_ENTRIES) if desk else [], desk.site if desk else "")
         return Response(text, mimetype="application/atom+xml", headers={"Cache-Control": _KEEP})
 
     @api.route("/badge/alerts.svg")
     def alerts_badge() -> Response:
         chosen = asked(request.query_string.decode("utf-8", "replace"), "machine", "family", "label")
-        found = desk.alerts.alerts(OPEN, chosen["machine"] or None, chosen["family"] or None) if desk else []
-        slower = sum(one.alert.topic == "slower" for one in found)
-        said = f"{slower} slower" if slower else f"{len(found)} open" if found else "steady"
+        choice = Choice(OPEN, chosen["family"], chosen["machine"])
+        found, slower = desk.alerts.count(choice) if desk else (0, 0)
+        said = f"{slower} slower" if slower else f"{found} open" if found else "steady"
         return _svg(badge(chosen["label"] or "kernels", said, "bad" if slower else "plain" if found else "good"))
 
     @api.route("/badge/speedup/<machine>/<suite>/<variant>.svg")
@@ -107,7 +122,7 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
         try:
             said = {"status": "ok", "machines": len(store.current().machines)}
             if desk:
-                desk.alerts.alerts(["new"])
+                desk.alerts.version()
         except (StoreError, ValueError) as error:
             return jsonify({"status": "broken", "error": str(error)}), 503
         return jsonify(said), 200
@@ -135,20 +150,22 @@ def machines(results: Results) -> list[dict[str, Any]]:
     return found
 
 
-def commits(results: Results, machine: str) -> list[dict[str, Any]]:
+def commits(results: Results, machine: str) -> Part:
     """Commits of a machine, oldest first: hash, date in ms since 1970, subject, and the run's toolchain."""
     _known(results, machine)
     runs = {run.commit: run for run in results.runs_of(machine)}
-    return [
-        {**asdict(one), "toolchain": dict(runs[one.hash].toolchain), "clock_state": runs[one.hash].clock_state}
-        for one in results.commits(machine)
-    ]
+
+    def tell(one: Commit) -> dict[str, Any]:
+        run = runs[one.hash]
+        return {**asdict(one), "toolchain": dict(run.toolchain), "clock_state": run.clock_state}
+
+    return part_of(results.commits(machine), tell)
 
 
-def series(results: Results, machine: str) -> list[dict[str, Any]]:
+def series(results: Results, machine: str) -> Part:
     """Series of a machine: benchmark, its unit, and the parameters."""
     _known(results, machine)
-    return [_named(results, one) for one in results.series(machine=machine)]
+    return part_of(results.series(machine=machine), lambda one: _named(results, one))
 
 
 def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
@@ -167,9 +184,14 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
     return {"commits": hashes, "series": found, "left_out": max(len(wanted) - MOST_SERIES, 0)}
 
 
-def points(results: Results, machine: str, commit: str) -> list[dict[str, Any]]:
+def points(results: Results, machine: str, commit: str) -> Part:
     """Everything that was measured at a commit, by its full hash, a beginning of it, or ``latest``."""
-    return [_point(results, one) for one in results.at(_commit(results, machine, commit), machine)]
+    return part_of(results.at(_commit(results, machine, commit), machine), lambda one: _point(results, one))
+
+
+def problems(results: Results) -> Part:
+    """Files that could not be read: path and reason."""
+    return part_of(results.problems, asdict)
 
 
 def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
@@ -180,6 +202,8 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
         Side(chosen[f"{one}m"], _commit(results, chosen[f"{one}m"], chosen[f"{one}c"]), chosen[f"{one}v"])
         for one in "bh"
     )
+    most, cursor = limit_and_cursor(MOST_ITEMS)
+    start = cursor or 0
     quantity: Quantity = "latency" if chosen["quantity"] == "latency" else "speedup"
     found = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
     return {
@@ -189,17 +213,21 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
         "verdicts": dict(found.counts),
         "other_ruler": found.other_ruler,
         "one_sided": found.one_sided,
-        "cases": [asdict(pair) | {"low": pair.low, "high": pair.high} for pair in found.pairs],
+        "cases": [asdict(pair) | {"low": pair.low, "high": pair.high} for pair in found.pairs[start : start + most]],
+        "left_out": max(len(found.pairs) - start - most, 0),
     }
 
 
-def alerts(desk: Desk | None) -> list[dict[str, Any]]:
-    """Alerts, newest first; ``?state=new&state=muted&machine=…&family=…`` narrows."""
-    states = [cast("State", state) for state in request.args.getlist("state")] or None
+def alerts(desk: Desk | None) -> Part:
+    """Alerts, newest first; ``?state=new&state=muted&machine=…&family=…&owner=…&search=…`` narrows."""
+    states = frozenset(cast("State", state) for state in request.args.getlist("state")) or None
+    named = (request.args.get(name, "") for name in ("family", "machine", "owner", "search"))
+    most, cursor = limit_and_cursor(MOST_ALERTS)
     if desk is None:
-        return []
-    found = desk.alerts.alerts(states, request.args.get("machine"), request.args.get("family"))
-    return alerts_json(found, desk.site)
+        return Part([])
+    found = desk.alerts.part(Choice(states, *named), most + 1, cursor)
+    more = str(found[most - 1].id) if len(found) > most else ""
+    return Part(alerts_json(found[:most], desk.site), more)
 
 
 def one_alert(desk: Desk | None, number: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
@@ -46,9 +45,8 @@ class Health(Collector):
         yield GaugeMetricFamily("lockstep_problems", "What could not be read", value=len(results.problems))
         if self._desk is None:
             return
-        counts = Counter((one.state, one.alert.topic) for one in self._desk.alerts.alerts())
         alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
-        for (state, topic), number in sorted(counts.items()):
+        for (state, topic), number in sorted(self._desk.alerts.counts().items()):
             alerts.add_metric([state, topic], number)
         yield alerts
         failed = float(bool(self._desk.analyst and self._desk.analyst.trouble))

@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
 
 from dashboard.alerts.life import OPEN, Act
+from dashboard.alerts.listing import Page
 from dashboard.alerts.tracked import now_ms
 from dashboard.pages import alert, alerts
 
@@ -29,9 +30,14 @@ def known(here):
     return client, {"X-CSRFToken": csrf_of(client)}
 
 
+def listed(here, state, family="", machine="", owner="", search="", order="urgent"):
+    """The list of a choice, as the page shows it."""
+    page = here.desk.alerts.page(alerts.chosen_by(state, family, machine, owner, search), order, 0, alerts.MOST)
+    return alerts.listed(page, order, state, 0, page.total, "", now_ms())
+
+
 def test_the_list_has_each_alert_once_with_its_number_and_size(here, slower):
-    every = here.desk.alerts.alerts()
-    text = words(alerts.listed(every, ("open", "", "", ""), "", now_ms()))
+    text = words(listed(here, "open"))
     assert text.count(f'"/alert/{slower.id}"') == 1
     assert "+6.0 %" in text or "+5.9 %" in text
     assert slower.alert.range in text
@@ -42,7 +48,7 @@ def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
     every = here.desk.alerts.alerts()
 
     def numbers(*chosen):
-        text = words(alerts.listed(every, chosen, "", now_ms()))
+        text = words(listed(here, *chosen))
         return {one.id for one in every if f'"/alert/{one.id}"' in text}
 
     assert slower.id in numbers("open", "linear", "h200", "")
@@ -52,16 +58,22 @@ def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
     assert numbers("open", "kda", "", "") == set()
 
 
-def test_an_empty_list_says_why(here):
-    assert "Nothing is open." in words(alerts.listed([], ("open", "", "", ""), "", now_ms()))
-    assert "three commits" in words(alerts.listed([], ("open", "", "", ""), "", now_ms()))
+def test_an_empty_list_says_why():
+    text = words(alerts.listed(Page((), 0, 0), "urgent", "open", 0, 0, "", now_ms()))
+    assert "Nothing is open." in text
+    assert "three commits" in text
 
 
-def test_the_list_is_sent_again_only_when_something_changed(here):
-    first = call(here.client, "alerts-list.children", ["open", None, None, None, None], ("",)).json["response"]
+def test_the_list_is_asked_for_again_only_when_something_changed(tmp_path):
+    here = place(tmp_path)
+    first = call(here.client, "alerts-version.data", [1], ("",)).json["response"]
     version = first["alerts-version"]["data"]
-    again = call(here.client, "alerts-list.children", ["open", None, None, None, 1], (version,))
+    again = call(here.client, "alerts-version.data", [2], (version,))
     assert again.json["response"] == {}
+    assert again.request.content_length < 500
+    assert len(again.data) < 100
+    here.desk.alerts.act(1, Act("ack", NAME))
+    assert call(here.client, "alerts-version.data", [3], (version,)).json["response"]["alerts-version"] != version
 
 
 def test_the_page_of_an_alert_tells_cause_evidence_series_and_commits(here, slower):

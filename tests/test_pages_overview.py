@@ -17,7 +17,7 @@ from dashboard.address import OverviewAddress, parse_overview
 from dashboard.app import create_app
 from dashboard.heatmap import heatmap
 from dashboard.pages import overview
-from dashboard.pages.overview_cards import cards, news, told_of
+from dashboard.pages.overview_cards import cards, news, news_of
 from dashboard.standings import reference
 
 
@@ -42,10 +42,10 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     later = store.current().commits(FAST)[COMMITS - 5].hash
     assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
     picture = findings.picture(store.current(), FAST)
-    told = told_of(FAST, picture, [])
+    told = news_of(picture)
     text = words(cards(stand(shown), picture, told))
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
-    assert f"{len(told)} new" in text
+    assert f"{told.total} new" in text
     assert "slower by 7." in words(news(store.current(), told))
 
 

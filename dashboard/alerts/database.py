@@ -24,7 +24,7 @@ from dashboard.wal import keep_write_ahead_log
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 #: The newest layout; the last of ``migrations/versions``.
-HEAD = "0001"
+HEAD = "0002"
 
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0

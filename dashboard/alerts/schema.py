@@ -7,6 +7,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Date,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -27,7 +28,8 @@ METADATA = MetaData(
     }
 )
 
-#: One row an alert. ``content`` is the ``Alert`` as the data had it last; times are ms since 1970, UTC.
+#: One row an alert. ``content`` is the ``Alert`` as the data had it last; times are ms since 1970, UTC. ``owner``,
+#: ``since``, ``size`` and ``search`` follow from it, see ``dashboard.alerts.listing``.
 ALERT = Table(
     "alert",
     METADATA,
@@ -43,8 +45,24 @@ ALERT = Table(
     Column("opened_at", BigInteger, nullable=False),
     Column("changed_at", BigInteger, nullable=False),
     Column("content", JSON, nullable=False),
+    Column("owner", Text, nullable=False, server_default=""),
+    Column("since", BigInteger, nullable=False, server_default="0"),
+    Column("size", Float, nullable=False, server_default="0"),
+    Column("search", Text, nullable=False, server_default=""),
 )
 Index("ix_alert_place", ALERT.c.machine, ALERT.c.family)
+Index("ix_alert_changed_at", ALERT.c.changed_at)
+# Lists are chosen, ordered and counted from this index alone: a row of the table holds kilobytes of content.
+_LISTED = (*("state", "machine", "family", "owner", "topic", "since", "opened_at", "size"), "id")
+Index("ix_alert_list", *(ALERT.c[name] for name in _LISTED))
+
+#: One row: ``number`` grows whenever an alert or its log changes.
+CLOCK = Table(
+    "alert_clock",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)
 
 #: One row a change of a series that an alert tells of: no change is told by two alerts.
 MEMBER = Table(

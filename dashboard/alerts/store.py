@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, Select, select, update
 
 from dashboard.alerts.database import Database
 from dashboard.alerts.life import Act, LifeError, State
-from dashboard.alerts.schema import ALERT, EVENT
+from dashboard.alerts.listing import (
+    Choice,
+    Names,
+    OpenAlerts,
+    Order,
+    Page,
+    count_by,
+    narrowed,
+    read_names,
+    read_open,
+    read_page,
+)
+from dashboard.alerts.schema import ALERT, CLOCK, EVENT
 from dashboard.alerts.sync import DATA, Seen, Sync, Synced
 from dashboard.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 
@@ -24,13 +37,50 @@ class AlertStore:
         self, states: Iterable[State] | None = None, machine: str | None = None, family: str | None = None
     ) -> list[Tracked]:
         """Alerts in these states (``None``: all), newest first."""
-        query = select(ALERT).order_by(ALERT.c.id.desc())
-        if states is not None:
-            query = query.where(ALERT.c.state.in_(list(states)))
-        if machine is not None:
-            query = query.where(ALERT.c.machine == machine)
-        if family is not None:
-            query = query.where(ALERT.c.family == family)
+        chosen = None if states is None else frozenset(states)
+        query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
+        return self._read(query.order_by(ALERT.c.id.desc()))
+
+    def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
+        """Return at most so many of the chosen alerts, newest first, with numbers below ``below`` (``None``: any)."""
+        query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
+        return self._read(query if below is None else query.where(ALERT.c.id < below))
+
+    def changed_last(self, most: int) -> list[Tracked]:
+        """Return the alerts that changed last, at most so many, the latest first."""
+        return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
+
+    def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
+        """Return ``most`` of the chosen alerts from place ``start`` on, and how many there are."""
+        with self.database.read() as connection:
+            return read_page(connection, choice, order, start, most)
+
+    def names(self) -> Names:
+        """Return the families, machines and owners of all alerts."""
+        with self.database.read() as connection:
+            return read_names(connection)
+
+    def open_on(self, machine: str, most: int) -> OpenAlerts:
+        """Return what is open on a machine, the ``most`` most urgent in full, and how much elsewhere."""
+        with self.database.read() as connection:
+            return read_open(connection, machine, most)
+
+    def counts(self) -> dict[tuple[str, ...], int]:
+        """Return the number of alerts by state and topic."""
+        with self.database.read() as connection:
+            return count_by(connection, "state", "topic")
+
+    def count(self, choice: Choice) -> tuple[int, int]:
+        """Return the number of chosen alerts, and of those about a slowdown."""
+        found = self.page(choice, most=0)
+        return found.total, found.slower
+
+    def version(self) -> int:
+        """Return a number that grows whenever an alert or its log changes."""
+        with self.database.read() as connection:
+            return connection.scalar(select(CLOCK.c.number)) or 0
+
+    def _read(self, query: Select[Any]) -> list[Tracked]:
         with self.database.read() as connection:
             return [tracked(row) for row in connection.execute(query)]
 
@@ -68,6 +118,7 @@ class AlertStore:
                 perform(connection, one, act, newest, today or today_utc())
             except LifeError as error:
                 raise LifeError(f"alert {number}: {error}") from error
+            _tick(connection)
             return read_alert(connection, number)
 
     def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
@@ -75,8 +126,17 @@ class AlertStore:
         with self.database.write() as connection:
             one = read_alert(connection, number)
             write_log(connection, number, who, what, one.state, note)
+            _tick(connection)
 
     def sync(self, seen: Seen, today: datetime.date | None = None) -> Synced:
         """Bring the alerts in step with the data: open, update, resolve, reopen, end mutes."""
         with self.database.write() as connection:
-            return Sync(connection, seen, today or today_utc()).run()
+            sync = Sync(connection, seen, today or today_utc())
+            done = sync.run()
+            if sync.changed:
+                _tick(connection)
+            return done
+
+
+def _tick(connection: Connection) -> None:
+    connection.execute(update(CLOCK).values(number=CLOCK.c.number + 1))

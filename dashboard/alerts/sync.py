@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from dashboard.alerts.content import to_json
 from dashboard.alerts.grouping import Alert, Member, range_text
 from dashboard.alerts.life import OPEN, Act, Ending, State
+from dashboard.alerts.listing import columns_of
 from dashboard.alerts.schema import ALERT, MEMBER
 from dashboard.alerts.tracked import now_ms, perform, tracked, write_log
 
@@ -75,8 +76,11 @@ class Sync:
         self.known: dict[int, Row[Any]] = {}
         self.opened: set[int] = set()
         self._same: dict[str, int] = {}
-        self._near: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        self._near: dict[tuple[str, str, str, str], int] = {}
         self._revised: list[dict[str, Any]] = []
+        self._places: dict[str, dict[str, int]] = {}
+        #: Whether anything was written.
+        self.changed = False
         for row in connection.execute(
             select(ALERT).where(ALERT.c.machine.in_(list(seen.commits))).order_by(ALERT.c.id)
         ):
@@ -99,7 +103,9 @@ class Sync:
             elif number not in self.opened:
                 self._lost(row)
         if self._revised:
-            columns: dict[str, Any] = {"topic": bindparam("new_topic"), "content": bindparam("new_content")}
+            columns: dict[str, Any] = {
+                name.removeprefix("new_"): bindparam(name) for name in self._revised[0] if name != "number"
+            }
             of = ALERT.c.id == bindparam("number")
             self.connection.execute(update(ALERT).where(of).values(columns), self._revised)
         return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
@@ -107,7 +113,9 @@ class Sync:
     def _know(self, row: Row[Any]) -> None:
         self.known[row.id] = row
         self._same[row.fingerprint] = row.id
-        self._near[row.machine, row.family, row.topic].append(row.id)
+        for commit in row.content["commits"]:
+            # Rows come by number: the oldest alert keeps the commit.
+            self._near.setdefault((row.machine, row.family, row.topic, commit), row.id)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """The alert, split where its changes are already told of by several; new ones join the oldest."""
@@ -125,9 +133,9 @@ class Sync:
 
     def _overlapping(self, alert: Alert) -> int | None:
         """An alert of the same place whose range shares a commit: these are more cases of it, told later."""
-        near = self._near[alert.machine, alert.family, alert.topic]
-        own = set(alert.commits)
-        return next((number for number in near if own.intersection(self.known[number].content["commits"])), None)
+        place = (alert.machine, alert.family, alert.topic)
+        near = (self._near.get((*place, commit)) for commit in alert.commits)
+        return min((number for number in near if number is not None), default=None)
 
     def _open(self, alert: Alert) -> None:
         state, ending, who, note = _first_state(alert, self.today)
@@ -143,8 +151,10 @@ class Sync:
             "closed_at_commit": self._newest(alert.machine) if state == "resolved" else "",
             "opened_at": now,
             "changed_at": now,
+            **columns_of(alert),
             "content": to_json(alert),
         }
+        self.changed = True
         number = self.connection.execute(insert(ALERT).values(values)).inserted_primary_key[0]  # type: ignore[index]
         self._know(self.connection.execute(select(ALERT).where(ALERT.c.id == number)).one())
         self.opened.add(number)
@@ -158,7 +168,9 @@ class Sync:
         if content != row.content:
             # The topic stays "faster" while what became slower asks nothing: it is reported when that ends.
             topic = row.topic if row.state == "resolved" and _asks_nothing(alert) else alert.topic
-            self._revised.append({"number": row.id, "new_topic": topic, "new_content": content})
+            new = {"topic": topic, **columns_of(alert), "content": content}
+            self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
+            self.changed = True
             said = range_text(row.content["before"], row.content["commits"])
             if more or alert.range != said or alert.topic != row.topic:
                 note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
@@ -176,7 +188,7 @@ class Sync:
             self._resolve(row, "intended", alert.excuse.because, FILE)
         elif alert.excuse and (over or row.state in OPEN):
             act = Act("mute", FILE, alert.excuse.because, alert.excuse.until)
-            perform(self.connection, tracked(row), act, "", self.today)
+            self._perform(row, act)
         elif over:
             self._reopen(row, f"its mute ended on {row.muted_until}")
 
@@ -191,9 +203,7 @@ class Sync:
             self._reopen(row, "beside what became faster, something became slower")
         if alert.topic != row.topic or row.ending in _FOR_GOOD:
             return
-        commits = list(self.seen.commits[row.machine])
-        closed = commits.index(row.closed_at_commit) if row.closed_at_commit in commits else -1
-        later = len(commits) - 1 - closed
+        later = len(self.seen.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
         by_hand = row.ending == "fixed" and not row.content["gone"]
         if not by_hand:
             self._reopen(row, "it is back")
@@ -211,11 +221,11 @@ class Sync:
 
     def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
         act = Act("resolve", who, note, ending=ending)
-        perform(self.connection, tracked(row), act, self._newest(row.machine), self.today)
+        self._perform(row, act, self._newest(row.machine))
         self.outcome.resolved.append(row.id)
 
     def _reopen(self, row: Row[Any], note: str) -> None:
-        perform(self.connection, tracked(row), Act("reopen", DATA, note), "", self.today)
+        self._perform(row, Act("reopen", DATA, note))
         self.outcome.reopened.append(row.id)
 
     def _claim(self, number: int, alert: Alert) -> int:
@@ -225,6 +235,16 @@ class Sync:
             self.connection.execute(insert(MEMBER), [{"alert_id": number, "key_hash": key} for key in new])
             self.owner |= dict.fromkeys(new, number)
         return len(new)
+
+    def _place(self, machine: str, commit: str) -> int:
+        """Return the place of a commit among those of the machine; -1 for a commit that is not there."""
+        if machine not in self._places:
+            self._places[machine] = {one: place for place, one in enumerate(self.seen.commits[machine])}
+        return self._places[machine].get(commit, -1)
+
+    def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:
+        self.changed = True
+        perform(self.connection, tracked(row), act, newest, self.today)
 
     def _newest(self, machine: str) -> str:
         commits = self.seen.commits[machine]

@@ -18,12 +18,13 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return scheme === known ? dash_clientside.no_update : scheme;
     },
 
-    // An address of one path whose query has one value a key; the last argument says which.
+    // An address of one path whose query has one value a key; the last argument says which. A usual value is left out.
     address: (...given) => {
-      const { path, keys } = given.pop();
+      const { path, keys, usual = {} } = given.pop();
       const query = keys
         .map((key, at) => [key, given[at]])
         .filter(([, value]) => value !== null && value !== undefined && value !== "")
+        .filter(([key, value]) => usual[key] !== value)
         .map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
       history.replaceState(history.state, "", query.length ? `${path}?${query.join("&")}` : path);
       return dash_clientside.no_update;

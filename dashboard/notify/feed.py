@@ -12,6 +12,9 @@ from dashboard.alerts.tracked import Tracked
 from dashboard.alerts.words import headline, lines, status
 from dashboard.notify.message import link
 
+#: Entries of a feed: those that changed last. Readers of feeds keep what they have seen.
+MOST_ENTRIES = 200
+
 _ATOM = "http://www.w3.org/2005/Atom"
 
 #: What XML 1.0 has no place for, not even escaped.
@@ -45,7 +48,7 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
     """The feed, newest change first; an entry's identity is the alert's fingerprint, so that a reader shows it once.
 
     Args:
-        alerts: any.
+        alerts: any; the ``MOST_ENTRIES`` that changed last are written.
         site: address of the dashboard; without it entries have no link.
         title: of the feed.
     """
@@ -53,7 +56,7 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")
     _text(feed, "id", f"{site.rstrip('/')}/alerts.atom" if site else "urn:lockstep:alerts")
     _text(feed, "title", title)
-    ordered = sorted(alerts, key=lambda one: (-one.changed_at, -one.id))
+    ordered = sorted(alerts, key=lambda one: (-one.changed_at, -one.id))[:MOST_ENTRIES]
     _text(feed, "updated", _time(ordered[0].changed_at if ordered else 0))
     author = ElementTree.SubElement(feed, f"{{{_ATOM}}}author")
     _text(author, "name", "Lockstep")

@@ -1,32 +1,41 @@
-"""All alerts: what is open first, by state, family, machine and owner."""
+"""All alerts: what is open first, by state, family, machine and owner, a page at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, cast, get_args
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import asked
 from dashboard.alerts.life import OPEN
+from dashboard.alerts.life import State as Life
+from dashboard.alerts.listing import Choice, Order, Page
 from dashboard.alerts.tracked import Tracked, now_ms
 from dashboard.alerts.words import headline, status, where
 from dashboard.desk import Desk
 from dashboard.pages.parts import age, change_cell, count, loading, notice, table
 from dashboard.results.store import Store
 
-#: Rows shown at once; more are for a narrower choice.
-MOST = 200
+#: Rows of a page.
+MOST = 100
 
 #: Seconds between two looks for news.
 POLL = 10
 
-KEYS = ("state", "family", "machine", "owner")
+KEYS = ("state", "family", "machine", "owner", "search", "sort", "page")
 
 _STATES = ("open", "muted", "resolved", "all")
+_SORTS: dict[Order, str] = {
+    "urgent": "urgency",
+    "newest": "newest first",
+    "largest": "largest slowdown first",
+    "family": "family",
+}
 _HEAD = ("No.", "What", "Size", "Series", "Range", "Cause", "Owner", "Age", "State")
-_FIRST = {"new": 0, "reopened": 0, "acknowledged": 1, "muted": 2, "resolved": 3}
 
 
 def layout(desk: Desk | None, search: str) -> Any:
@@ -34,9 +43,9 @@ def layout(desk: Desk | None, search: str) -> Any:
     if desk is None:
         return notice("No alerts are kept here", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
     chosen = asked(search, *KEYS)
-    alerts = desk.alerts.alerts()
+    names = desk.alerts.names()
 
-    def select(name: str, values: set[str]) -> Any:
+    def select(name: str, values: Sequence[str]) -> Any:
         shown = sorted({*values, chosen[name]} - {""})
         given = chosen[name] or None
         return dmc.Select(
@@ -46,8 +55,8 @@ def layout(desk: Desk | None, search: str) -> Any:
             value=given,
             clearable=True,
             searchable=True,
+            limit=200,
             placeholder="all",
-            className="filter" if name == "family" else "",
         )
 
     controls = [
@@ -61,21 +70,43 @@ def layout(desk: Desk | None, search: str) -> Any:
                 ),
             ]
         ),
-        select("family", {one.alert.family for one in alerts}),
-        select("machine", {one.alert.machine for one in alerts}),
-        select("owner", {one.alert.owner for one in alerts}),
+        select("family", names.family),
+        select("machine", names.machine),
+        select("owner", names.owner),
+        dmc.Select(
+            id="alerts-sort",
+            label="Sorted by",
+            data=[{"value": value, "label": label} for value, label in _SORTS.items()],
+            value=chosen["sort"] if chosen["sort"] in get_args(Order) else "urgent",
+            allowDeselect=False,
+        ),
+        dmc.TextInput(
+            id="alerts-search",
+            label="Search",
+            placeholder="family, series, commit …",
+            value=chosen["search"],
+            debounce=300,
+            className="filter",
+        ),
     ]
+    page = int(chosen["page"]) if chosen["page"].isdecimal() and len(chosen["page"]) < 9 else 1
     return html.Main(
         [
             html.Div(
                 [html.H1("Alerts"), html.A("Feed", href="/feed.atom", className="link")],
                 className="crumbs",
             ),
-            dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS}),
-            dcc.Store(id="alerts-version"),
+            dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
+            # As of now: the list is read later, and an older number only has it read once more.
+            dcc.Store(id="alerts-version", data=version(desk, "")),
             dcc.Interval(id="alerts-tick", interval=1000 * POLL),
             html.Div(controls, className="controls"),
             loading(html.Div(id="alerts-list")),
+            html.Div(
+                dmc.Pagination(id="alerts-page", total=1, value=max(page, 1), size="sm", siblings=1),
+                id="alerts-pages",
+                hidden=True,
+            ),
         ]
     )
 
@@ -85,21 +116,47 @@ def register(app: Dash, store: Store, desk: Desk) -> None:
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
 
     @app.callback(
-        Output("alerts-list", "children"),
         Output("alerts-version", "data"),
-        *chosen,
         Input("alerts-tick", "n_intervals"),
         State("alerts-version", "data"),
+        prevent_initial_call=True,
+    )
+    def poll(_tick: int | None, seen: str | None) -> Any:
+        now = version(desk, desk.look(store.current()))
+        return no_update if now == seen else now
+
+    @app.callback(
+        Output("alerts-list", "children"),
+        Output("alerts-page", "total"),
+        Output("alerts-page", "value"),
+        Output("alerts-pages", "hidden"),
+        *chosen,
+        Input("alerts-version", "data"),
     )
     def fill(
-        state: str, family: str | None, machine: str | None, owner: str | None, _tick: int | None, seen: str | None
+        state: str,
+        family: str | None,
+        machine: str | None,
+        owner: str | None,
+        search: str | None,
+        sort: str | None,
+        at: int | None,
+        _version: str | None,
     ) -> Any:
+        choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
+        order = cast("Order", sort if sort in get_args(Order) else "urgent")
+        # Another choice begins at its first page; an address, and news, stay where they are.
+        moved = {one["prop_id"].partition(".")[0] for one in ctx.triggered} - {""}
+        chose = len(moved) == 1 and not moved & {"alerts-page", "alerts-version"}
+        start = 0 if chose else max(at or 1, 1) - 1
+        page = desk.alerts.page(choice, order, MOST * start, MOST)
+        pages = max(-(-page.total // MOST), 1)
+        if start >= pages:
+            start = pages - 1
+            page = desk.alerts.page(choice, order, MOST * start, MOST)
+        everything = page.total or desk.alerts.count(Choice())[0]
         said = desk.look(store.current())
-        alerts = desk.alerts.alerts()
-        version = f"{[state, family, machine, owner, said]} {[(one.id, one.changed_at) for one in alerts]}"
-        if version == seen:
-            return no_update, no_update
-        return listed(alerts, (state, family or "", machine or "", owner or ""), said, now_ms()), version
+        return listed(page, order, state, start, everything, said, now_ms()), pages, start + 1, pages == 1
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -111,48 +168,50 @@ def register(app: Dash, store: Store, desk: Desk) -> None:
     )
 
 
-def listed(alerts: Sequence[Tracked], chosen: tuple[str, str, str, str], said: str, now: int) -> list[Any]:
-    """The table of those alerts that were chosen.
+def version(desk: Desk, said: str) -> str:
+    """Return a short text that differs when an alert, or what is said of the analysis, differs."""
+    digest = blake2b(said.encode("utf-8", "replace"), digest_size=4).hexdigest() if said else ""
+    return f"{desk.alerts.version()}.{digest}"
+
+
+def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "") -> Choice:
+    """Return the choice of the page's controls; ``state`` is "open" and so on, "" stands for any elsewhere."""
+    states = {"open": OPEN, "all": None}.get(state, frozenset({cast("Life", state)}))
+    return Choice(states, family, machine, owner, search)
+
+
+def listed(page: Page, order: Order, state: str, start: int, everything: int, said: str, now: int) -> list[Any]:
+    """Return a page of alerts as a table.
 
     Args:
-        alerts: all of them.
-        chosen: state ("open" and so on), family, machine and owner, "" any.
+        page: the alerts.
+        order: of the alerts; "family" puts a line above each family.
+        state: that was chosen: "open" and so on.
+        start: number of the page, 0 is the first.
+        everything: number of all alerts, chosen or not.
         said: of the analysis.
         now: ms since 1970.
     """
-    state, *named = chosen
-    wanted = {"open": OPEN, "all": frozenset(_FIRST)}.get(state, frozenset({state}))
-    found = [
-        one
-        for one in alerts
-        if one.state in wanted
-        and all(
-            value in ("", own)
-            for value, own in zip(named, (one.alert.family, one.alert.machine, one.alert.owner), strict=True)
-        )
-    ]
-    # As on the overview: what became slower is not looked for below machines that are switched off.
-    found.sort(
-        key=lambda one: (
-            _FIRST[one.state],
-            one.alert.topic != "slower",
-            -(one.alert.since or one.opened_at),
-            -one.id,
-        )
-    )
-    slower = sum(one.alert.topic == "slower" for one in found)
-    counted = f"{count(len(found), 'alert')}, {slower} of them slower" if found else ""
+    counted = f"{count(page.total, 'alert')}, {page.slower} of them slower" if page.total else ""
+    if page.total > MOST:
+        counted += f"; number {MOST * start + 1} to {MOST * start + len(page.alerts)}"
     parts: list[Any] = [html.P(" ".join(part for part in (counted and f"{counted}.", said) if part), className="said")]
-    if not found:
-        kept = f"{count(len(alerts), 'alert')} in other states or of another choice." if alerts else ""
+    if not page.total:
+        kept = f"{count(everything, 'alert')} in other states or of another choice." if everything else ""
         what = "Nothing is open." if state == "open" else "There is none."
-        if said and not alerts:
+        if said and not everything:
             what = "Nothing is known yet."
-        hint = "" if alerts or said else "Alerts appear when a series has changed: three commits of results are needed."
+        none = "Alerts appear when a series has changed: three commits of results are needed."
+        hint = "" if everything or said else none
         return [*parts, html.Div([html.P(what, className="strong"), html.P(kept or hint)], className="card empty")]
-    parts.append(table(_HEAD, [_row(one, now) for one in found[:MOST]], "Alerts"))
-    if len(found) > MOST:
-        parts.append(html.P(f"and {len(found) - MOST} more: choose a family or a machine.", className="dim"))
+    rows: list[Any] = []
+    if order == "family":
+        for (family, machine), some in groupby(page.alerts, lambda one: (one.alert.family, one.alert.machine)):
+            rows.append(html.Tr(html.Th(f"{family} on {machine}" if family else machine, colSpan=len(_HEAD))))
+            rows += [_row(one, now) for one in some]
+    else:
+        rows = [_row(one, now) for one in page.alerts]
+    parts.append(table(_HEAD, rows, "Alerts"))
     return parts
 
 

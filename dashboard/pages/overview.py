@@ -12,12 +12,11 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import OverviewAddress
-from dashboard.alerts.life import OPEN
 from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
 from dashboard.pages.grid import grid
-from dashboard.pages.overview_cards import cards, news, told_of
+from dashboard.pages.overview_cards import MOST_NEWS, cards, news, news_of
 from dashboard.pages.overview_table import columns, file_rows, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
 from dashboard.results.picture import Results
@@ -136,13 +135,12 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         results = store.current()
         picture = findings.picture(results, machine)
         stood = stand(results, machine, l2, since, visit or 0, findings)
-        tracked = desk.alerts.alerts(OPEN) if desk else []
-        told = told_of(machine, picture, tracked)
+        told = news_of(picture, desk.alerts.open_on(machine, MOST_NEWS) if desk else None)
         heat = heatmap(stood, show, scheme or "light")
         return (
             table(results, machine, stood),
             said(results, machine, since, visit or 0),
-            [html.Div(cards(stood, picture, told), className="cards"), *news(results, told, tracked, machine)],
+            [html.Div(cards(stood, picture, told), className="cards"), *news(results, told)],
             heat,
             {"height": heat_height(heat)},
             _heat_words(show),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from dash import dcc, html
@@ -12,9 +11,10 @@ from dash import dcc, html
 from dashboard.address import OverviewAddress, link
 from dashboard.alerts.grouping import Alert
 from dashboard.alerts.life import State
-from dashboard.alerts.tracked import Tracked
+from dashboard.alerts.listing import OpenAlerts
 from dashboard.alerts.words import change, headline
 from dashboard.comparing import geomean
+from dashboard.numbers import whole
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
 from dashboard.shown import Shown
@@ -34,31 +34,52 @@ class Told:
     number: int = 0
 
 
-def told_of(machine: str, picture: Shown | None, tracked: Sequence[Tracked]) -> list[Told]:
-    """Open alerts of a machine: what nobody looks after first, of that what became slower, and the newest of it.
+@dataclass(frozen=True)
+class News:
+    """The open alerts of a machine.
+
+    Attributes:
+        first: the most urgent ones, at most ``MOST_NEWS``: unacknowledged, slower, newest.
+        states: number of the machine's open alerts by state.
+        elsewhere: number of open alerts by other machine.
+    """
+
+    first: tuple[Told, ...]
+    states: Mapping[State, int]
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Number of the machine's open alerts."""
+        return sum(self.states.values())
+
+
+def news_of(picture: Shown | None, tracked: OpenAlerts | None = None) -> News:
+    """Return the open alerts of a machine.
 
     Args:
-        machine: its name.
         picture: what the detector says; asked where nothing is tracked.
-        tracked: open alerts of all machines, as people left them.
+        tracked: open alerts, as people left them.
     """
-    found = [Told(one.alert, one.state, one.id) for one in tracked if one.alert.machine == machine]
-    if not tracked:
-        found = [Told(one, "new") for one in (picture.alerts if picture else ())]
-    return sorted(found, key=lambda one: (one.state == "acknowledged", one.alert.topic != "slower", -one.alert.since))
+    if tracked and (tracked.states or tracked.elsewhere):
+        first = tuple(Told(one.alert, one.state, one.id) for one in tracked.first)
+        return News(first, tracked.states, tracked.elsewhere)
+    found = sorted(picture.alerts if picture else (), key=lambda one: (one.topic != "slower", -one.since))
+    return News(tuple(Told(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
 
 
-def cards(stood: Sequence[Standing], picture: Shown | None, told: Sequence[Told] = ()) -> list[Any]:
+def cards(stood: Sequence[Standing], picture: Shown | None, told: News | None = None) -> list[Any]:
     """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
     failed = sum(one.verdict == "failed" for one in stood)
     stale = sum(one.stale for one in stood)
     mean, both = geomean(one.difference for one in stood)
-    waits = picture is None and not told
-    alerts = "looking for changes …" if waits else _states(told) or "nothing to look at"
+    states = told.states if told else {}
+    waits = picture is None and not states
+    alerts = "looking for changes …" if waits else _states(states) or "nothing to look at"
     machine = stood[0].row.machine if stood else ""
     return [
         dcc.Link(
-            _words("Open alerts", "…" if waits else str(len(told)), alerts),
+            _words("Open alerts", "…" if waits else whole(sum(states.values())), alerts),
             href=link("/alerts", state="open", machine=machine),
             className="count-card",
         ),
@@ -70,19 +91,18 @@ def cards(stood: Sequence[Standing], picture: Shown | None, told: Sequence[Told]
     ]
 
 
-def news(results: Results, told: Sequence[Told], tracked: Sequence[Tracked] = (), machine: str = "") -> list[Any]:
+def news(results: Results, told: News) -> list[Any]:
     """The open alerts of the machine, one line each, and where else some are open."""
-    lines = [_line(results, one) for one in told[:MOST_NEWS]]
-    if len(told) > MOST_NEWS:
-        more = dcc.Link(f"{len(told) - MOST_NEWS} more", href="/alerts?state=open", className="link")
+    lines = [_line(results, one) for one in told.first]
+    if told.total > len(told.first):
+        more = dcc.Link(f"{whole(told.total - len(told.first))} more", href="/alerts?state=open", className="link")
         lines.append(html.Li(["and ", more], className="dim"))
-    elsewhere = Counter(one.alert.machine for one in tracked if one.alert.machine != machine)
-    if elsewhere:
+    if told.elsewhere:
         links: list[Any] = []
-        for name, number in elsewhere.most_common():
-            links += [", " if links else "", f"{number} on "]
+        for name, number in sorted(told.elsewhere.items(), key=lambda one: (-one[1], one[0])):
+            links += [", " if links else "", f"{whole(number)} on "]
             links.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
-        lines.append(html.Li([f"{'Also open' if told else 'Open elsewhere'}: ", *links], className="dim"))
+        lines.append(html.Li([f"{'Also open' if told.total else 'Open elsewhere'}: ", *links], className="dim"))
     return [html.Ul(lines, className="news")] if lines else []
 
 
@@ -140,7 +160,7 @@ def _over(both: int) -> str:
     return f"as fast, over {count(both, 'series')} in both" if both else "nothing measured at both"
 
 
-def _states(told: Sequence[Told]) -> str:
+def _states(states: Mapping[State, int]) -> str:
     """``2 new, 1 acknowledged``."""
-    states = Counter(one.state for one in told)
-    return ", ".join(f"{states[one]} {one}" for one in ("new", "reopened", "acknowledged") if states[one])
+    wanted: tuple[State, ...] = ("new", "reopened", "acknowledged")
+    return ", ".join(f"{whole(states[one])} {one}" for one in wanted if states.get(one))

@@ -1,0 +1,60 @@
+"""Long lists of the API in parts: ``limit`` items from ``cursor`` on, and the address of the items that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from flask import request
+
+T = TypeVar("T")
+
+#: Items of one answer, at most.
+MOST_ITEMS = 10_000
+
+
+class WrongQuery(ValueError):
+    """A value of the query cannot be used; the message says which one and what to write."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some items of a list.
+
+    Attributes:
+        items: as JSON has them.
+        next: the cursor of the items that follow; "" if there are none.
+    """
+
+    items: list[dict[str, Any]]
+    next: str = ""
+
+    @property
+    def address(self) -> str:
+        """The address of the present request with that cursor."""
+        others = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
+        return f"{request.path}?{urlencode([*others, ('cursor', self.next)])}"
+
+
+def part_of(items: Sequence[T], tell: Callable[[T], dict[str, Any]]) -> Part:
+    """The items that the query asks for; the cursor is the place of the first one."""
+    most, cursor = limit_and_cursor(MOST_ITEMS)
+    start = cursor or 0
+    following = str(start + most) if start + most < len(items) else ""
+    return Part([tell(one) for one in items[start : start + most]], following)
+
+
+def limit_and_cursor(usual: int) -> tuple[int, int | None]:
+    """Limit and cursor of the query.
+
+    Raises:
+        WrongQuery: one is not a number, or the limit is out of its range.
+    """
+    limit, cursor = request.args.get("limit", str(usual)), request.args.get("cursor", "")
+    if not (limit.isdecimal() and len(limit) < 9 and 1 <= int(limit) <= MOST_ITEMS):
+        raise WrongQuery(f"limit is {limit[:20]!r}: write a number from 1 to {MOST_ITEMS}")
+    if cursor and not (cursor.isdecimal() and len(cursor) < 10):
+        raise WrongQuery(f"cursor is {cursor[:20]!r}: take it from the Link header of the answer before")
+    return int(limit), int(cursor) if cursor else None
