@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from dashboard.address import asked
 from dashboard.alerts.life import OPEN, State
 from dashboard.alerts.listing import Choice
 from dashboard.alerts.tracked import NoSuchAlert
+from dashboard.analysis_status import AnalysisStatus
 from dashboard.api_parts import MOST_ITEMS, Part, WrongQuery, limit_and_cursor, part_of
 from dashboard.badge import Kind, badge
 from dashboard.comparison import Quantity, Side, compare
@@ -120,9 +122,13 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
     @api.route("/healthz")
     def healthz() -> tuple[Response, int]:
         try:
-            said = {"status": "ok", "machines": len(store.current().machines)}
+            current = store.current()
+            said: dict[str, Any] = {"status": "ok", "machines": len(current.machines)}
             if desk:
                 desk.alerts.version()
+            if desk and desk.analyst:
+                desk.analyst.look(current)
+                said |= _analysis(desk.analyst.status)
         except (StoreError, ValueError) as error:
             return jsonify({"status": "broken", "error": str(error)}), 503
         return jsonify(said), 200
@@ -288,6 +294,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [_plain(one) for one in value]
     return value
+
+
+def _analysis(status: AnalysisStatus) -> dict[str, Any]:
+    """What ``/healthz`` says of the analysis. Pages can be read without one, so the answer's status stays 200."""
+    state = "failing" if status.failing else "stale" if status.stale() else "ok" if status.succeeded else "pending"
+    at = datetime.fromtimestamp(status.succeeded, UTC).isoformat(timespec="seconds") if status.succeeded else None
+    analysis = {"state": state, "last_success": at, "failures": status.failures, "reason": status.reason}
+    return {"status": "degraded" if state in ("failing", "stale") else "ok", "analysis": analysis}
 
 
 def _svg(text: str) -> Response:

@@ -32,9 +32,12 @@ class Desk:
         if self.analyst is None:
             return ""
         self.analyst.look(results)
-        if self.analyst.busy:
-            return "New results are being analysed."
-        return f"The last analysis failed: {self.analyst.trouble}" if self.analyst.trouble else ""
+        return self.trouble or ("New results are being analysed." if self.analyst.busy else "")
+
+    @property
+    def trouble(self) -> str:
+        """That the analysis fails or is stale, and why; "" if neither, or if others analyse."""
+        return self.analyst.status.text if self.analyst else ""
 
 
 def rules(desk: Desk | None) -> Thresholds:

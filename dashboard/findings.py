@@ -68,12 +68,18 @@ class Findings:
 
     def look(self, results: Results) -> None:
         """Have them analysed if they are not; returns at once."""
-        if self._analyst and not self._stamp(results):
-            self._analyst.look(results, missing=True)
+        if self._analyst:
+            # Also where the findings are there: the alerts, which are written after them, may not be.
+            self._analyst.look(results, missing=not self._stamp(results))
 
     def version(self, results: Results) -> str:
         """Changes when the results or what is known of them changed; the same text means that nothing did."""
-        return f"{self._key(results)}.{self._stamp(results)}"
+        return f"{self._key(results)}.{self._stamp(results)}.{self.trouble}"
+
+    @property
+    def trouble(self) -> str:
+        """That the analysis fails or is stale, and why; "" if neither, or if others analyse."""
+        return self._analyst.status.text if self._analyst else ""
 
     def busy(self, results: Results) -> bool:
         """Whether something is being looked for."""

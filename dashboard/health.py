@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from dashboard.analysis_status import AnalysisStatus
 from dashboard.desk import Desk
 from dashboard.results.store import Store
 
@@ -49,5 +50,22 @@ class Health(Collector):
         for (state, topic), number in sorted(self._desk.alerts.counts().items()):
             alerts.add_metric([state, topic], number)
         yield alerts
-        failed = float(bool(self._desk.analyst and self._desk.analyst.trouble))
-        yield GaugeMetricFamily("lockstep_analysis_failed", "1 if the last analysis failed", value=failed)
+        if self._desk.analyst is not None:
+            self._desk.analyst.look(results)
+            yield from _analysis(self._desk.analyst.status)
+
+
+def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:
+    """Gauges of the analysis, the same in every process that serves."""
+    numbers = {
+        "failed": ("1 if the last analysis failed or was killed", float(status.failing)),
+        "failures": ("Failed analyses since the last success", float(status.failures)),
+        "last_success_timestamp_seconds": ("When the last successful analysis ended, 0 never", status.succeeded),
+        "stale": ("1 if no analysis has succeeded for two hours", float(status.stale())),
+    }
+    for name, (text, value) in numbers.items():
+        yield GaugeMetricFamily(f"lockstep_analysis_{name}", text, value=value)
+    reason = GaugeMetricFamily("lockstep_analysis_failure", "1 while the analysis fails", labels=["reason"])
+    if status.failing:
+        reason.add_metric([status.reason], 1.0)
+    yield reason

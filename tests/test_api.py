@@ -1,16 +1,20 @@
 """What programs read says what the files say, refuses nothing it should answer, and carries no script."""
 
+import json
 import math
 import re
 from xml.etree import ElementTree
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from served import place
+from served import call, place
 from trees import MACHINE, open_store, record, write_measurement
 
+from dashboard.analyst import Analyst
 from dashboard.app import create_app
 from dashboard.badge import badge
+from dashboard.desk import Desk
+from dashboard.findings import Findings
 
 HOSTILE = '<script>alert(1)</script>"&'
 
@@ -136,6 +140,30 @@ def test_health_is_told(here, get, tmp_path):
     (tmp_path / "a file").write_text("")
     answer = create_app(broken).server.test_client().get("/healthz")
     assert (answer.status_code, answer.json["status"]) == (503, "broken")
+
+
+def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
+    turn = tmp_path / "turn"
+    # An analysis that cannot work: its thresholds are not there.
+    options = ["--results", str(here.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(tmp_path / "none")]
+    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), turn)
+    desk = Desk(here.desk.alerts, analyst)
+    client = create_app(here.store, desk, findings=Findings(here.store.cache, here.root, analyst=analyst)).server
+    client = client.test_client()
+    assert client.get("/healthz").json["analysis"]["state"] == "pending"
+    analyst.wait(60)
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json["status"]) == (200, "degraded")
+    assert (answer.json["analysis"]["state"], answer.json["analysis"]["failures"]) == ("failing", 1)
+    assert "there is no such file" in answer.json["analysis"]["reason"]
+    families = {one.name: one for one in text_string_to_metric_families(client.get("/metrics").text)}
+    assert families["lockstep_analysis_failed"].samples[0].value == 1
+    assert families["lockstep_analysis_last_success_timestamp_seconds"].samples[0].value == 0
+    [failure] = families["lockstep_analysis_failure"].samples
+    assert "there is no such file" in failure.labels["reason"]
+    controls = [next(iter(here.store.current().machines)), "all", "all", "change", None, "light", None]
+    said = call(client, "overview-said.children", controls).json["response"]["overview-said"]["children"]
+    assert "The last analysis failed: " in json.dumps(said)
 
 
 def test_prometheus_reads_the_metrics(here, get):

@@ -139,7 +139,7 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         heat = heatmap(stood, show, scheme or "light")
         return (
             table(results, machine, stood),
-            said(results, machine, since, visit or 0),
+            [*_trouble(findings), *said(results, machine, since, visit or 0)],
             [html.Div(cards(stood, picture, told), className="cards"), *news(results, told)],
             heat,
             {"height": heat_height(heat)},
@@ -250,6 +250,11 @@ def said(results: Results, machine: str, since: str = "all", visit: int = 0) -> 
     elif compared:
         line.append(html.Span(" · nothing measured since", className="dim"))
     return line
+
+
+def _trouble(findings: Findings) -> list[Any]:
+    """A line that warns of an analysis that fails or is stale."""
+    return [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
 
 
 def _heat_words(show: str) -> list[Any]:
