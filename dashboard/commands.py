@@ -14,8 +14,8 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.access import AccessError, access_of, add_access
-from dashboard.alerts.commands.options import STATE, add_sources, add_state, open_alerts, packages_of
-from dashboard.places import open_store, results_folder
+from dashboard.alerts.commands.options import STATE, add_sources, add_state, check_thresholds, open_alerts, packages_of
+from dashboard.places import check_places, open_store, results_folder
 
 if TYPE_CHECKING:
     from dashboard.desk import Desk
@@ -55,6 +55,8 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
             raise UserError(str(error)) from error
         if args.workers < 1:
             raise UserError(f"--workers {args.workers}: one at least")
+        check_places(args)
+        thresholds = check_thresholds(args)
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
         from dashboard.alerts.database import StateError
@@ -70,7 +72,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         try:
             store = open_store(args)
             desk = open_desk(args, store.cache)
-            read_thresholds(desk.thresholds)
+            read_thresholds(thresholds)
         except (StoreError, StateError, ThresholdsError) as error:
             raise UserError(str(error)) from error
         repo = args.repo or results_folder(args)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from asv.config import Config
 
+from lockstep.cli import UsageError
 from lockstep.config import CONFIGS
 
 if TYPE_CHECKING:
@@ -33,6 +34,26 @@ def results_folder(args: argparse.Namespace) -> Path:
         return Path(args.results)
     conf = load_config(args)
     return Path(conf.results_dir if conf else "results")
+
+
+def check_places(args: argparse.Namespace) -> None:
+    """Raise where there is nothing to read: a name that is mistyped must not pass for results without changes.
+
+    A results folder that exists may be empty: nothing has been measured yet.
+
+    Raises:
+        UsageError: the results folder, or the repository that was named, does not exist.
+    """
+    folder = results_folder(args)
+    if not folder.is_dir():
+        if args.results:
+            raise UsageError(f"--results {folder}: there is no such folder")
+        raise UsageError(
+            f"there are no results: no folder {folder}. `lockstep run` makes it, --results names another, and "
+            "asv.conf.json is read in the current folder or where --config says"
+        )
+    if args.repo and not args.repo.is_dir():
+        raise UsageError(f"--repo {args.repo}: there is no such folder")
 
 
 def load_config(args: argparse.Namespace) -> Any | None:

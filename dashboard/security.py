@@ -7,7 +7,7 @@ from datetime import timedelta
 from html import escape
 
 from dash import Dash
-from flask import Flask, Response, redirect, request, session
+from flask import Flask, Response, abort, redirect, request, session
 from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFError, CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
@@ -51,6 +51,7 @@ class Guard:
     def __init__(self, app: Dash, access: Access) -> None:
         self._app = app
         self._access = access
+        self._hosts = [name.lower() for name in access.hosts]
         self._policy = ""
         server: Flask = app.server
         server.config |= {
@@ -70,13 +71,20 @@ class Guard:
             "MAX_CONTENT_LENGTH": 1 << 20,
         }
         if access.hosts:
-            server.config["TRUSTED_HOSTS"] = list(access.hosts)
+            server.before_request(self._expect_host)
         [counts] = RequestCounts.STORAGE_SCHEME
         self.limiter = Limiter(self._asking, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
         self._csrf = CSRFProtect(server)
         server.after_request(self._headers)
         if access.tokens:
             self._add_sign_in(server)
+
+    def _expect_host(self) -> None:
+        """Refuse a request for another host name. Flask's TRUSTED_HOSTS knows no IPv6 address (werkzeug 3.1)."""
+        host = request.host.lower()
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        if not any(name == known or (known.startswith(".") and f".{name}".endswith(known)) for known in self._hosts):
+            abort(400)
 
     @property
     def who(self) -> str:

@@ -48,7 +48,14 @@ def main() -> None:
 
     1 and 2 are verdicts of a verb. Every error is ``BROKEN`` or ``USAGE``, whatever raised it.
     """
-    sys.exit(_status())
+    try:
+        status = _status()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
+    sys.exit(status)
 
 
 def _status() -> int:
@@ -65,7 +72,6 @@ def _status() -> int:
             os.chdir(Path(arguments.config).parent)
         check_config(arguments.config)
         result = arguments.func(arguments)
-        sys.stdout.flush()
         return _verdict(arguments.func, result)
     except (util.UserError, util.ProcessError) as error:
         if str(error) == "Interrupted.":  # asv's own error for Ctrl-C
@@ -79,9 +85,7 @@ def _status() -> int:
         log.error(str(error))
         return USAGE
     except BrokenPipeError:
-        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        raise
     except OSError as error:
         _show_traceback(verbose)
         log.error(str(error) or type(error).__name__)

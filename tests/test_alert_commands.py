@@ -70,6 +70,43 @@ def test_changes_lists_what_became_slower_and_why(run, project):
     assert "measured at" not in printed
 
 
+@pytest.mark.parametrize("verb", [("changes",), ("alerts", "list"), ("alerts", "list", "--no-analysis")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--machine", "h20"), "--machine h20: there are no results of it; did you mean h200?"),
+        (("--family", "linaer"), "--family linaer: there are no results of it; did you mean linear?"),
+        (("--family", "kda", "--machine", "b200"), "--family kda: there are no results of it on b200; there is linear"),
+        (("--results", "resluts"), "--results resluts: there is no such folder"),
+        (("--repo", "nope"), "--repo nope: there is no such folder"),
+    ],
+)
+def test_a_name_that_nothing_has_is_no_clean_bill(run, verb, options, said):
+    status, printed = run(*verb, *options)
+    assert (status, said in printed) == (4, True), printed
+
+
+@pytest.mark.parametrize("verb", [("changes",), ("alerts", "list"), ("ingest",), ("alerts", "list", "--no-list")])
+def test_a_folder_without_results_is_not_a_history_without_changes(run, tmp_path, monkeypatch, verb):
+    """One that is there may be empty, before the first run; one that is not there is a mistake."""
+    (tmp_path / "empty").mkdir()
+    status, printed = run(*verb, "--results", str(tmp_path / "empty"))
+    judges = verb not in (("ingest",), ("alerts", "list", "--no-list"))
+    assert status == (3 if judges else 0), printed
+    assert ("holds no results: `lockstep run` makes them" in printed) is judges
+    monkeypatch.chdir(tmp_path)
+    status, printed = run(*verb)
+    assert (status, "there are no results: no folder results" in printed) == (4, True), printed
+
+
+@pytest.mark.parametrize(
+    "words", [("show", 20 * "9"), ("ack", "0"), ("reopen", "-1"), ("show", "1.5"), ("notify", "--again", 20 * "9")]
+)
+def test_a_number_that_no_alert_can_have_is_wrong_usage(run, words):
+    assert run("alerts", *words)[0] == 4
+    assert run("bisect", 20 * "9")[0] == 4
+
+
 def test_changes_says_where_there_are_too_few_commits_for_any(run, project, tmp_path):
     _, commits = project
     for name, length in (("five", 5), ("six", 6)):
@@ -90,7 +127,12 @@ def test_changes_in_json_and_filtered(run, project):
     assert {(one["machine"], one["cause"]["kind"], tuple(one["commits"])) for one in told} == {
         ("h200", "own commit", (commits[AT],))
     }
-    others = ["--machine", "b200"], ["--family", "kda"], ["--since", "2999-01-01"], ["--since", commits[AT + 1]]
+    others = (
+        ["--machine", "b200"],
+        ["--family", "linear", "--machine", "b200"],
+        ["--since", "2999-01-01"],
+        ["--since", commits[AT + 1]],
+    )
     for filtered in others:
         status, printed = run("changes", "--json", *filtered)
         assert (status, json.loads(printed)["changes"]) == (0, [])

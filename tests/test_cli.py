@@ -19,7 +19,9 @@ def run(tmp_path, monkeypatch, capsys):
     (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG))
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "__init__.py").touch()
+    (tmp_path / "results").mkdir()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def command(*words):
@@ -182,6 +184,7 @@ def test_thresholds_that_are_not_there(run):
 
 
 def test_a_reader_that_goes_away_gets_no_traceback(tmp_path):
+    (tmp_path / "results").mkdir()
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(

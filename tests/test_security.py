@@ -112,6 +112,28 @@ def test_a_name_that_was_made_to_point_here_gets_no_answer(tmp_path):
     assert client.get("/", headers={"Host": "localhost:8050"}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("hosts", "host", "status"),
+    [
+        (("[::1]",), "[::1]:8050", 200),
+        (("[::1]",), "[::1]", 200),
+        (("[::1]",), "[::2]:8050", 400),
+        (("[::1]",), "[::1].evil.example", 400),
+        (("[::1]",), "evil.example", 400),
+        ((".example.org",), "bench.example.org:80", 200),
+        ((".example.org",), "example.org", 200),
+        ((".example.org",), "badexample.org", 400),
+        (("Bench",), "bench", 200),
+        (("localhost",), "localhost:x", 400),
+        ((), "anything", 200),
+    ],
+)
+def test_a_host_is_known_by_its_name_without_port(tmp_path, hosts, host, status):
+    client = app_of(tmp_path, Access(hosts=hosts)).server.test_client()
+    for path in ("/", "/_dash-layout", "/nowhere", "/api/v1/alerts"):
+        assert client.get(path, headers={"Host": host}).status_code in ({400} if status == 400 else {200, 404})
+
+
 def test_tokens_are_read_from_a_file_of_its_owners(tmp_path):
     path = tmp_path / "tokens"
     path.write_text(f"# people\nMira Example {TOKEN}\n\nBo {'b' * 20}\n")

@@ -12,7 +12,7 @@ from asv.commands import Command
 from asv.console import log
 from asv.util import UserError
 
-from dashboard.places import add_places, open_store
+from dashboard.places import add_places, check_places, open_store
 
 if TYPE_CHECKING:
     from dashboard.results.model import Refreshed
@@ -33,7 +33,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
             help="Read new results into the store",
             description="Read result files that are new or changed into the store that the dashboard and the other "
             "verbs read (they do it by themselves), and say what was wrong with any of them. "
-            "Exit status: 1 if something could not be read, 3 if the store cannot be used.",
+            "Exit status: 1 if something could not be read, 3 if the store cannot be used, 4 wrong usage.",
         )
         add_places(parser)
         parser.add_argument("--json", action="store_true", help="print what was read, and the problems, as JSON")
@@ -45,6 +45,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         """Refresh and report."""
         from dashboard.results.store import StoreError
 
+        check_places(args)
         try:
             store = open_store(args)
             done = store.refresh()

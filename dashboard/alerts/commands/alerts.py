@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command, common_args
 from asv.console import log
 
-from dashboard.alerts.commands.options import BAD_NEWS, OK, add_sources, add_state, open_alerts, picture, told
+from dashboard.alerts.commands.options import (
+    BAD_NEWS,
+    BROKEN,
+    OK,
+    add_sources,
+    add_state,
+    alert_number,
+    expect_names,
+    names_of,
+    open_alerts,
+    picture,
+    told,
+)
+from dashboard.places import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,12 +58,14 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         resolve.add_argument("--intended", action="store_true", help="the new level is the right one; needs a reason")
         reopen = actions.add_parser("reopen", help="Open again")
         for action in (show, ack, mute, resolve, reopen):
-            action.add_argument("alert", type=int, help="number of the alert, as `list` shows it")
+            action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
         for action in (ack, mute, resolve, reopen):
             action.add_argument("--because", default="", metavar="TEXT", help="why; kept in the log")
             action.add_argument("--by", default=_user(), metavar="NAME", help="who (default: %(default)s)")
         notify = actions.add_parser("notify", help="Tell of new alerts by LOCKSTEP_NOTIFY…, and send the day's digest")
-        notify.add_argument("--again", type=int, metavar="MESSAGE", help="send a message that is in doubt or given up")
+        notify.add_argument(
+            "--again", type=alert_number, metavar="MESSAGE", help="send a message that is in doubt or given up"
+        )
         for action in actions.choices.values():
             add_sources(action)
             add_state(action)
@@ -82,10 +97,16 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     from dashboard.alerts.life import OPEN
 
+    results = None
     if not args.no_analysis:
-        store.sync(picture(args)[1].seen)
+        results, now = picture(args)
+        store.sync(now.seen)
     if args.no_list:
         return OK
+    if args.machine or args.family:
+        # An alert may outlive the results that it was found in.
+        of_alerts = [(one.alert.machine, one.alert.family, one.alert.family) for one in store.alerts(None)]
+        expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
     if args.json:
         from dashboard.notify.feed import alerts_json
@@ -93,7 +114,12 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(alerts_json(alerts, _site())))
     else:
         _print(alerts)
-    return BAD_NEWS if any(one.open and one.alert.topic == "slower" for one in alerts) else OK
+    if any(one.open and one.alert.topic == "slower" for one in alerts):
+        return BAD_NEWS
+    if results is not None and not results.series():
+        log.error(f"{results.root} holds no results: `lockstep run` makes them")
+        return BROKEN
+    return OK
 
 
 def _print(alerts: Sequence[Tracked]) -> None:
@@ -151,7 +177,6 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
     from dashboard.alerts.life import Act
     from dashboard.alerts.words import status
-    from dashboard.places import open_store
 
     ending: Ending | None = None
     if args.action == "resolve":

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.console import log
 
-from dashboard.alerts.commands.options import BAD_NEWS, BROKEN, OK, USAGE, add_sources, add_state, open_alerts, told
+from dashboard.alerts.commands.options import (
+    BAD_NEWS,
+    BROKEN,
+    OK,
+    USAGE,
+    add_sources,
+    add_state,
+    alert_number,
+    open_alerts,
+    told,
+)
 
 if TYPE_CHECKING:
     from dashboard.alerts.bisection import Bisection, Measurement
@@ -35,7 +45,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             "them, halving the range each time, and name the first bad one. The working tree is left alone. "
             "Exit status: 0 found, 1 the change does not show here, 3 nothing can be measured, 4 wrong usage.",
         )
-        parser.add_argument("alert", type=int, help="number of the alert, as `lockstep alerts list` shows it")
+        parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
         parser.add_argument("--quick", action="store_true", help="one short look at each, for a large change")
         parser.add_argument("--json", action="store_true", help="one JSON object")
         add_sources(parser)

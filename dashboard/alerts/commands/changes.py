@@ -9,8 +9,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
+from asv.console import log
 
-from dashboard.alerts.commands.options import BAD_NEWS, OK, add_sources, picture, told
+from dashboard.alerts.commands.options import (
+    BAD_NEWS,
+    BROKEN,
+    OK,
+    add_sources,
+    expect_names,
+    names_of,
+    picture,
+    told,
+)
 from dashboard.places import open_store
 
 if TYPE_CHECKING:
@@ -31,7 +41,8 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
             "changes",
             help="List what became slower or faster, and why",
             description="Analyse the history and list what became slower or faster, the newest first, and why. "
-            "Exit status: 1 if anything listed became slower and still is.",
+            "Exit status: 0 nothing listed is slower, 1 something is and still is, 3 there is nothing to analyse, "
+            "4 wrong usage.",
         )
         parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes of that day or commit, and later ones")
         parser.add_argument("--machine", help="only on this machine")
@@ -52,6 +63,10 @@ def _run(args: argparse.Namespace) -> int:
     results, now = picture(args)
     dates = {commit.hash: commit.date for commit in results.commits()}
     begin = _since(args.since, results)
+    if not results.series():
+        log.error(f"{results.root} holds no results: `lockstep run` makes them")
+        return BROKEN
+    expect_names(args, names_of(results))
     found = [
         one
         for one in now.found

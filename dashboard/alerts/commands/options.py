@@ -6,14 +6,16 @@ import argparse
 import gc
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asv.console import log
 from asv.util import UserError
 
-from dashboard.places import add_places, load_config, open_store, results_folder
+from dashboard.places import add_places, check_places, load_config, open_store, results_folder
+from lockstep.cli import UsageError
+from lockstep.suites import nearest
 
 if TYPE_CHECKING:
     from dashboard.alerts.store import AlertStore
@@ -42,14 +44,65 @@ def add_state(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
-    """The results, and what they say now; left for the pages as well."""
-    from dashboard.alerts.publish import survey
-    from lockstep.thresholds import FILE, ThresholdsError, read_thresholds
+def alert_number(text: str) -> int:
+    """Of a command line; databases store no larger numbers.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not a number that an alert can have.
+    """
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text[:20]) < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; `lockstep alerts list --all` shows them")
+    return int(text)
+
+
+def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]) -> None:
+    """Raise if ``--machine`` or ``--family`` names what is not there.
+
+    Args:
+        args: of the command line.
+        known: (machine, family, suite) of everything there is.
+
+    Raises:
+        UsageError: the message says what there is.
+    """
+    there = list(dict.fromkeys(known))
+    machines = list(dict.fromkeys(machine for machine, _, _ in there))
+    if args.machine and args.machine not in machines:
+        raise UsageError(f"--machine {args.machine}: there are no results of it{nearest(args.machine, machines)}")
+    here = [names for machine, *names in there if args.machine in (None, machine)]
+    families = list(dict.fromkeys(name for names in here for name in names if name))
+    if args.family and args.family not in families:
+        where = f" on {args.machine}" if args.machine else ""
+        raise UsageError(f"--family {args.family}: there are no results of it{where}{nearest(args.family, families)}")
+
+
+def names_of(results: Results) -> Iterator[tuple[str, str, str]]:
+    """(machine, family, suite) of all that was measured."""
+    for one in results.series():
+        benchmark = results.benchmarks[one.benchmark]
+        yield one.machine, benchmark.family, benchmark.suite
+
+
+def check_thresholds(args: argparse.Namespace) -> Path:
+    """The thresholds file, which need not exist unless it is named.
+
+    Raises:
+        ThresholdsError: ``--thresholds`` names no file.
+    """
+    from lockstep.thresholds import FILE, ThresholdsError
 
     if args.thresholds and not args.thresholds.is_file():
         raise ThresholdsError(f"--thresholds {args.thresholds}: there is no such file")
-    thresholds = read_thresholds(args.thresholds or Path(FILE))
+    return Path(args.thresholds or FILE)
+
+
+def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
+    """The results, and what they say now; left for the pages as well."""
+    from dashboard.alerts.publish import survey
+    from lockstep.thresholds import read_thresholds
+
+    check_places(args)
+    thresholds = read_thresholds(check_thresholds(args))
     collecting = gc.isenabled()
     # What an analysis makes stays until it ends: the collector would search it for garbage a third of the time.
     gc.disable()
@@ -71,6 +124,7 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
     from dashboard.alerts.database import Database, default_state
     from dashboard.alerts.store import AlertStore
 
+    check_places(args)
     return AlertStore(Database(args.state or os.environ.get(STATE) or default_state(results_folder(args))))
 
 
