@@ -29,6 +29,7 @@ def marks(
     found = []
     for (at, glyph), some in sorted(gathered.items()):
         lines = [f"{glyph} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
-        lines += [commit_line(commits[at]), wrapped(some[0][1].sentence)]
+        first = some[0][1]
+        lines += [commit_line(commits[at]) if first.exact else f"in {first.range}", wrapped(first.sentence)]
         found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
     return found

@@ -249,9 +249,9 @@ def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme
     for one in found:
         at = place.get(one.commit)
         if at is not None:
-            subject = escape(commits[at].subject[:48])
+            where = escape(commits[at].subject[:48]) if one.exact else one.range
             size = f"{sign(one.size)} {change(one.size)}"
-            text = " · ".join(part for part in (size, one.kind, subject) if part)
+            text = " · ".join(part for part in (size, one.kind, where) if part)
             marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
     return marks
 

@@ -17,6 +17,7 @@ from dashboard.alerts.attribution import Kind
 from dashboard.alerts.content import from_json, to_json
 from dashboard.alerts.followed import name_in
 from dashboard.alerts.grouping import Alert
+from dashboard.alerts.ranges import Unknown
 from dashboard.alerts.steps import SeriesName
 from dashboard.changes import Analysis, Seen
 from dashboard.kept import write_whole
@@ -36,7 +37,9 @@ class Finding:
         size, low, high: natural log of the factor by which it became worse, and its interval.
         last: position of the commit after which it surely is there.
         commit: the first one measured with it.
-        suspects: how many commits it may come from.
+        good, end: the commits between which it came, the first without it and the last with it.
+        suspects: how many commits it may come from; if that is not known, how many of them were measured.
+        unknown: why the commits between the two are not known; "" they are.
         kind, sentence: what it is put down to.
         quiet: why it is not told, see ``dashboard.alerts.watch.Found``; "" it is.
     """
@@ -47,10 +50,25 @@ class Finding:
     high: float
     last: int
     commit: str
+    good: str
+    end: str
     suspects: int
+    unknown: Unknown
     kind: Kind
     sentence: str
     quiet: Quiet = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it came with the commit ``end`` and no other."""
+        return self.suspects == 1 and not self.unknown
+
+    @property
+    def range(self) -> str:
+        """``267e5d01..177708fb, one of 48 commits``; the one commit if it can be no other."""
+        if self.exact:
+            return self.end[:8]
+        return f"{self.good[:8]}..{self.end[:8]}{'' if self.unknown else f', one of {self.suspects} commits'}"
 
 
 class Shown:

@@ -16,6 +16,7 @@ from dashboard.alerts.code_change import code_evidence
 from dashboard.alerts.content import from_json, to_json
 from dashboard.alerts.grouping import group
 from dashboard.alerts.steps import Facts, Move
+from dashboard.alerts.words import culprits, headline, lines
 
 PAIRED = series(quantity="speedup")
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"HGMMA": 32}}
@@ -40,8 +41,63 @@ TORCH = ({"torch": "2.11.0", "triton": "3.6.0"}, {"torch": "2.13.0", "triton": "
 
 def test_a_commit_when_nothing_else_differs():
     cause = attribute(step())
-    assert (cause.kind, cause.sentence) == ("own commit", "nothing but the commits in the range differs")
+    assert cause.kind == "own commit"
+    assert cause.sentence == "nothing but the commits in the range differs, as far as recorded"
     assert texts(cause) == [f"commit {COMMITS[10]}"]
+    versions = sides("toolchain", {"python": "3.12", "numpy": "2"}, {"python": "3.12", "numpy": "2"})
+    assert attribute(versions).sentence == "nothing but the commits in the range differs"
+
+
+REASONS = ["no repository", "shallow", "missing", "branches"]
+
+
+@pytest.mark.parametrize("unknown", REASONS)
+def test_commits_that_are_not_known_are_not_named(unknown):
+    for suspect in (step(unknown=unknown), step(unknown=unknown, touched=(COMMITS[10],))):
+        cause = attribute(suspect)
+        assert cause.kind == "unknown range"
+        assert not [one for one in cause.evidence if one.what == "commit"]
+    cause = attribute(replace(sides("code", code(), code(registers=255, code="bb")), unknown=unknown))
+    assert cause.sentence.endswith("; the machine code changed: matmul registers 168 → 255")
+    # What explains a change without its commits goes on doing so.
+    assert attribute(replace(sides("toolchain", *TORCH), unknown=unknown)).kind == "toolchain"
+    assert attribute(replace(sides("code", code(), code()), unknown=unknown)).kind == "noise"
+
+
+@pytest.mark.parametrize("unknown", REASONS)
+def test_an_alert_whose_range_is_not_known_has_two_ends_and_no_culprit(unknown):
+    [alert] = alerts(step(10, unknown=unknown))
+    assert (alert.before, alert.after, alert.suspects) == (COMMITS[9], COMMITS[10], ())
+    assert alert.range == f"{COMMITS[9][:8]}..{COMMITS[10][:8]}"
+    assert alert.range in headline(alert)
+    assert culprits(alert).startswith(f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, and what lies between is unknown: ")
+    assert f"commit {COMMITS[10][:12]}" not in "\n".join(lines(alert))
+    assert from_json(to_json(alert)) == alert
+
+
+def test_an_unknown_range_does_not_narrow_a_known_one():
+    """One series was measured at commits 4 and 12, all known in between; another at 8 and 12, unknown in between."""
+    known = step(5, 12, between=tuple(COMMITS[5:13]), touched=(COMMITS[6], COMMITS[12]))
+    other = step(9, 12, name=series(case="M=1"), between=(COMMITS[12],), unknown="shallow", by=0.5)
+    [alert] = alerts(known, other)
+    assert (alert.before, alert.commits, alert.unknown) == (COMMITS[4], tuple(COMMITS[5:13]), "")
+    assert alert.cause.kind == "own commit"
+    assert alert.suspects == (COMMITS[6], COMMITS[12])
+
+
+def test_ends_of_unknown_ranges_are_narrowed_by_what_was_measured():
+    wide = step(5, 12, between=(COMMITS[8], COMMITS[12]), unknown="shallow")
+    narrow = step(9, 12, name=series(case="M=1"), between=(COMMITS[12],), unknown="shallow")
+    [alert] = alerts(wide, narrow)
+    assert (alert.before, alert.commits, alert.unknown) == (COMMITS[8], (COMMITS[12],), "shallow")
+
+
+def test_an_unknown_range_and_one_of_another_machine_leave_each_other_alone():
+    ours = step(10, unknown="shallow")
+    theirs = step(8, 12, name=series(machine="b200"))
+    there, here = alerts(ours, theirs)
+    assert (here.commits, here.also_on) == ((COMMITS[10],), ())
+    assert (there.commits, there.also_on) == (tuple(COMMITS[8:13]), ())
 
 
 def test_only_commits_that_touch_the_packages_are_suspects():

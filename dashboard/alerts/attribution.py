@@ -3,7 +3,8 @@
 The order of the questions matters. What was measured otherwise is no change of the kernel, so the
 protocol comes first; what moved the untouched controls is the machine; a toolchain that changed
 is named before the commits in the same range, because it touches every kernel; machine code that did not
-change cannot have become slower. Only then it is the commit.
+change cannot have become slower. Only then it is the commit. Where git does not know which commits lie between the
+two that were measured, no commit is named.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ from typing import Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code
 from dashboard.alerts.evidence import Evidence
+from dashboard.alerts.ranges import Unknown
 from dashboard.alerts.steps import Move, Step
 
 #: "noise" is a change of code that did not change; it is no alert and widens the series' noise.
-Kind = Literal["own commit", "toolchain", "machine", "protocol", "noise", "unexplained"]
+#: "unknown range": nothing but the commits differs, and which these are is not known.
+Kind = Literal["own commit", "unknown range", "toolchain", "machine", "protocol", "noise", "unexplained"]
+
+#: Why no commit can be named, by ``Step.unknown``.
+_UNKNOWN: Mapping[Unknown, str] = {
+    "no repository": "no git repository is at hand",
+    "shallow": "the git clone is shallow",
+    "missing": "the git repository lacks one of the two that were measured",
+    "branches": "the later of the two that were measured does not descend from the earlier one",
+}
 
 #: Another move explains a step if it goes the same way by at least this part of it.
 _PART = 0.5
@@ -118,13 +129,28 @@ def _unchanged(step: Step) -> Cause | None:
     return Cause("noise", "the machine code and how it is launched did not change", (fingerprint,))
 
 
+def _not_known(step: Step) -> Cause | None:
+    if not step.unknown:
+        return None
+    code = code_evidence(step.before.code, step.after.code)
+    also = f"; the machine code changed: {_listed(code)}" if code else ""
+    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.unknown]}{also}", code)
+
+
 def _own(step: Step) -> Cause | None:
     if not _code_may_differ(step):
         return None
     code = code_evidence(step.before.code, step.after.code)
     suspects = step.touched or step.between
-    sentence = f"a commit changed it: {_listed(code)}" if code else "nothing but the commits in the range differs"
+    sentence = f"a commit changed it: {_listed(code)}" if code else _nothing_else(step)
     return Cause("own commit", sentence, (*map(_commit, suspects), *code))
+
+
+def _nothing_else(step: Step) -> str:
+    """Say that no recorded fact differs, and whether versions of a toolchain are among the recorded facts."""
+    # Every asv result names its Python and its environment, and many name nothing else.
+    versions = (step.before.toolchain.keys() & step.after.toolchain.keys()) - {"python", "environment"}
+    return f"nothing but the commits in the range differs{'' if versions else ', as far as recorded'}"
 
 
 def _unexplained(step: Step) -> Cause:
@@ -132,7 +158,8 @@ def _unexplained(step: Step) -> Cause:
         return Cause("unexplained", "the same commit was measured twice, and nothing that is stored differs")
     return Cause(
         "unexplained",
-        "no commit in the range touches the packages under test, and neither toolchain, machine nor settings changed",
+        "no commit in the range touches the packages under test, and neither toolchain, machine nor settings are "
+        "known to have changed",
         tuple(map(_commit, step.between)),
     )
 
@@ -142,6 +169,7 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
     _machine,
     _toolchain,
     _unchanged,
+    _not_known,
     _own,
     _unexplained,
 )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dashboard.alerts.attribution import Cause, Kind
+from dashboard.alerts.ranges import Unknown
 from dashboard.alerts.steps import SeriesName, Step
 
 #: What an alert is about. The last five are no change of a number: see ``dashboard.alerts.freshness``.
@@ -72,7 +73,9 @@ class Alert:
         topic: "slower" if anything became slower, else "faster"; or what a freshness alert is about.
         machine, family: where; ``family`` is "" if the whole machine is meant.
         before: newest commit that is known to be good; "" unknown.
-        commits: the culprit is one of them, oldest first; the range is ``before..commits[-1]``.
+        commits: the culprit is one of them, oldest first; the range is ``before..commits[-1]``. If the range is
+            ``unknown``, and of a freshness alert, they are the measured ones alone, and the culprit may be any other.
+        unknown: why the commits of the range are not known; "" they are.
         cause: what explains most of it.
         members: the series, worst first.
         since: date of ``commits[-1]``, ms since 1970.
@@ -98,6 +101,7 @@ class Alert:
     old: bool = False
     excuse: Excuse | None = None
     text: str = ""
+    unknown: Unknown = ""
 
     @property
     def after(self) -> str:
@@ -105,13 +109,21 @@ class Alert:
         return self.commits[-1] if self.commits else ""
 
     @property
+    def known(self) -> bool:
+        """Whether the culprit is one of ``commits``."""
+        return bool(self.members) and not self.unknown
+
+    @property
     def range(self) -> str:
-        """The culprit range as git takes it: ``before..after``, or the one commit."""
-        return range_text(self.before, self.commits)
+        """The culprit range as git takes it: ``before..after``, or the one commit if it can be no other."""
+        after = self.after[:8]
+        return f"{self.before[:8]}..{after}" if self.before and not (self.known and len(self.commits) == 1) else after
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """Those of ``commits`` that touch the packages under test; all of them where no repository tells."""
+        """Those of ``commits`` that touch the packages under test, or all; () if the range is not known."""
+        if not self.known:
+            return ()
         named = tuple(one.after for one in self.cause.evidence if one.what == "commit")
         return named or self.commits
 
@@ -121,12 +133,6 @@ class Alert:
         about = self.members[0].key if self.members else ""
         text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def range_text(before: str, commits: Sequence[str]) -> str:
-    """See ``Alert.range``."""
-    after = commits[-1][:8] if commits else ""
-    return f"{before[:8]}..{after}" if before and len(commits) != 1 else after
 
 
 @dataclass(frozen=True)
@@ -199,23 +205,26 @@ def _alert(machine: str, family: str, told: Sequence[Told], position: Mapping[st
     sign = -1 if slower else 1
     members = tuple(_member(one) for one in sorted(told, key=lambda one: (sign * one.step.size, one.step.series)))
     worse = members[: len(slower)]
-    narrowest = min(told, key=lambda one: len(one.step.between))
-    shared = set.intersection(*(set(one.step.between) for one in told))
+    # Measured commits of an unknown range say nothing of those in between, and do not narrow a range that is known.
+    sure = [one for one in told if not one.step.unknown] or told
+    narrowest = min(sure, key=lambda one: len(one.step.between))
+    shared = set.intersection(*(set(one.step.between) for one in sure))
     commits = tuple(c for c in narrowest.step.between if c in shared) or narrowest.step.between
-    before = _latest_before([one.step.good for one in told], commits, position) or narrowest.step.good
+    before = _latest_before([one.step.good for one in sure], commits, position) or narrowest.step.good
     return Alert(
         topic="slower" if worse else "faster",
         machine=machine,
         family=family,
         before=before,
         commits=commits,
-        cause=_main_cause(worse or members, commits),
+        cause=_main_cause(worse or members, commits, narrowest.step.unknown),
         members=members,
         since=max(one.since for one in told),
         owner=", ".join(sorted({one.owner for one in told if one.owner})),
         gone=bool(slower) and all(one.gone for one in slower),
         old=all(one.old for one in told),
         excuse=_excuse(slower),
+        unknown=narrowest.step.unknown,
     )
 
 
@@ -232,11 +241,14 @@ def _member(told: Told) -> Member:
     return Member(step.series, step.rang_at, step.size, step.low, step.high, step.confidence, told.cause, step.left)
 
 
-def _main_cause(members: Sequence[Member], commits: Sequence[str]) -> Cause:
+def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unknown) -> Cause:
     """The cause that most of the change has, told of its worst series; a commit range as the group has narrowed it."""
     weight: dict[Kind, float] = defaultdict(float)
     for member in members:
         weight[member.cause.kind] += abs(member.size)
+    if not unknown and len(weight) > 1:
+        # Other series of the group know the range.
+        weight.pop("unknown range", None)
     kind = max(weight, key=lambda one: weight[one])
     cause = next(member.cause for member in members if member.cause.kind == kind)
     return _narrowed(cause, commits)
@@ -252,11 +264,11 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
     """Each alert with its range narrowed by the other machines on which a commit in it changed the same family."""
     at: dict[tuple[str, Topic, str], list[Alert]] = defaultdict(list)
     for alert in alerts:
-        for commit in alert.commits if alert.cause.kind == "own commit" else ():
+        for commit in _culprits(alert):
             at[alert.family, alert.topic, commit].append(alert)
     narrowed = []
     for alert in alerts:
-        own = alert.commits if alert.cause.kind == "own commit" else ()
+        own = _culprits(alert)
         meeting = [other for commit in own for other in at[alert.family, alert.topic, commit]]
         others = [other for other in meeting if other.machine != alert.machine]
         if not others:
@@ -270,6 +282,11 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
             replace(alert, commits=commits, before=before, also_on=machines, cause=_narrowed(alert.cause, commits))
         )
     return narrowed
+
+
+def _culprits(alert: Alert) -> tuple[str, ...]:
+    """The commits one of which changed the family's own code; () if it was none, or if they are not known."""
+    return alert.commits if alert.cause.kind == "own commit" and not alert.unknown else ()
 
 
 def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: Mapping[str, int]) -> str:

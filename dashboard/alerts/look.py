@@ -50,10 +50,13 @@ class Look:
     def step(self, one: Followed, change: Change) -> Step:
         """The change as a step."""
         trend = one.trend
-        first = change.earliest
-        good, last = (int(trend.commit[index]) for index in (max(first - 1, 0), change.latest))
+        # The first point has no level before it, so it cannot be the first one at a new level.
+        first = max(change.earliest, 1)
+        good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
+        found = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
+        measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
-        found = Step(
+        step = Step(
             series=one.name,
             before=self._facts(one, change.last_before),
             after=self._facts(one, change.index),
@@ -64,18 +67,15 @@ class Look:
             first=int(trend.commit[first]),
             last=last,
             good=self._commits[good].hash,
-            between=self._between(good, last),
-            touched=self._ranges.touched(self._commits[good].hash, self._commits[last].hash),
+            between=measured if found.unknown else found.commits,
+            touched=found.touched,
+            unknown=found.unknown,
             rang_at=self._commits[int(trend.commit[change.reported_at])].hash,
             own=_move(one.own, before, after),
             baseline=_move(one.baseline, before, after),
             controls=self._controls(one, before, after),
         )
-        return sized(found, one.values.better, change)
-
-    def _between(self, good: int, last: int) -> tuple[str, ...]:
-        measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
-        return self._ranges.between(self._commits[good].hash, self._commits[last].hash) or measured
+        return sized(step, one.values.better, change)
 
     def _facts(self, one: Followed, index: int) -> Facts:
         trend = one.trend

@@ -42,7 +42,7 @@ class Notes:
 
     Attributes:
         state: of its results, see ``Results.state``. commits: how many it had.
-        ranges: the repository that was asked.
+        ranges: the repository that was asked. lacking: which of the commits it did not know, see ``Ranges``.
         measured: positions of the commits that measured something, by family.
         reported: by its series. followed: how many rows the detector has.
         changed: by row.
@@ -51,6 +51,7 @@ class Notes:
     state: str
     commits: int
     ranges: str
+    lacking: str
     measured: Mapping[str, Sequence[int]]
     reported: Reported
     followed: int
@@ -116,6 +117,7 @@ class _Shared:
             self._text(step.good),
             [self._text(one) for one in step.between],
             None if touched is None else [self._text(one) for one in touched],
+            step.unknown,
             self._text(step.rang_at),
             _move_json(step.own),
             _move_json(step.baseline),
@@ -134,7 +136,7 @@ class _Shared:
 
 def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], content: Sequence[Any]) -> Step:
     before, after, size, low, high, confidence, left, first, last, *others = content
-    good, between, touched, rang_at, own, baseline, controls = others
+    good, between, touched, unknown, rang_at, own, baseline, controls = others
     return Step(
         series=series,
         before=facts[before],
@@ -148,6 +150,7 @@ def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], cont
         good=texts[good],
         between=tuple([texts[one] for one in between]),
         touched=None if touched is None else tuple([texts[one] for one in touched]),
+        unknown=unknown,
         rang_at=texts[rang_at],
         own=_move(own),
         baseline=_move(baseline),

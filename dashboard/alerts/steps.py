@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dashboard.alerts.ranges import Unknown
+
 
 @dataclass(frozen=True, order=True)
 class SeriesName:
@@ -76,8 +78,9 @@ class Step:
         first, last: positions, in the machine's commits, between which the first changed point lies (95 %).
         good: newest measured commit that lies surely before the change.
         between: commits that may be the culprit, oldest first; more than one if some were not measured or the
-            place of the step is not sure.
+            place of the step is not sure. If that is ``unknown``, the measured ones alone.
         touched: those of ``between`` that touch the packages under test; ``None`` where no repository tells.
+        unknown: why the commits from ``good`` to the last of ``between`` are not known; "" they are.
         rang_at: commit at which the change was first told.
         own, baseline: moves of the variant's own time and of its baseline's; ``None`` unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
@@ -96,8 +99,24 @@ class Step:
     good: str
     between: tuple[str, ...]
     touched: tuple[str, ...] | None = None
+    unknown: Unknown = ""
     rang_at: str = ""
     own: Move | None = None
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)
     left: float = math.nan
+
+    @property
+    def end(self) -> str:
+        """The newest commit that may be the culprit, which was measured; "" if there is none."""
+        return self.between[-1] if self.between else ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the culprit is known to be ``end`` and no other commit."""
+        return len(self.between) == 1 and not self.unknown
+
+    @property
+    def range(self) -> str:
+        """The culprit range as git takes it: ``good..end``, or the one commit if it can be no other; "" if none."""
+        return self.end[:8] if self.exact or not self.end else f"{self.good[:8]}..{self.end[:8]}"

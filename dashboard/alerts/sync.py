@@ -15,8 +15,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from dashboard.alerts.content import to_json
-from dashboard.alerts.grouping import Alert, Member, range_text
+from dashboard.alerts.content import from_json, to_json
+from dashboard.alerts.grouping import Alert, Member
 from dashboard.alerts.life import OPEN, Act, Ending, State
 from dashboard.alerts.listing import columns_of
 from dashboard.alerts.schema import ALERT, MEMBER
@@ -171,8 +171,7 @@ class Sync:
             new = {"topic": topic, **columns_of(alert), "content": content}
             self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
             self.changed = True
-            said = range_text(row.content["before"], row.content["commits"])
-            if more or alert.range != said or alert.topic != row.topic:
+            if more or alert.range != from_json(row.content).range or alert.topic != row.topic:
                 note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
                 write_log(self.connection, row.id, DATA, "revised", row.state, note)
         self._live(row, alert)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dashboard.alerts.attribution import Cause, attribute
+from dashboard.alerts.attribution import Cause, Kind, attribute
 from dashboard.alerts.freshness import freshness, is_old
 from dashboard.alerts.grouping import Alert, Excuse, Told, group
 from dashboard.alerts.ranges import Ranges
@@ -23,6 +23,9 @@ from lockstep.thresholds import Threshold, Thresholds
 
 #: More points than this are worth a second process: they take half a second.
 _MUCH = 50_000
+
+#: Causes that changed machine code outdoes, and unchanged machine code may look like.
+_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unexplained")
 
 #: Points that take as long to analyse as a series that is known and goes on.
 _GOES_ON = 15
@@ -155,7 +158,7 @@ def _found(changed: Sequence[Changed], thresholds: Thresholds) -> Iterator[Found
 
 
 def _quiet(step: Step, cause: Cause, threshold: Threshold, meter: float) -> Literal["", "small", "unsure", "noise"]:
-    if cause.kind == "noise" or (abs(step.size) <= meter and cause.kind in ("own commit", "unexplained")):
+    if cause.kind == "noise" or (abs(step.size) <= meter and cause.kind in _CODE):
         return "noise"
     if abs(math.expm1(step.size)) < threshold.min_effect:
         return "small"

@@ -64,10 +64,12 @@ def watch(results: Results, machine: str, ranges: Ranges, kept: Kept, processes:
     """
     state, detector = results.state(machine), kept.detector(machine)
     notes = read_notes(kept.notes(machine))
-    if notes and notes.ranges != ranges.text:
+    hashes = [commit.hash for commit in results.commits(machine)]
+    ranges.learn(hashes)
+    # A repository that was fetched, or is a full clone now, knows ranges that it did not know.
+    if notes and (notes.ranges, notes.lacking) != (ranges.text, ranges.lacking(hashes[: notes.commits])):
         notes = None
     if not (notes and notes.state == state and holds(detector, state)):
-        ranges.learn([commit.hash for commit in results.commits(machine)])
         one = _Watch(results, machine, ranges, detector, notes)
         notes = one.appended() or one.whole(processes)
         write_notes(kept.notes(machine), notes)
@@ -130,6 +132,7 @@ class _Watch:
             state=self.state,
             commits=self.commits,
             ranges=self.ranges.text,
+            lacking=self.ranges.lacking([commit.hash for commit in self.results.commits(self.machine)]),
             measured=measured,
             reported=reported,
             followed=len(done.names),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dashboard.alerts.grouping import Alert, Topic
+from dashboard.alerts.ranges import Unknown
 from dashboard.alerts.tracked import Tracked
 
 _TOPICS: dict[Topic, str] = {
@@ -54,15 +55,37 @@ def status(one: Tracked) -> str:
     return f"resolved ({one.ending})" if one.state == "resolved" else one.state
 
 
+#: What makes an unknown range known, by ``Alert.unknown``. ``{0}`` and ``{1}`` are the two ends.
+_REMEDIES: Mapping[Unknown, str] = {
+    "no repository": "name the git repository by --repo FOLDER",
+    "shallow": "`git fetch --unshallow` completes the clone",
+    "missing": "`git fetch` it, or name the repository that has it by --repo FOLDER",
+    "branches": "`git log --oneline --left-right {0}...{1}` lists what differs",
+}
+
+
 def culprits(alert: Alert) -> str:
-    """The commit, or how many it may have been and how to find out."""
-    suspects = alert.suspects
-    if not suspects:
+    """The commit, or how many it may have been; where the range is unknown, its two ends and how to know more."""
+    before, after = alert.before[:12], alert.after[:12]
+    span = f"{before}..{after}" if before else f"up to {after}"
+    suspects, number = alert.suspects, len(alert.commits)
+    if not number:
         return "no commit came in"
+    if not alert.members:
+        return f"last measured at {before}, no more at {after}" if before else f"since {after}"
+    if alert.unknown:
+        return f"{span}, and what lies between is unknown: {_REMEDIES[alert.unknown].format(before, after)}"
+    if number == 1:
+        return f"commit {after}"
     if len(suspects) == 1:
-        return f"commit {suspects[0][:12]}"
-    also = f", of which {len(suspects)} touch the packages" if len(suspects) < len(alert.commits) else ""
-    return f"one of {len(alert.commits)} commits{also}: {alert.before[:12]}..{alert.after[:12]}"
+        return f"commit {suspects[0][:12]}, the only one of {number} in {span} that touches the packages under test"
+    also = f", of which {len(suspects)} touch the packages under test" if len(suspects) < number else ""
+    return f"one of {number} commits{also}: {span}"
+
+
+def to_find(one: Tracked) -> str:
+    """The command that finds the commit; "" if it is known, or nothing can be searched."""
+    return f"lockstep bisect {one.id}" if len(one.alert.suspects) > 1 else ""
 
 
 def lines(alert: Alert, most: int = 10) -> Iterator[str]:

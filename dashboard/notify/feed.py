@@ -24,7 +24,11 @@ _NOT_XML = dict.fromkeys(
 
 
 def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any]]:
-    """Each alert in dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse)."""
+    """Each alert in dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse).
+
+    The culprit is one of ``commits``, oldest first. Where ``unknown`` says why the range is not known, there are none,
+    and ``before`` and ``after`` are its ends.
+    """
     return [
         {
             "id": one.id,
@@ -37,7 +41,9 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
             "headline": headline(one.alert),
             "link": link(one, site),
             **to_json(one.alert),
+            "commits": list(one.alert.commits) if one.alert.known else [],
             "range": one.alert.range,
+            "after": one.alert.after,
             "suspects": list(one.alert.suspects),
         }
         for one in alerts

@@ -13,7 +13,7 @@ from dashboard.address import CommitAddress, SeriesAddress, link
 from dashboard.alerts.grouping import Alert, Member
 from dashboard.alerts.life import Act, LifeError, possible
 from dashboard.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
-from dashboard.alerts.words import change, culprits, headline, span, status
+from dashboard.alerts.words import change, culprits, headline, span, status, to_find
 from dashboard.desk import Desk
 from dashboard.member_chart import member_chart
 from dashboard.pages.alerts import POLL
@@ -172,7 +172,8 @@ def body(one: Tracked, results: Results, scheme: Scheme) -> list[Any]:
         rows = [_series_row(member, alert) for member in alert.members[:MOST_SERIES]]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     if alert.commits:
-        parts += [html.H2(count(len(alert.commits), "commit") + " in the range"), _commits(one, subjects)]
+        what = count(len(alert.commits), "commit") + " in the range"
+        parts += [html.H2(what if alert.known else "Measured commits"), _commits(one, subjects)]
     return parts
 
 
@@ -264,7 +265,9 @@ def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
     alert = one.alert
     suspects = set(alert.suspects) if len(alert.suspects) < len(alert.commits) else set()
     items = []
-    for commit in alert.commits[-MOST_COMMITS:][::-1]:
+    # Where the range is not known, the end before it is as much of a fact as those after it.
+    listed = alert.commits if alert.known or not alert.before else (alert.before, *alert.commits)
+    for commit in listed[-MOST_COMMITS:][::-1]:
         told = known.get(commit)
         address = CommitAddress(commit, alert.machine)
         text: list[Any] = [dcc.Link(mono(commit[:8]), href=address.link(), className="link")]
@@ -272,10 +275,12 @@ def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
             text += [" ", html.Span(day(told.date), className="dim"), " ", told.subject]
         if commit in suspects:
             text.append(html.Span(" touches the packages under test", className="slower"))
+        if not alert.known and commit == alert.before:
+            text.append(html.Span(" the last one before", className="dim"))
         items.append(html.Li(text))
-    if len(alert.commits) > MOST_COMMITS:
-        items.append(html.Li(f"and {len(alert.commits) - MOST_COMMITS} older ones"))
+    if len(listed) > MOST_COMMITS:
+        items.append(html.Li(f"and {len(listed) - MOST_COMMITS} older ones"))
     parts: list[Any] = [html.Ul(items, className="card commits")]
-    if len(alert.suspects) > 1:
-        parts.append(html.P(["To find the commit: ", html.Code(f"lockstep bisect {one.id}")], className="dim"))
+    if command := to_find(one):
+        parts.append(html.P(["To find the commit: ", html.Code(command)], className="dim"))
     return html.Div(parts)

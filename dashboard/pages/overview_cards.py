@@ -108,7 +108,9 @@ def news(results: Results, told: News) -> list[Any]:
 
 def _line(results: Results, one: Told) -> Any:
     alert = one.alert
-    commit = next((some for some in results.commits(alert.machine) if some.hash == alert.after), None)
+    # Of a change that may come from several commits the headline says between which two.
+    named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
+    commit = next((some for some in results.commits(alert.machine) if some.hash == named), None)
     sign = html.Span(f"{SIGNS['slower']} " if alert.topic == "slower" else "◌ ", className="slower")
     text: Any = headline(alert)
     if one.number:

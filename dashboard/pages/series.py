@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, Patch, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
+from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.alerts.words import change, span
 from dashboard.causes import cause_text
 from dashboard.findings import Findings
 from dashboard.numbers import significant
-from dashboard.pages.parts import back_link, commit_link, count, graph, loading, mono, notice
+from dashboard.pages.parts import back_link, commit_link, graph, loading, mono, notice
 from dashboard.pages.series_table import commit_table
-from dashboard.results.model import Point
+from dashboard.results.model import Commit, Point
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import series_of
 from dashboard.series_figure import figure_height
 from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
-from dashboard.shown import Behaviour, Shown
+from dashboard.shown import Behaviour, Finding, Shown
 from dashboard.theme import Scheme
 from dashboard.verdicts import sign
 from lockstep.intervals import epochs_to_detect
@@ -233,21 +234,26 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
     for one in reversed(shown.found):
-        commit = named.get(one.commit)
         size = f"{sign(one.size)} {change(one.size)}"
         lines.append(
             html.Li(
                 [
                     html.Span(size, style={"color": cause_text(one.kind)}),
                     html.Span(f" ({span(one.low, one.high)}) ", className="dim"),
-                    commit_link(commit, address.machine) if commit else mono(one.commit[:8]),
-                    f" {commit.subject if commit else ''} · ",
-                    html.Span(f"{one.kind}: {one.sentence}"),
-                    html.Span(f" · one of {count(one.suspects, 'commit')}" if one.suspects > 1 else ""),
+                    *_place(one, named, address.machine),
+                    html.Span(f" · {one.kind}: {one.sentence}"),
                 ]
             )
         )
     return [html.H2("Changes"), html.Ul(lines, className="news")]
+
+
+def _place(one: Finding, named: Mapping[str, Commit], machine: str) -> list[Any]:
+    """The commit that a change came with; where several can be, the two ends, which are compared by the link."""
+    if one.exact and one.end in named:
+        return [commit_link(named[one.end], machine), f" {named[one.end].subject}"]
+    href = link("/compare", bm=machine, bc=one.good, hm=machine, hc=one.end)
+    return ["in ", dcc.Link(one.range, href=href, className="link mono")]
 
 
 def _elsewhere(address: SeriesAddress, machine: str) -> Any:

@@ -30,9 +30,17 @@ def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
     return tuple(commit for *_, commit in sorted(placed, key=lambda one: one[:3]))
 
 
-def repository_head(repo: Path) -> str:
-    """Commit that the repository stands at; "" where there is no repository."""
-    return next(iter(_git(repo, [], "rev-parse", "HEAD")), "")
+def repository_state(repo: Path) -> str:
+    """Return the commit that the repository stands at and those at which a shallow clone ends; "" without repository.
+
+    ``git fetch --unshallow`` leaves the head where it is, and brings the commits below the boundary.
+    """
+    head, path, *_ = [*_git(repo, [], "rev-parse", "HEAD", "--git-path", "shallow"), "", ""]
+    try:
+        boundary = (repo / path).read_text(encoding="ascii").split() if path else []
+    except OSError:
+        boundary = []
+    return " ".join([head, *sorted(boundary)]).rstrip()
 
 
 def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from dashboard.results.benchmarks import as_text, read_benchmarks
 from dashboard.results.catalog import LAYOUT, Catalog
 from dashboard.results.contents import load
 from dashboard.results.guards import Unreadable
-from dashboard.results.history import order_commits, repository_head
+from dashboard.results.history import order_commits, repository_state
 from dashboard.results.ingest import batches, read_all
 from dashboard.results.model import Problem, Refreshed
 from dashboard.results.parts import merge_parts, mergeable, sweep
@@ -184,10 +184,10 @@ class Store:
             catalog.merge(several, merge_parts(self._parts, several, (run.id for run in runs if run.part in names)))
 
     def _order(self, catalog: Catalog) -> None:
-        """Ask git for the order of commits, if there are others than last time or its head moved."""
+        """Ask git for the order of commits, if there are others than last time or the repository has more history."""
         with catalog.reading() as reading:
             dates, before = reading.commits(), reading.said("history")
-        of = [str(self._repo.absolute()), repository_head(self._repo), *sorted(map(str, dates.items()))]
+        of = [str(self._repo.absolute()), repository_state(self._repo), *sorted(map(str, dates.items()))]
         state = blake2b("\n".join(of).encode(), digest_size=16).hexdigest()
         if state != before:
             catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))

@@ -159,13 +159,13 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         return OK
     from rich.console import Console
 
-    from dashboard.alerts.words import headline, lines, status
+    from dashboard.alerts.words import headline, lines, status, to_find
 
     console = Console()
     say = [f"alert {one.id}, {status(one)}: {headline(one.alert)}", *lines(one.alert, most=40)]
     say += [f"evidence: {evidence.text}" for evidence in one.alert.cause.evidence]
-    if len(one.alert.suspects) > 1:
-        say.append(f"to find the commit: lockstep bisect {one.id}")
+    if command := to_find(one):
+        say.append(f"to find the commit: {command}")
     for event in events:
         at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
         say.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")

@@ -137,7 +137,9 @@ def _json(found: Sequence[Found], now: Picture, noise: Mapping[str, Noise]) -> d
                 "confidence": one.step.confidence,
                 "left": one.step.left,
                 "before": one.step.good,
-                "commits": list(one.step.between),
+                "after": one.step.end,
+                "commits": [] if one.step.unknown else list(one.step.between),
+                "unknown": one.step.unknown,
                 "reported_at": one.step.rang_at,
                 "cause": asdict(one.cause),
                 "noise": {"scale": noise[one.row].scale, "kind": noise[one.row].kind} if one.row in noise else None,
@@ -169,13 +171,12 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
         table.add_column("not told")
     for one in found:
         step = one.step
-        commits = step.after.commit[:8] if len(step.between) == 1 else f"{step.good[:8]}..{step.between[-1][:8]}"
         cells = [
             change(step.size),
             span(step.low, step.high),
             step.series.label,
             step.series.machine,
-            commits if step.between else "none",
+            step.range or "none",
             f"{one.cause.kind}: {one.cause.sentence}",
         ]
         table.add_row(*(Text(cell) for cell in [*cells, *([one.quiet] if args.all else [])]))
