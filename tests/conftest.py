@@ -23,9 +23,13 @@ __all__ = ["chromium", "visit", "window"]
 
 @pytest.fixture(autouse=True)
 def _untouched():
-    """Fail a test that leaves the process other than it found it: the tests after it would depend on it."""
-    before = _process()
+    """Fail a test that leaves the process other than it found it: the tests after it would depend on it.
+
+    Suites that are imported leave their folder on the path; that is taken back.
+    """
+    before, path = _process(), list(sys.path)
     yield
+    sys.path[:] = path
     assert _process() == before
 
 
@@ -36,7 +40,6 @@ def _process():
     return {
         "environment": environment,
         "folder": Path.cwd(),
-        "path": list(sys.path),
         "signal handlers": handlers,
         "collects garbage": gc.isenabled(),
         "writes bytecode": not sys.dont_write_bytecode,

@@ -47,9 +47,9 @@ def test_everything_else_is_todays(trees):
     assert importlib.import_module("neighbour").TREE == "today"
 
 
-def test_a_path_put_first_later_changes_nothing(trees, monkeypatch):
+def test_a_path_put_first_later_changes_nothing(trees):
     import_from(trees / "commit", ["parcel"])
-    monkeypatch.syspath_prepend(str(trees / "today"))
+    sys.path.insert(0, str(trees / "today"))
     assert importlib.import_module("parcel").TREE == "commit"
 
 
