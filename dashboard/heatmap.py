@@ -101,7 +101,7 @@ def _chosen(some: Sequence[Standing], show: str) -> Standing:
     if show == "change":
         loudest = min(_LOUDEST.index(one.verdict) for one in some)
         alike = [one for one in some if one.verdict == _LOUDEST[loudest]]
-        return max(alike, key=lambda one: abs(one.worse or 0.0))
+        return max(alike, key=lambda one: (one.beyond_noise, abs(one.worse or 0.0)))
     return max(some, key=lambda one: _number(one, show) or 0.0)
 
 
@@ -111,18 +111,22 @@ def _number(one: Standing, show: str) -> float | None:
 
 
 def _colour(one: Standing, show: str) -> float | None:
+    """Return what the colour shows; 0, which has none, for what the noise explains."""
     if show == "change":
-        return 0.0 if one.worse is None else -one.worse / math.log(2)
-    number = _number(one, show)
-    if number is None:
+        return 0.0 if one.worse is None or not one.beyond_noise else -one.worse / math.log(2)
+    measured = one.row.measured(show)
+    if measured is None:
         return None
-    return math.log2(number) if show == "speedup" else number
+    if show != "speedup":
+        return measured.value
+    sure = measured.low is not None and measured.high is not None and not measured.low <= 1 <= measured.high
+    return math.log2(measured.value) if sure else 0.0
 
 
 def _text(one: Standing, show: str, wide: int) -> str:
     if show == "change":
-        sign = SIGNS[one.verdict] if one.verdict in ("slower", "faster", "failed") else ""
-        told = f" {_percent(one)}" if one.verdict in ("slower", "faster") and wide <= 24 else ""
+        sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict == "failed" else ""
+        told = f" {_percent(one)}" if one.beyond_noise and one.verdict != "failed" and wide <= 24 else ""
         return sign + told or ("·" if one.verdict == "new" else "")
     number = _number(one, show)
     if number is None or wide > 24:
@@ -139,13 +143,21 @@ def _hover(one: Standing, show: str) -> str:
     lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
     if show == "change":
         number = "no number to compare" if one.worse is None else f"{change(one.worse)} time"
-        lines.append(f"<b>{number}</b> · {one.verdict}")
+        lines.append(f"<b>{number}</b> · {one.verdict}{_doubt(one)}")
     else:
         found = _number(one, show)
         lines.append(
             "–" if found is None else f"<b>{found:.2f} ×</b>" if show == "speedup" else f"<b>{found:.1f} %</b>"
         )
     return "<br>".join(line for line in lines if line)
+
+
+def _doubt(one: Standing) -> str:
+    if one.verdict != "unsure" or one.worse is None:
+        return ""
+    if one.beyond_noise:
+        return ", beyond the noise, not confirmed"
+    return ", noise unknown" if math.isnan(one.noise) else ", within the noise"
 
 
 def _link(one: Standing) -> str:

@@ -17,6 +17,7 @@ from dashboard.findings import Findings
 from dashboard.heatmap import SHOWN, heat_height, heatmap
 from dashboard.pages.grid import grid
 from dashboard.pages.overview_cards import MOST_NEWS, cards, news, news_of
+from dashboard.pages.overview_machine import machine_line, opening_machine
 from dashboard.pages.overview_table import columns, file_rows, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
 from dashboard.results.picture import Results
@@ -37,7 +38,8 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     keys = keys_of(results)
     if not keys:
         return _nothing(results)
-    machine = address.machine if address.machine in results.machines else _freshest(results)
+    asked = address.machine in results.machines
+    machine = address.machine if asked else opening_machine(results)
     caches = sorted({l2 for *_, l2 in keys if l2})
     l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
     ours = any(one.ours for one in results.benchmarks.values())
@@ -102,6 +104,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         [
             html.H1("Overview", className="visually-hidden"),
             _loaded(results, keys),
+            machine_line(results, machine, asked),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
             loading(html.Div(id="overview-cards")),
@@ -139,7 +142,7 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         heat = heatmap(stood, show, scheme or "light")
         return (
             table(results, machine, stood),
-            [*_trouble(findings), *said(results, machine, since, visit or 0)],
+            [*_trouble(findings), *said(results, machine, since, visit or 0, stood)],
             [html.Div(cards(stood, picture, told), className="cards"), *news(results, told)],
             heat,
             {"height": heat_height(heat)},
@@ -233,8 +236,10 @@ def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
     return file.getvalue()
 
 
-def said(results: Results, machine: str, since: str = "all", visit: int = 0) -> list[Any]:
-    """The line above the table: which commit, measured when and how, and what it is compared with."""
+def said(
+    results: Results, machine: str, since: str = "all", visit: int = 0, stood: Sequence[Standing] = ()
+) -> list[Any]:
+    """Return the line above the table: the commit, when and how it was measured, what it is compared with."""
     commits = results.commits(machine)
     if not commits:
         return [f"{machine} has no results."]
@@ -249,6 +254,9 @@ def said(results: Results, machine: str, since: str = "all", visit: int = 0) -> 
         line.append(html.Span(f" {day(compared.date)}", className="dim"))
     elif compared:
         line.append(html.Span(" · nothing measured since", className="dim"))
+    absent = sum(one.absent for one in stood)
+    if absent:
+        line.append(html.Span(f" · {absent} series that this machine cannot measure are not listed", className="dim"))
     return line
 
 
@@ -260,8 +268,10 @@ def _trouble(findings: Findings) -> list[Any]:
 def _heat_words(show: str) -> list[Any]:
     words = {
         "change": "Change of each shape, of its variants the one that changed most. Orange slower, blue faster, full "
-        f"colour at ±23 %; {SIGNS['slower']} {SIGNS['faster']} confirmed, · measured for the first time",
-        "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×",
+        f"colour at ±23 %, none within the noise; {SIGNS['slower']} {SIGNS['faster']} confirmed, {SIGNS['unsure']} not "
+        "confirmed, · measured for the first time",
+        "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×, no "
+        "colour where the interval holds 1",
         "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
     }
     return [html.Span(words[show]), html.Span("shapes small → large", className="dim")]
@@ -300,10 +310,3 @@ def _nothing(results: Results) -> Any:
         return notice("None of the results can be read", folder, problem_list(results.problems))
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
     return notice("Nothing measured yet", run, folder)
-
-
-def _freshest(results: Results) -> str:
-    """The machine with the newest commit; among several the one that measures most."""
-    at = {commit.hash: index for index, commit in enumerate(results.commits())}
-    size = {machine: len(results.series(machine=machine)) for machine in results.machines}
-    return max(results.machines, key=lambda machine: (at[results.commits(machine)[-1].hash], size[machine]))

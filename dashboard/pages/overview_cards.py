@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,6 @@ from dashboard.alerts.grouping import Alert
 from dashboard.alerts.life import State
 from dashboard.alerts.listing import OpenAlerts
 from dashboard.alerts.words import change, headline
-from dashboard.comparing import geomean
 from dashboard.numbers import whole
 from dashboard.pages.parts import commit_link, count
 from dashboard.results.picture import Results
@@ -72,7 +72,6 @@ def cards(stood: Sequence[Standing], picture: Shown | None, told: News | None = 
     """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
     failed = sum(one.verdict == "failed" for one in stood)
     stale = sum(one.stale for one in stood)
-    mean, both = geomean(one.difference for one in stood)
     states = told.states if told else {}
     waits = picture is None and not states
     alerts = "looking for changes …" if waits else _states(states) or "nothing to look at"
@@ -87,7 +86,7 @@ def cards(stood: Sequence[Standing], picture: Shown | None, told: News | None = 
         _changed(stood, "faster", picture),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
         _card("Stale", str(stale), "behind their family", "stale"),
-        html.Div(_words("Geomean", _mean(mean, both), _over(both)), className="count-card"),
+        html.Div(_words("Geomean", *_mean(stood, picture)), className="count-card"),
     ]
 
 
@@ -126,17 +125,29 @@ def _line(results: Results, one: Told) -> Any:
 
 
 def _changed(stood: Sequence[Standing], verdict: Verdict, picture: Shown | None) -> Any:
-    """How many the detector calls so, the largest of them; or how many only look so."""
+    """Return the card with the number of confirmed changes, the largest of them, and how many are not confirmed."""
     found = sorted((one for one in stood if one.verdict == verdict), key=lambda one: -abs(one.worse or 0.0))
-    maybe = sum(one.verdict == "unsure" and one.difference.verdict == verdict for one in stood)
-    if picture is None:
-        note = "looking for changes …"
-    elif found:
+    maybe = sum(one.verdict == "unsure" and one.beyond_noise and one.difference.verdict == verdict for one in stood)
+    notes = []
+    if found:
         row, size = found[0].row, found[0].worse or 0.0
-        note = f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip()
-    else:
-        note = f"{maybe} look so, not confirmed" if maybe else "nothing that matters"
+        notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
+    if maybe:
+        notes.append(f"{maybe}{' more' if found else ''} beyond the noise, not confirmed")
+    note = "; ".join(notes) if notes and picture else _nothing(stood, picture)
     return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if found else "")
+
+
+def _nothing(stood: Sequence[Standing], picture: Shown | None) -> str:
+    """Return why there is nothing to count: nothing was found, or nothing can be known yet."""
+    if picture is None:
+        return "looking for changes …"
+    compared = [one for one in stood if one.worse is not None]
+    if not compared:
+        return "nothing measured at both"
+    if all(math.isnan(one.noise) for one in compared):
+        return "too few commits to know the noise"
+    return "nothing beyond the noise"
 
 
 def _card(label: str, number: str, note: str, kind: str, sign: str = "") -> Any:
@@ -154,12 +165,17 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
     ]
 
 
-def _mean(mean: float, both: int) -> str:
-    return f"{mean:.3f}×" if both else "–"
+def _mean(stood: Sequence[Standing], picture: Shown | None) -> tuple[str, str]:
+    """Return the geometric mean of how many times as fast the series are, and what it is over.
 
-
-def _over(both: int) -> str:
-    return f"as fast, over {count(both, 'series')} in both" if both else "nothing measured at both"
+    A change that the noise explains counts as none.
+    """
+    both = [one for one in stood if one.worse is not None]
+    changed = [one.worse or 0.0 for one in both if one.beyond_noise]
+    if not changed:
+        return "–", _nothing(stood, picture)
+    mean = math.exp(-math.fsum(changed) / len(both))
+    return f"{mean:.3f}×", f"as fast, over {count(len(both), 'series')}, {len(changed)} changed"
 
 
 def _states(states: Mapping[State, int]) -> str:

@@ -32,20 +32,22 @@ _FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
-    """Rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
+    """Return the rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
 
     What fails since the commit that is compared with comes first, then what became slower, then faster, the largest
-    change first; then what failed there already; then what only looks so; then all others by shape.
+    change first; then what failed there already; then changes beyond the noise that are not confirmed; then all others
+    by shape. Series that the machine cannot measure are left out.
     """
     past = _past(results, machine)
-    # Shapes of which nothing runs on this machine (those for CPUs, say) come last; a failed one does not. Those that
-    # were measured before stand above those that were not.
+    stood = [one for one in stood if not one.absent]
+    # Shapes of which nothing runs any more come last; a failed one does not. Those that were measured before stand
+    # above those that were not.
     there = {_shape(one.row) for one in stood if one.row.state != "na"}
     known = {_shape(one.row) for one in stood if one.worse is not None}
 
     def order(one: Standing) -> tuple[Any, ...]:
-        # What only looks so stands below what is so.
-        loud = 0 if one.news else _LOUD.get(one.verdict, 3 + _LOUD.get(one.difference.verdict, 4))
+        unconfirmed = _LOUD.get(one.difference.verdict, 4) if one.beyond_noise else 4
+        loud = 0 if one.news else _LOUD.get(one.verdict, 3 + unconfirmed)
         if loud < 7:
             return (0, loud, -abs(one.worse or 0.0), *_order(one.row))
         return (1, _shape(one.row) not in there, _shape(one.row) not in known, *_order(one.row))

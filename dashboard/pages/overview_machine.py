@@ -1,0 +1,67 @@
+"""Which machine the overview opens on, and links to the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from dashboard.address import OverviewAddress
+from dashboard.memo import remembered
+from dashboard.pages.parts import count, day
+from dashboard.results.picture import Results
+
+#: Commits whose numbers are counted: six make a first change certain, and few are read.
+RECENT = 8
+
+#: Links to other machines; the menu has all.
+MOST_LINKS = 6
+
+
+@remembered
+def opening_machine(results: Results) -> str:
+    """Return the machine with most to see: of those with many numbers, the one measured last.
+
+    A machine's numbers are those of its last ``RECENT`` commits. "Many" is at least half as many as any machine has:
+    a new machine takes over from one of its kind, but a laptop tried once does not.
+    """
+    numbers = {machine: _numbers(results, machine) for machine in results.machines}
+    many = max(numbers.values()) / 2
+    return max((one for one in numbers if numbers[one] >= many), key=lambda one: (_measured_at(results, one), one))
+
+
+def machine_line(results: Results, machine: str, asked: bool) -> Any:
+    """Return the line that says why this machine is shown and links to the others; ``None`` where there are none.
+
+    Args:
+        results: of all machines.
+        machine: that is shown.
+        asked: the address names it.
+    """
+    others = [one for one in results.machines if one != machine]
+    if not others:
+        return None
+    others.sort(key=lambda one: -_measured_at(results, one))
+    why = "Other machines: " if asked else f"Opened on {machine}: most numbers at its last {RECENT} commits. Others: "
+    parts: list[Any] = [why]
+    for one in others[:MOST_LINKS]:
+        commits = count(len(results.commits(one)), "commit")
+        parts += [
+            ", " if len(parts) > 1 else "",
+            dcc.Link(one, href=OverviewAddress(one).link(), className="link mono"),
+        ]
+        parts.append(f" ({commits}, {day(_measured_at(results, one))})")
+    if len(others) > MOST_LINKS:
+        parts.append(f" and {len(others) - MOST_LINKS} more in the menu")
+    return html.P(parts, className="said dim")
+
+
+def _numbers(results: Results, machine: str) -> int:
+    """Count the numbers of the last commits; a case that the machine cannot measure has none."""
+    return int(np.isfinite(results.newest(machine, RECENT).value).sum())
+
+
+def _measured_at(results: Results, machine: str) -> int:
+    """Return when the machine was measured last, ms since 1970; the date of its newest commit if no run says when."""
+    return max(run.measured_at for run in results.runs_of(machine)) or results.machines[machine].last_date
