@@ -337,6 +337,7 @@ def parse(*arguments):
 
 def test_the_verb_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         args = parse("--port", str(taken.getsockname()[1]))
         with pytest.raises(UserError, match="is taken"):
