@@ -81,7 +81,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
-        serve(app, listener, args.workers)
+        serve(app, listener, args.workers, access.proxies)
         return 0
 
 

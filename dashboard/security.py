@@ -19,6 +19,9 @@ from dashboard.request_counts import RequestCounts
 #: Requests by one person or address to one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute", "sign in": "10 per minute"}
 
+#: Bytes of a request's body.
+MOST_BODY = 1 << 20
+
 #: Dash's renderer sends this cookie's value back as the header X-CSRFToken.
 CSRF_COOKIE = "_csrf_token"
 
@@ -68,7 +71,7 @@ class Guard:
             "WTF_CSRF_CHECK_DEFAULT": False,
             "WTF_CSRF_SSL_STRICT": False,
             "WTF_CSRF_TIME_LIMIT": None,
-            "MAX_CONTENT_LENGTH": 1 << 20,
+            "MAX_CONTENT_LENGTH": MOST_BODY,
         }
         if access.hosts:
             server.before_request(self._expect_host)

@@ -9,20 +9,25 @@ from typing import Any
 from dash import Dash
 from gunicorn.app.base import BaseApplication
 
+from dashboard.access import Network
+from dashboard.connections import KEEP_ALIVE_S, worker_for
+from lockstep.processes import end_with_parent
+
 _SETTINGS: dict[str, Any] = {
-    "worker_class": "gthread",
     "threads": 8,
     "preload_app": True,
     "control_socket_disable": True,
     "loglevel": "warning",
     "timeout": 120,
     "graceful_timeout": 3,
+    "keepalive": KEEP_ALIVE_S,
 }
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    def __init__(self, app: Dash, listener: socket.socket, workers: int) -> None:
+    def __init__(self, app: Dash, listener: socket.socket, workers: int, trusted: tuple[Network, ...]) -> None:
         self._app = app
+        self._trusted = trusted
         self._listener = listener
         self._workers = workers
         super().__init__()
@@ -30,18 +35,28 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def load_config(self) -> None:
         for name, value in _SETTINGS.items():
             self.cfg.set(name, value)
+        self.cfg.set("worker_class", worker_for(self._trusted))
         self.cfg.set("workers", self._workers)
+        # gunicorn's workers look for their parent once a second, and do not while a thread holds Python's lock.
+        self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
         self.cfg.set("bind", f"fd://{self._listener.fileno()}")
 
     def load(self) -> Any:
         return self._app.server
 
 
-def serve(app: Dash, listener: socket.socket, workers: int = 1) -> None:
-    """Serve ``app`` on a listening socket, by so many processes, until interrupted."""
+def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[Network, ...] = ()) -> None:
+    """Serve ``app`` until interrupted.
+
+    Args:
+        app: of ``create_app``.
+        listener: a listening socket.
+        workers: processes.
+        trusted: addresses of proxies, whose connections are those of many people.
+    """
     warm(app)
     collect_seldom()
-    _Server(app, listener, workers).run()
+    _Server(app, listener, workers, trusted).run()
 
 
 def collect_seldom() -> None:
