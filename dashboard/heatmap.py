@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,9 @@ _DIVERGING: dict[Scheme, tuple[str, str, str]] = {
 }
 _ONE_WAY: dict[Scheme, tuple[str, str]] = {"light": ("#F1F3F5", "#7DB8E8"), "dark": ("#22282E", "#1F659C")}
 
+#: Families and shapes that a heatmap shows at most.
+MOST_SUITES, MOST_SHAPES = 60, 200
+
 _ROW_PX, _LEAST_PX = 30, 12
 
 #: Columns that there is room for at least: a cell of a few shapes is no banner.
@@ -48,7 +52,7 @@ def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, A
     for one in stood:
         if one.row.state != "na":
             cells[one.row.suite, one.row.case].append(one)
-    order = cases_in_order([one.row for some in cells.values() for one in some])
+    order = _bounded(cases_in_order([one.row for some in cells.values() for one in some]), cells)
     suites = list(order)
     wide = max((len(cases) for cases in order.values()), default=0)
     z: list[list[float | None]] = []
@@ -89,6 +93,27 @@ def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, A
     }
     layout["margin"] = {"l": 10, "r": 8, "t": 6, "b": 6}
     return {"data": [trace], "layout": layout}
+
+
+def _bounded(
+    order: Mapping[str, Sequence[str]], cells: Mapping[tuple[str, str], Sequence[Standing]]
+) -> dict[str, Sequence[str]]:
+    """Return the suites and shapes that there is room for, in their order: those whose verdict is loudest."""
+
+    def loudness(suite: str, case: str) -> tuple[int, float]:
+        some = cells[suite, case]
+        changes = (abs(one.worse or 0.0) for one in some if one.beyond_noise)
+        return min(_LOUDEST.index(one.verdict) for one in some), -max(changes, default=0.0)
+
+    chosen: dict[str, Sequence[str]] = {}
+    first = heapq.nsmallest(MOST_SUITES, order, key=lambda suite: min(loudness(suite, case) for case in order[suite]))
+    for suite in order if len(order) <= MOST_SUITES else sorted(first):
+        cases = order[suite]
+        if len(cases) > MOST_SHAPES:
+            loud = set(heapq.nsmallest(MOST_SHAPES, cases, key=lambda case: loudness(suite, case)))
+            cases = [case for case in cases if case in loud]
+        chosen[suite] = cases
+    return chosen
 
 
 def heat_height(figure: Mapping[str, Any]) -> int:

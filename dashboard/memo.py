@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sized
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -23,11 +23,13 @@ class _Made:
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: bool = False
     value: Any = None
+    #: Items that it holds, if it is a collection.
+    held: int = 0
 
 
 #: Things that one function keeps of a picture, the longest unused goes first: a walk along the commits must not
-#: push out what every page of a machine needs.
-_MOST = 16
+#: push out what every page of a machine needs. Fewer are kept of things that hold very much together.
+_MOST, _MOST_HELD = 16, 200_000
 
 _KEPT: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Made]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
@@ -50,7 +52,12 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) 
     # Not under the lock of all: what is made asks for other things.
     with made.lock:
         if not made.done:
-            made.value, made.done = make(), True
+            made.value = make()
+            made.held = len(made.value) if isinstance(made.value, Sized) else 1
+            made.done = True
+            with _LOCK:
+                while len(kept) > 1 and sum(one.held for one in kept.values()) > _MOST_HELD:
+                    kept.popitem(last=False)
         found: T = made.value
     return found
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from dashboard.memo import remembered
 from dashboard.numbers import significant
 from dashboard.results.model import Benchmark, Point, Series, State
 from dashboard.results.picture import Results
@@ -165,6 +167,15 @@ def suite_of(benchmark: Benchmark) -> str:
     return benchmark.suite if benchmark.ours else benchmark.name
 
 
+@remembered
+def benchmarks_by_suite(results: Results) -> Mapping[str, Sequence[Benchmark]]:
+    """Benchmarks by what their page is called."""
+    found: dict[str, list[Benchmark]] = defaultdict(list)
+    for one in results.benchmarks.values():
+        found[suite_of(one)].append(one)
+    return dict(found)
+
+
 def described(rows: Iterable[Row], quantity: str) -> Quantity:
     """The quantity of this name; a value's unit is that of the rows."""
     if quantity in QUANTITIES:
@@ -188,7 +199,7 @@ def relative_rows(rows: Sequence[Row]) -> list[Row]:
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     """Names of the quantities that a suite can have."""
-    own = [one for one in results.benchmarks.values() if suite_of(one) == suite]
+    own = benchmarks_by_suite(results).get(suite, ())
     if any(one.ours for one in own):
         return (*QUANTITIES, RELATIVE)
     return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
@@ -203,6 +214,7 @@ def key_of(series: Series, suite: str) -> Key:
     return series.machine, suite, variant, case, l2
 
 
+@remembered
 def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
     """Rows that a machine (``None``: any) ever had."""
     suites = {name: suite_of(one) for name, one in results.benchmarks.items()}
@@ -212,10 +224,9 @@ def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
 def series_of(results: Results, suite: str, machine: str | None = None) -> dict[Key, list[Series]]:
     """Series of a suite by row."""
     found: dict[Key, list[Series]] = {}
-    for benchmark in results.benchmarks.values():
-        if suite_of(benchmark) == suite:
-            for one in results.series(machine=machine, benchmark=benchmark.name):
-                found.setdefault(key_of(one, suite), []).append(one)
+    for benchmark in benchmarks_by_suite(results).get(suite, ()):
+        for one in results.series(machine=machine, benchmark=benchmark.name):
+            found.setdefault(key_of(one, suite), []).append(one)
     return found
 
 

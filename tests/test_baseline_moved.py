@@ -12,7 +12,7 @@ from trees import open_store, record, write_measurement
 from dashboard.app import create_app
 from dashboard.comparison import Side, compare
 from dashboard.findings import Findings
-from dashboard.pages import commit, overview
+from dashboard.pages import commit, overview, overview_rows
 from dashboard.pages import compare as page
 from dashboard.times import Times
 from lockstep.record import Code, Estimate, Kernel
@@ -133,7 +133,7 @@ def test_the_overview_and_its_file_say_so(store, root):
     moved = [one for one in stood if one.verdict == "baseline moved"]
     assert {one.row.variant for one in moved} == UNCHANGED
     rows = overview.table(store.current(), MACHINE, moved)
-    assert "own_change" in overview.csv_text(rows).splitlines()[0]
+    assert "own_change" in overview_rows.csv_text(rows).splitlines()[0]
     assert rows[0]["baseline_change"] == pytest.approx(-1.65, abs=0.05)
     assert "baseline's time −1.6 %, own" in rows[0]["why"]
 

@@ -70,7 +70,7 @@ def call(client, output, *values, state=()):
 
 def overview_of(client, machine, l2, since="all", show="change"):
     """What the overview's callback answers."""
-    return call(client, "overview-grid.rowData", machine, l2, since, show, 0, "light", None)
+    return call(client, "overview-grid.rowData", machine, l2, since, show, 0, "light", None, state=(None,))
 
 
 def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
@@ -368,8 +368,8 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
     )
     try:
         address = re.search(r"http://\S+/", server.stdout.readline()).group()
-        outputs = "overview-grid.rowData overview-said.children overview-cards.children overview-heat.figure "
-        outputs = (outputs + "overview-heat.style overview-heat-said.children").split()
+        outputs = "overview-grid.rowData overview-told.data overview-said.children overview-cards.children "
+        outputs = (outputs + "overview-heat.figure overview-heat.style overview-heat-said.children").split()
         inputs = {
             "overview-machine": MACHINE,
             "overview-l2": "cold",
@@ -381,6 +381,7 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
             "outputs": [dict(zip(("id", "property"), one.split("."), strict=True)) for one in outputs],
             "inputs": [{"id": name, "property": "value", "value": value} for name, value in inputs.items()]
             + [{"id": name, "property": "data", "value": None} for name in ("visit", "colours", "version")],
+            "state": [{"id": "overview-grid", "property": "rowModelType", "value": None}],
             "changedPropIds": ["overview-machine.value"],
         }
         request = urllib.request.Request(

@@ -147,7 +147,7 @@ def test_the_overview_tells_new_alerts_from_acknowledged_ones(tmp_path):
 
     def shown():
         inputs = ("h200", "cold", "all", "change", 0, "light", None)
-        answer = call(here.client, "overview-cards.children", inputs)
+        answer = call(here.client, "overview-cards.children", inputs, (None,))
         return words(answer.json["response"]["overview-cards"])
 
     assert f'"/alert/{one.id}"' in shown()

@@ -50,7 +50,7 @@ def test_the_page_has_a_card_a_family_and_the_numbers(shown):
     assert "Commit 40" in text
     assert title == f"{at.short} · Lockstep"
     client = create_app(store, findings=findings).server.test_client()
-    answer = call(client, "commit-grid.rowData", {"commit": at.hash, "machine": FAST}, None)
+    answer = call(client, "commit-grid.rowData", {"commit": at.hash, "machine": FAST}, None, state=(None,))
     first = answer["commit-grid"]["rowData"][0]
     assert (first["verdict"], first["sign"], first["quantity"]) == ("slower", "▼", "Speedup ×")
     assert first["before"] == pytest.approx(1.5, rel=0.01)

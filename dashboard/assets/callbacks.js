@@ -39,9 +39,20 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return Number(sessionStorage.getItem("lockstep-since"));
     },
 
-    openRow: (clicked, rows) => {
-      const row = clicked && (rows || []).find((one) => one.id === clicked.rowId);
-      return row ? row.href : dash_clientside.no_update;
+    openRow: (clicked) => {
+      const grid = dash_clientside.callback_context.triggered[0]?.prop_id.split(".")[0];
+      const row = clicked && grid && dash_ag_grid.getApi(grid).getRowNode(clicked.rowId);
+      return row?.data ? row.data.href : dash_clientside.no_update;
+    },
+
+    // A table whose rows come from the server asks for them again: for another choice, search or version of the results.
+    askAgain: () => {
+      ["overview-grid", "commit-grid"].forEach((one) => {
+        if (!document.getElementById(one)) return;
+        // It may not be there yet; then its first question is still to come.
+        dash_ag_grid.getApiAsync(one).then((api) => api.getGridOption("rowModelType") === "infinite" && api.purgeInfiniteCache());
+      });
+      return dash_clientside.no_update;
     },
 
     openCell: (clicked) => (clicked && clicked.points[0].customdata) || dash_clientside.no_update,
@@ -70,7 +81,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom });
     },
 
-    search: (text, options) => ({ ...options, quickFilterText: text || "" }),
+    // The server searches a long table, see askAgain.
+    search: (text, options) => (options.cacheBlockSize ? dash_clientside.no_update : { ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location: that one would build the page anew at every choice.
     permalink: (machine, cases, l2, quantities, variants, zoom, suite) => {
@@ -140,7 +152,7 @@ document.addEventListener("keydown", (event) => {
   const open = () => {
     const at = name && dash_ag_grid.getApi(name).getFocusedCell();
     const shown = at && dash_ag_grid.getApi(name).getDisplayedRowAtIndex(at.rowIndex);
-    if (shown && event.target.closest(".ag-cell")) location.assign(shown.data.href);
+    if (shown?.data && event.target.closest(".ag-cell")) location.assign(shown.data.href);
   };
   const keys = {
     "/": () => document.querySelector(".filter input")?.focus(),

@@ -45,7 +45,7 @@
     if (value == null) return "–";
     return Number.isInteger(value) ? fixed(value, 0) : significant(value, 4);
   };
-  functions.staleText = (params) => (params.data.stale ? "stale" : "");
+  functions.staleText = ({ data }) => (data && data.stale ? "stale" : "");
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
   components.SeriesLink = (props) =>
@@ -126,4 +126,7 @@
       make("circle", { cx: x(points.length - 1), cy: y(points[points.length - 1]), r: 2.2 })
     );
   };
+
+  // A row that the server has not sent yet has no data.
+  for (const [name, draw] of Object.entries(components)) components[name] = (props) => (props.data ? draw(props) : null);
 })();

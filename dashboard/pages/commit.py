@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.alerts.words import span
 from dashboard.comparing import Difference, beside_baseline, difference, geomean
 from dashboard.findings import Findings
+from dashboard.memo import remembered
 from dashboard.numbers import whole
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
+from dashboard.pages.row_source import Values, block
 from dashboard.results.model import Commit, Run
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -26,6 +28,9 @@ from dashboard.shown import Shown
 from dashboard.standings import noise_by_key, rows_at
 from dashboard.verdicts import LOUDEST, SIGNS, loudness
 from lockstep.thresholds import Thresholds
+
+#: Families that have a card of their own.
+MOST_FAMILIES = 60
 
 #: Commits back to which a suite's last measurement is looked for.
 _FAR = 20
@@ -65,6 +70,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
             html.P(
                 ["on ", *_machines(commit, machine, there), html.Span(" · ", className="dim"), *steps], className="said"
             ),
+            dcc.Store(id="commit-told"),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
             _run_facts(results.runs_of(machine)[place]),
             html.P(
@@ -94,14 +100,33 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     @app.callback(
         Output("commit-families", "children"),
         Output("commit-grid", "rowData"),
+        Output("commit-told", "data"),
         Input("commit-address", "data"),
         Input("version", "data"),
+        State("commit-grid", "rowModelType"),
     )
-    def fill(kept: dict[str, str], _: str | None) -> tuple[list[Any], list[dict[str, Any]]]:
+    def fill(kept: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str]:
+        found = compared(kept)
+        # A long table is asked for by the grid, which has to ask again.
+        rows = no_update if model == "infinite" else [_cells(one) for one in found]
+        return families(found), rows, f"{kept['commit']} {version}"
+
+    def compared(kept: dict[str, str]) -> Sequence[Compared]:
         results = store.current()
         picture = findings.picture(results, kept["machine"])
-        found = compare(results, kept["machine"], kept["commit"], picture, findings.thresholds)
-        return families(found), [_cells(one) for one in found]
+        return compare(results, kept["machine"], kept["commit"], picture, findings.thresholds)
+
+    @app.callback(
+        Output("commit-grid", "getRowsResponse"),
+        Input("commit-grid", "getRowsRequest"),
+        State("commit-address", "data"),
+        State("commit-search", "value"),
+        prevent_initial_call=True,
+    )
+    def serve(request: dict[str, Any] | None, kept: dict[str, str], search: str | None) -> Any:
+        if request is None:
+            return no_update
+        return block(compared(kept), VALUES, request, lambda some: [_cells(one) for one in some], search or "")
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -115,7 +140,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         ClientsideFunction("lockstep", "openRow"),
         Output("url", "href", allow_duplicate=True),
         Input("commit-grid", "cellClicked"),
-        State("commit-grid", "rowData"),
+        prevent_initial_call=True,
+    )
+    clientside(
+        ClientsideFunction("lockstep", "askAgain"),
+        Output("commit-told", "modified_timestamp"),
+        Input("commit-told", "data"),
+        Input("commit-search", "value"),
         prevent_initial_call=True,
     )
 
@@ -127,9 +158,10 @@ def find(results: Results, text: str) -> Commit | None:
     return next((one for one in results.commits() if one.hash.startswith(text)), None)
 
 
+@remembered
 def compare(
     results: Results, machine: str, commit: str, picture: Shown | None, thresholds: Thresholds
-) -> list[Compared]:
+) -> Sequence[Compared]:
     """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
     commits = results.commits(machine)
     place = next((at for at, one in enumerate(commits) if one.hash == commit), None)
@@ -163,11 +195,20 @@ def compare(
 
 
 def families(found: Sequence[Compared]) -> list[Any]:
-    """A card a suite: how much faster it became on the whole, and how many of what."""
+    """A card a suite: how much faster it became on the whole, and how many of what.
+
+    Of more than ``MOST_FAMILIES`` suites, those that hold the loudest series have a card; the others are counted.
+    """
     suites: dict[str, list[Compared]] = defaultdict(list)
     for one in found:
         suites[one.row.suite].append(one)
-    return [_family(suite, suites[suite]) for suite in sorted(suites)]
+    # The series come loudest first, and so do the suites.
+    shown = sorted(list(suites)[:MOST_FAMILIES])
+    cards = [_family(suite, suites[suite]) for suite in shown]
+    if len(suites) > MOST_FAMILIES:
+        others = f"and {whole(len(suites) - MOST_FAMILIES)} more families: the table below has all series"
+        cards.append(html.Div(html.Span(others, className="card-note dim"), className="count-card"))
+    return cards
 
 
 def _family(suite: str, found: Sequence[Compared]) -> Any:
@@ -250,6 +291,19 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
         parts += [" ", dcc.Link(name, href=CommitAddress(commit.hash, name).link(), className="link mono")]
     return parts
 
+
+#: Values of the columns, for a table that the server searches, filters and sorts.
+VALUES: Values[Compared] = {
+    name: (lambda one, name=name: _cells(one)[name])
+    for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change", "state")
+} | {
+    "family": lambda one: one.row.suite,
+    "change": lambda one: one.difference.percent,
+    "variant": lambda one: one.row.variant,
+    "case": lambda one: one.row.case,
+    "l2": lambda one: one.row.l2,
+    "verdict": lambda one: one.difference.verdict,
+}
 
 _COLUMNS = [
     text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),

@@ -13,20 +13,29 @@ FEW_ROWS = 40
 Column = dict[str, Any]
 
 
+#: Rows up to which a browser has the whole table; of a longer one it asks the server for what it shows.
+WHOLE = 1000
+
+#: How AG Grid asks for the rows of a long table: blocks of 100, at most 30 of them in the browser.
+_SERVED = {"cacheBlockSize": 100, "maxBlocksInCache": 30, "infiniteInitialRowCount": 100, "cacheOverflowSize": 2}
+
+
 def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: str = "") -> Any:
     """An empty table.
 
     Args:
         name: its id.
         columns: see ``text`` and ``number``.
-        rows: how many it will have at most.
+        rows: how many it will have at most; more than ``WHOLE`` come from the server, block by block.
         empty: what it says if it has none.
         search: text that rows must hold.
     """
+    served = rows > WHOLE
+    source: dict[str, Any] = {"rowModelType": "infinite"} if served else {"rowData": []}
     return dag.AgGrid(
         id=name,
         columnDefs=list(columns),
-        rowData=[],
+        **source,
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         getRowId="params.data.id",
         dashGridOptions={
@@ -36,8 +45,8 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
             "tooltipShowDelay": 300,
             "localeText": {"noRowsToShow": empty, "noMatchingRows": "No series match."},
             "enableCellTextSelection": True,
-            "quickFilterText": search,
             "domLayout": "normal" if rows > FEW_ROWS else "autoHeight",
+            **(_SERVED if served else {"quickFilterText": search}),
         },
         className="grid" if rows > FEW_ROWS else "grid short",
         style={"height": None},

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import OverviewAddress
 from dashboard.desk import Desk
 from dashboard.findings import Findings
-from dashboard.heatmap import SHOWN, heat_height, heatmap
+from dashboard.heatmap import MOST_SUITES, SHOWN, heat_height, heatmap
+from dashboard.numbers import whole
 from dashboard.pages.grid import grid
 from dashboard.pages.overview_cards import MOST_NEWS, cards, news, news_of
 from dashboard.pages.overview_machine import machine_line, opening_machine
-from dashboard.pages.overview_table import columns, file_rows, table
+from dashboard.pages.overview_rows import register_rows
+from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -111,7 +110,8 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Figure(
                 [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
             ),
-            grid("overview-grid", columns(results, keys, machine), len(keys), "No series here.", address.search),
+            grid("overview-grid", columns(results, keys, machine), _most(results), "No series here.", address.search),
+            dcc.Store(id="overview-told"),
             dcc.Download(id="overview-file"),
         ]
     )
@@ -122,6 +122,7 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
 
     @app.callback(
         Output("overview-grid", "rowData"),
+        Output("overview-told", "data"),
         Output("overview-said", "children"),
         Output("overview-cards", "children"),
         Output("overview-heat", "figure"),
@@ -131,9 +132,17 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         Input("visit", "data"),
         Input("colours", "data"),
         Input("version", "data"),
+        State("overview-grid", "rowModelType"),
     )
     def fill(
-        machine: str, l2: str, since: str, show: str, visit: int | None, scheme: Scheme | None, _: str | None
+        machine: str,
+        l2: str,
+        since: str,
+        show: str,
+        visit: int | None,
+        scheme: Scheme | None,
+        version: str | None,
+        model: str | None,
     ) -> tuple[Any, ...]:
         results = store.current()
         picture = findings.picture(results, machine)
@@ -141,12 +150,14 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         told = news_of(picture, desk.alerts.open_on(machine, MOST_NEWS) if desk else None)
         heat = heatmap(stood, show, scheme or "light")
         return (
-            table(results, machine, stood),
+            # A long table is asked for by the grid, which has to ask again.
+            no_update if model == "infinite" else table(results, machine, stood),
+            f"{machine} {l2} {since} {version}",
             [*_trouble(findings), *said(results, machine, since, visit or 0, stood)],
             [html.Div(cards(stood, picture, told), className="cards"), *news(results, told)],
             heat,
             {"height": heat_height(heat)},
-            _heat_words(show),
+            _heat_words(show, len({one.row.suite for one in stood})),
         )
 
     @app.callback(
@@ -159,25 +170,12 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         results = store.current()
         return _sinces(results, machine), columns(results, keys_of(results), machine)
 
-    @app.callback(
-        Output("overview-file", "data"),
-        Input("overview-csv", "n_clicks"),
-        Input("overview-parquet", "n_clicks"),
-        State("overview-grid", "virtualRowData"),
-        prevent_initial_call=True,
-    )
-    def download(_csv: int | None, _parquet: int | None, rows: list[dict[str, Any]] | None) -> Any:
-        if ctx.triggered_id == "overview-csv":
-            return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
-        content = base64.b64encode(parquet_bytes(rows or [])).decode()
-        return {"content": content, "filename": "lockstep.parquet", "base64": True}
-
+    register_rows(app, store, findings)
     clientside: Any = app.clientside_callback
     clientside(
         ClientsideFunction("lockstep", "openRow"),
         Output("url", "href", allow_duplicate=True),
         Input("overview-grid", "cellClicked"),
-        State("overview-grid", "rowData"),
         prevent_initial_call=True,
     )
     clientside(
@@ -191,6 +189,13 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         Output("overview-grid", "dashGridOptions"),
         Input("overview-search", "value"),
         State("overview-grid", "dashGridOptions"),
+        prevent_initial_call=True,
+    )
+    clientside(
+        ClientsideFunction("lockstep", "askAgain"),
+        Output("overview-told", "modified_timestamp"),
+        Input("overview-told", "data"),
+        Input("overview-search", "value"),
         prevent_initial_call=True,
     )
     clientside(
@@ -208,32 +213,15 @@ def stand(results: Results, machine: str, l2: str, since: str, visit: int, findi
     return [one for one in every if l2 in ("all", one.row.l2) or not one.row.l2]
 
 
+def _most(results: Results) -> int:
+    """Return how many rows the machine with most of them has."""
+    return max(len(keys_of(results, machine)) for machine in results.machines)
+
+
 def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     """The first cache state that the machine has numbers for: a CPU has none that are cold."""
     there = {row.l2 for row, _ in rows_now(results, machine) if row.latency or row.value}
     return next((l2 for l2 in l2s if l2 in there), l2s[0])
-
-
-def csv_text(rows: list[dict[str, Any]]) -> str:
-    """The rows of the grid as CSV; numbers as they are, an absent one is empty."""
-    named = file_rows(rows)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(named)
-    writer.writerows([_harmless(cell) for cell in row] for row in zip(*named.values(), strict=True))
-    return file.getvalue()
-
-
-def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
-    """The rows of the grid as a parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    texts = {"machine", "family", "variant", "case", "l2", "commit", "state", "unit", "verdict", "why"}
-    schema = pa.schema([(name, pa.string() if name in texts else pa.float64()) for name in file_rows([])])
-    file = io.BytesIO()
-    pq.write_table(pa.table(file_rows(rows), schema=schema), file)
-    return file.getvalue()
 
 
 def said(
@@ -265,7 +253,7 @@ def _trouble(findings: Findings) -> list[Any]:
     return [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
 
 
-def _heat_words(show: str) -> list[Any]:
+def _heat_words(show: str, suites: int) -> list[Any]:
     words = {
         "change": "Change of each shape, of its variants the one that changed most. Orange slower, blue faster, full "
         f"colour at ±23 %, none within the noise; {SIGNS['slower']} {SIGNS['faster']} confirmed, {SIGNS['unsure']} not "
@@ -274,7 +262,10 @@ def _heat_words(show: str) -> list[Any]:
         "colour where the interval holds 1",
         "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
     }
-    return [html.Span(words[show]), html.Span("shapes small → large", className="dim")]
+    right = "shapes small → large"
+    if suites > MOST_SUITES:
+        right = f"{MOST_SUITES} of {whole(suites)} families, those that changed most; {right}"
+    return [html.Span(words[show]), html.Span(right, className="dim")]
 
 
 def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
@@ -282,11 +273,6 @@ def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     fixed = {"visit": "your last visit", "7d": "7 days before the newest", "all": "the first commit"}
     named = {one.hash: f"{one.short} {day(one.date)} {one.subject}".strip() for one in commits}
     return [{"value": value, "label": label} for value, label in (fixed | named).items()]
-
-
-def _harmless(cell: Any) -> Any:
-    """A spreadsheet takes a text that begins like this for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def _loaded(results: Results, keys: frozenset[Key]) -> Any:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dashboard.address import SeriesAddress
 from dashboard.memo import remembered
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
+from dashboard.results.model import Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
-from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, suite_of
+from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, part_of, series_of, suite_of
 from dashboard.standings import Standing
 from dashboard.verdicts import SIGNS, Verdict
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
+
+#: Series of a machine of which all trends are read and remembered at once.
+MANY_SERIES = 5000
 
 #: Columns of a downloaded table, in order; numbers are in the units of ``QUANTITIES``, changes in percent.
 FILE_COLUMNS = (
@@ -38,7 +42,11 @@ def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dic
     change first; then what failed there already; then changes beyond the noise that are not confirmed; then all others
     by shape. Series that the machine cannot measure are left out.
     """
-    past = _past(results, machine)
+    return cells_of(results, machine, in_order(stood))
+
+
+def in_order(stood: Sequence[Standing]) -> list[Standing]:
+    """Return the series in the order of the table, see ``table``."""
     stood = [one for one in stood if not one.absent]
     # Shapes of which nothing runs any more come last; a failed one does not. Those that were measured before stand
     # above those that were not.
@@ -52,7 +60,22 @@ def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dic
             return (0, loud, -abs(one.worse or 0.0), *_order(one.row))
         return (1, _shape(one.row) not in there, _shape(one.row) not in known, *_order(one.row))
 
-    return [_cells(one, past.get(one.row.key, ())) for one in sorted(stood, key=order)]
+    return sorted(stood, key=order)
+
+
+def cells_of(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
+    """Return rows of the grid for these series of a machine."""
+    # Of a long table only the trends that are shown are read.
+    long = results.count(machine) > MANY_SERIES
+    past = _past_of(results, _series(results, stood)) if long else _past(results, machine)
+    return [_cells(one, past.get(one.row.key, ())) for one in stood]
+
+
+def _series(results: Results, stood: Sequence[Standing]) -> Iterator[Series]:
+    for one in stood:
+        for series in series_of(results, one.row.suite, one.row.machine).get(one.row.key, ()):
+            if part_of(results.benchmarks[series.benchmark]) != "speedup":
+                yield series
 
 
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -71,10 +94,14 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 @remembered
-def _past(results: Results, machine: str) -> dict[Key, list[float]]:
-    """Latencies of every series in µs (other units as they are) at the machine's last commits, oldest first."""
-    shown = (one for one in results.benchmarks.values() if not (one.ours and one.quantity == "speedup"))
-    series = [series for one in shown for series in results.series(machine=machine, benchmark=one.name)]
+def _past(results: Results, machine: str) -> Mapping[Key, list[float]]:
+    """Latencies of every series of a machine, see ``_past_of``."""
+    every = results.series(machine=machine)
+    return _past_of(results, (one for one in every if part_of(results.benchmarks[one.benchmark]) != "speedup"))
+
+
+def _past_of(results: Results, series: Iterable[Series]) -> Mapping[Key, list[float]]:
+    """Latencies of series in µs (other units as they are) at the machine's last commits, oldest first."""
     past: dict[Key, list[float]] = defaultdict(list)
     for trend in results.trends(series, last=SPARK):
         factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
@@ -164,7 +191,7 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
         known("compute", "TFLOP/s", 84, valueFormatter=drawn("three"), cellClassRules=_dim_unless("compute")),
         known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why"),
-        text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data.stale"}),
+        text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
         {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}
         | {"cellDataType": False, "valueGetter": drawn("staleText")},
@@ -173,4 +200,4 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
 
 def _dim_unless(bound: str) -> dict[str, str]:
     """The rate that does not make the floor steps back; where neither is known to, none does."""
-    return {"dim": f"params.data.bound && params.data.bound !== '{bound}'"}
+    return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}

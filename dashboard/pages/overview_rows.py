@@ -1,0 +1,116 @@
+"""The overview's rows as the server hands them out: blocks of a long table, and both kinds of file."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, no_update
+
+from dashboard.findings import Findings
+from dashboard.memo import remembered
+from dashboard.pages.overview_table import cells_of, file_rows, in_order
+from dashboard.pages.overview_values import VALUES
+from dashboard.pages.row_source import block, chosen_rows
+from dashboard.results.model import Commit
+from dashboard.results.picture import Results
+from dashboard.results.store import Store
+from dashboard.shown import Shown
+from dashboard.standings import Standing, reference, standings
+from lockstep.thresholds import Thresholds
+
+
+def register_rows(app: Dash, store: Store, findings: Findings) -> None:
+    """Connect the table's requests for rows, and the buttons that save it."""
+    asked = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "search")]
+
+    @app.callback(
+        Output("overview-grid", "getRowsResponse"),
+        Input("overview-grid", "getRowsRequest"),
+        *asked,
+        State("visit", "data"),
+        prevent_initial_call=True,
+    )
+    def serve(request: dict[str, Any] | None, machine: str, l2: str, since: str, search: str, visit: int | None) -> Any:
+        if request is None:
+            return no_update
+        results = store.current()
+        stood = ordered(results, machine, l2, since, visit or 0, findings)
+        return block(stood, VALUES, request, partial(cells_of, results, machine), search or "")
+
+    @app.callback(
+        Output("overview-file", "data"),
+        Input("overview-csv", "n_clicks"),
+        Input("overview-parquet", "n_clicks"),
+        State("overview-grid", "virtualRowData"),
+        State("overview-grid", "rowModelType"),
+        State("overview-grid", "getRowsRequest"),
+        *asked,
+        State("visit", "data"),
+        prevent_initial_call=True,
+    )
+    def download(
+        _csv: int | None,
+        _parquet: int | None,
+        rows: list[dict[str, Any]] | None,
+        model: str | None,
+        request: dict[str, Any] | None,
+        machine: str,
+        l2: str,
+        since: str,
+        search: str | None,
+        visit: int | None,
+    ) -> Any:
+        if model == "infinite":
+            results = store.current()
+            stood = ordered(results, machine, l2, since, visit or 0, findings)
+            rows = cells_of(results, machine, chosen_rows(stood, VALUES, request or {}, search or ""))
+        if ctx.triggered_id == "overview-csv":
+            return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
+        content = base64.b64encode(parquet_bytes(rows or [])).decode()
+        return {"content": content, "filename": "lockstep.parquet", "base64": True}
+
+
+def ordered(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Sequence[Standing]:
+    """Return the standings in the order of the table."""
+    compared = reference(results, machine, since, visit)
+    return _ordered(results, machine, l2, compared, findings.picture(results, machine), findings.thresholds)
+
+
+@remembered
+def _ordered(
+    results: Results, machine: str, l2: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
+) -> Sequence[Standing]:
+    every = standings(results, machine, since, picture, thresholds)
+    return in_order([one for one in every if l2 in ("all", one.row.l2) or not one.row.l2])
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """The rows of the grid as CSV; numbers as they are, an absent one is empty."""
+    named = file_rows(rows)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(named)
+    writer.writerows([_harmless(cell) for cell in row] for row in zip(*named.values(), strict=True))
+    return file.getvalue()
+
+
+def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
+    """The rows of the grid as a parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = {"machine", "family", "variant", "case", "l2", "commit", "state", "unit", "verdict", "why"}
+    schema = pa.schema([(name, pa.string() if name in texts else pa.float64()) for name in file_rows([])])
+    file = io.BytesIO()
+    pq.write_table(pa.table(file_rows(rows), schema=schema), file)
+    return file.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    """A spreadsheet takes a text that begins like this for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
