@@ -25,7 +25,7 @@ from lockstep.record import TWIN, Record
 from lockstep.stages import Stages
 from lockstep.suite import Case, Suite, bind
 
-#: Told before anything that may hang or crash: stage ("check", "time") and the variant ("" for all).
+#: Told before anything that may hang or crash: stage ("check", "draw", "capture", "time") and the variant ("" for all).
 Listener = Callable[[str, str], None]
 
 
@@ -46,6 +46,8 @@ class Measurer:
         device: where.
         plan: how long.
         seed: of the inputs that results are checked on; a new one each run unless given.
+        places: changes where buffers lie and in which order arms run; 0 for those of a history, which are the same for
+            every run and commit.
         listener: told of each stage.
         load: gives a suite's variants; by default those of its family's module.
         observer: notes the machine code that runs.
@@ -56,6 +58,7 @@ class Measurer:
     device: Device
     plan: Plan
     seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
+    places: int = 0
     listener: Listener = lambda stage, variant: None
     load: Callable[[Suite], Family] = load_family
     observer: Observer = field(default_factory=Observer)
@@ -243,7 +246,7 @@ class Measurer:
             self.device.release()
 
         def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
-            self.listener("time", "")  # once an epoch: a sign of life
+            self.listener("draw", "")  # prepares as well, which is the variants' code
             with self.stages.stage("draw"):
                 drawn = draw_sets(suite, case, self.device, sets, seed)
                 made = make_arms({name: arms[name] for name in names}, family, drawn, seed)
@@ -252,9 +255,18 @@ class Measurer:
 
         # Where buffers lie moves some ratios by percents (kda's eight products: 3.5 % from one epoch
         # to the next), so every run and commit meets the same sequence of placements.
-        seed = zlib.crc32(f"{suite.name} {case.label}".encode())
+        seed = zlib.crc32(f"{suite.name} {case.label}".encode()) ^ self.places
         result = compare(
-            draw_arms, list(arms), suite.baseline, self.device, self.controls, self.plan, seed, self.stages, usual_mhz
+            draw_arms,
+            list(arms),
+            suite.baseline,
+            self.device,
+            self.controls,
+            self.plan,
+            seed,
+            self.stages,
+            usual_mhz,
+            lambda stage, arm: self.listener(stage, arms.get(arm, "")),
         )
         return result.outcomes, result.failures, result.note
 

@@ -89,6 +89,7 @@ def compare(
     seed: int,
     stages: Stages | None = None,
     usual_mhz: Mapping[str, float] | None = None,
+    listener: Callable[[str, str], None] = lambda stage, arm: None,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -103,6 +104,8 @@ def compare(
         seed: of the order and the buffers.
         stages: told where the time goes.
         usual_mhz: arm to the clock at which ratios tell it; without one, the mean clock that it meets.
+        listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
+            run in turn: what may hang or crash, and whose doing it is.
 
     Arms that cannot be captured or run out of memory are dropped and reported as failures.
     """
@@ -122,11 +125,12 @@ def compare(
     while series:
         arms = draw_arms(buffers.getrandbits(48), list(series))
         with stages.stage("capture"):
-            captured = _capture(arms, device, plan, per_call, failures)
+            captured = _capture(arms, device, plan, per_call, failures, listener)
         for name in failures:
             series.pop(name, None)
         if not captured:
             break
+        listener("time", "")
         with stages.stage("time"):
             if before is None:
                 settle([one.replay for one in captured], device, plan.warmup_s)
@@ -172,13 +176,19 @@ class _Captured:
 
 
 def _capture(
-    arms: Sequence[Arm], device: Device, plan: Plan, per_call: dict[str, float], failures: dict[str, str]
+    arms: Sequence[Arm],
+    device: Device,
+    plan: Plan,
+    per_call: dict[str, float],
+    failures: dict[str, str],
+    listener: Callable[[str, str], None],
 ) -> list[_Captured]:
     """Replays of at least ``plan.replay_s``; ``per_call`` is learned in the first epoch."""
     captured: list[_Captured] = []
     pool = device.new_pool()
     probes: list[Replay] = []  # kept until the pool has other graphs
     for arm in arms:
+        listener("capture", arm.name)
         try:
             capture = partial(arm.capture, device, pool)
             if arm.name not in per_call:

@@ -57,10 +57,12 @@ class Watched:
         module: run as ``python -m``; it takes ``--reply``.
         arguments: of its command line.
         silence_s: seconds without any event after which it counts as hung; at its start it may take ``START_S``.
+        check_s: seconds that a check may take at least: it compiles, where nothing was compiled ahead.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], silence_s: float) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], silence_s: float, check_s: float = 0.0) -> None:
         self.silence_s = silence_s
+        self._least_s = {"start": START_S, "check": check_s}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         ours, theirs = os.pipe()
         home = str(Path(lockstep.__file__).parents[1])
@@ -127,7 +129,7 @@ class Watched:
         with selectors.DefaultSelector() as selector:
             selector.register(self._events, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                patience = max(START_S, self.silence_s) if self._stage == "start" else self.silence_s
+                patience = max(self._least_s.get(self._stage, 0.0), self.silence_s)
                 if not selector.select(patience):
                     self._kill()
                     how = f"hung for {patience:g} s {self._doing()}"
@@ -153,7 +155,12 @@ class Watched:
         raise WorkerDied(self._variant, how, at_start=self._stage == "start")
 
     def _doing(self) -> str:
-        doing = {"start": "at start", "load": "in its import", "check": "in its check", "time": "while timing"}
+        doing = {"start": "at start", "load": "in its import", "check": "in its check"}
+        doing |= {
+            "draw": "while its arguments were prepared",
+            "capture": "while its calls were captured",
+            "time": "while timing",
+        }
         return doing.get(self._stage, "on a request")
 
     def _tail(self) -> str:

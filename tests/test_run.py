@@ -4,6 +4,7 @@ import json
 import math
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
         "raises": r"RuntimeError: no such thing",
         "hangs": r"hung for 8 s in its check",
         "killed": r"killed by SIGKILL in its check",
-        "dies_while_timed": r"killed by SIGSEGV while timing",
+        "dies_while_timed": r"killed by SIGSEGV while (timing|its calls were captured)",
         "hungry": r"RuntimeError: .*can't allocate memory.*",
     }
     for name, reason in reasons.items():
@@ -216,6 +217,124 @@ def test_unknown_names_are_answered_with_the_known_ones(root):
     assert done.returncode == 4, done.stdout
     assert "product.py: needs VARIANTS = {'name': function, …}" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+#: Variants that never return, once each of the stages; appended to KERNELS.
+ENDLESS = """
+
+    def in_its_check(x):
+        while True:
+            pass
+
+
+    def when_captured(x, weight, calls=[]):
+        calls.append(1)
+        while len(calls) > 1:
+            pass
+        return x @ weight
+
+
+    def while_timed(x, weight, calls=[]):
+        calls.append(1)
+        while len(calls) > 40:
+            pass
+        return x @ weight
+
+
+    def stops_the_clock(x, weight):
+        time.perf_counter = lambda: 0.0
+        return x @ weight
+
+
+    def ends(x):
+        os._exit(0)
+
+
+    VARIANTS = {
+        "plain": plain,
+        "in_its_check": in_its_check,
+        "when_captured": when_captured,
+        "while_timed": while_timed,
+        "stops_the_clock": stops_the_clock,
+        "ends": ends,
+        "twice": twice,
+    }
+"""
+
+
+def test_measure_names_what_never_returns_and_measures_the_rest(root):
+    project = make_project(root, timeout=4.0)
+    project.write("toy/product.py", KERNELS + ENDLESS)
+    before = "import lockstep.commands.measure as verb; verb.CHECK_S = 0.0"
+    process = project.popen("measure", "product", "--case", "M=2", "--json", before=before)
+    shown, _ = process.communicate(timeout=200)
+    assert process.returncode == 2, shown
+    rows = {row["variant"]: row for row in (json.loads(line) for line in shown.splitlines() if line.startswith("{"))}
+    assert {name: rows[name]["state"] for name in rows} == {
+        "plain": "ok",
+        "twice": "ok",
+        **dict.fromkeys(("in_its_check", "when_captured", "while_timed", "stops_the_clock", "ends"), "failed"),
+    }
+    assert rows["in_its_check"]["reason"] == "hung for 4 s in its check"
+    assert rows["when_captured"]["reason"] == "hung for 4 s while its calls were captured"
+    assert re.fullmatch("hung for 4 s while (timing|its calls were captured)", rows["while_timed"]["reason"])
+    assert rows["ends"]["reason"] == "ended with exit status 0 in its check"
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number):
+    project = make_project(root)
+    hanging = tmp_path / "hanging"
+    text = f"""
+
+    def hangs(x):
+        open({str(hanging)!r}, "w").write(str(os.getpid()))
+        while True:
+            pass
+
+
+    VARIANTS = {{"plain": plain, "hangs": hangs}}
+    """
+    project.write("toy/product.py", KERNELS + text)
+    process = project.popen("measure", "product", "--case", "M=2")
+    wait_until(lambda: hanging.exists() and hanging.read_text())
+    asked = time.monotonic()
+    process.send_signal(number)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number), shown
+    assert "Traceback" not in shown
+    assert time.monotonic() - asked < 10
+    wait_until(lambda: not Path(f"/proc/{hanging.read_text()}").exists())
+
+
+def test_measure_that_measures_nothing_says_so(root):
+    project = make_project(root)
+    done = project.lockstep("measure", "product", "--case", "M=4096")
+    assert done.returncode == 3, done.stdout
+    assert "nothing was measured" in done.stdout
+    project.write("benchmarks/product.py", SUITE + "\n    if __import__('sys').argv[0].endswith('worker.py'): 1 / 0\n")
+    done = project.lockstep("measure", "product", "--case", "M=2")
+    assert done.returncode == 3, done.stdout
+    assert "the process that measures does not start: ended with exit status 1 at start" in done.stdout
+
+
+def test_the_seed_of_measure_is_of_inputs_places_and_order(root):
+    project = make_project(root)
+    arguments = ("measure", "product", "--case", "M=2", "--quick", "--json")
+    values = [
+        [json.loads(line)["check_error"] for line in project.lockstep(*arguments, *seed).stdout.splitlines()]
+        for seed in (["--seed", "7"], ["--seed", "7"], ["--seed", "8"])
+    ]
+    assert values[0] == values[1] != values[2]
+    assert project.lockstep(*arguments, "--seed", "-1").returncode == 4
+
+
+def wait_until(done, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_measure_tells_of_the_working_tree(root):

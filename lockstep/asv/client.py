@@ -22,12 +22,18 @@ class WorkerSpec:
         packages: top-level packages imported from there.
         benchmark_dir: today's suites.
         quick: one short look only.
+        history: leave out what a history does not follow (``Suite.follows``).
+        seed: of checked inputs, places and order; ``None`` for those of a history.
+        check_s: seconds that a check may take at least; see ``lockstep.watched.Watched``.
     """
 
     checkout: Path
     packages: tuple[str, ...]
     benchmark_dir: Path
     quick: bool = False
+    history: bool = True
+    seed: int | None = None
+    check_s: float = 0.0
 
 
 class Worker(Watched):
@@ -45,7 +51,9 @@ class Worker(Watched):
         """
         arguments = ["--benchmarks", str(spec.benchmark_dir), "--checkout", str(spec.checkout)]
         arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
-        super().__init__("lockstep.asv.worker", arguments, silence_s)
+        arguments += [] if spec.history else ["--all-variants"]
+        arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
+        super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s)
         try:
             self.host: dict[str, str] = self.wait("ready")["host"]
         except BaseException:

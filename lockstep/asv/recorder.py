@@ -46,6 +46,7 @@ class Recorder:
         resume: serve what the file already holds instead of measuring it again.
         say: told lines for people.
         worker: how a worker is made (tests pass their own).
+        ahead: compile all kernels of the commit in parallel before the first case.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Recorder:
         resume: bool = False,
         say: Callable[[str], None] = print,
         worker: Callable[[WorkerSpec, float], Worker] = Worker,
+        ahead: bool = True,
     ) -> None:
         self.target = target
         self._spec = spec
@@ -71,7 +73,7 @@ class Recorder:
         self._host: Mapping[str, str] = {}
         self._controls: Mapping[str, Mapping[str, float | str]] = {}
         self._stillborn = ""
-        self._compiled = False
+        self._compiled = not ahead
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
@@ -89,7 +91,7 @@ class Recorder:
         if known is not None:
             return known
         suite, variant, case, l2 = key
-        for taken in self._measure(suite, case, l2, list(dict.fromkeys([*variants, variant])), version):
+        for taken in self.measure(suite, case, l2, list(dict.fromkeys([*variants, variant])), version):
             self._records[taken.key] = taken
             self._fresh.add(taken.key)
         self._save()
@@ -114,8 +116,26 @@ class Recorder:
             self._worker.close()
             self._worker = None
 
-    def _measure(self, suite: str, case: str, l2: str, variants: list[str], version: str) -> list[Record]:
-        """Measure a case in as many workers as it takes."""
+    @property
+    def host(self) -> Mapping[str, str]:
+        """Facts of the machine, from the worker.
+
+        Raises:
+            WorkerDied: it does not start.
+        """
+        return self._up().host
+
+    def measure(
+        self, suite: str, case: str, l2: str, variants: list[str], version: str, twins: Sequence[str] = ()
+    ) -> list[Record]:
+        """Measure a case in as many workers as it takes; nothing is stored.
+
+        Args:
+            suite, case, l2: which.
+            variants: names; the baseline comes along.
+            version: of the suite, for series that cannot be measured.
+            twins: variants measured a second time as an A/A comparison.
+        """
         if self._stillborn:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
         taken: dict[str, Record] = {}
@@ -125,7 +145,9 @@ class Recorder:
         while groups:
             group = groups.pop(0)
             try:
-                records, controls, stages = self._up().measure(suite, case, l2, group, failed, usual_mhz=usual_mhz)
+                records, controls, stages = self._up().measure(
+                    suite, case, l2, group, failed, twins=twins, usual_mhz=usual_mhz
+                )
             except WorkerDied as died:
                 self.close()
                 if died.at_start:

@@ -38,6 +38,8 @@ def main() -> int:
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--all-variants", action="store_true", help="also what a history does not follow")
+    parser.add_argument("--seed", type=int, help="of checked inputs, places and order")
     options = parser.parse_args()
     reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
 
@@ -63,8 +65,10 @@ def main() -> int:
         device,
         QUICK if options.quick else Plan.on(device),
         listener=lambda stage, variant: emit("stage", stage=stage, variant=variant),
-        history=True,
+        history=not options.all_variants,
     )
+    if options.seed is not None:
+        measurer.seed = measurer.places = options.seed
     host = host_facts()
     emit("ready", host=host)
     informed = False

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
+from asv.console import log
 from rich.console import Console
 
-from lockstep.loading import load_torch
+from lockstep.asv.client import WorkerDied, WorkerSpec
+from lockstep.asv.recorder import Recorder, Target
+from lockstep.cli import BROKEN, UsageError
 from lockstep.record import Record
 from lockstep.suite import CACHE_STATES, Case, Suite, SuiteError
-from lockstep.suites import load_suites, match_cases, nearest, pick_suites
+from lockstep.suites import load_suites, match_cases, nearest, packages_folder, packages_under_test, pick_suites
+from lockstep.table import reasons, records_table
+
+#: Exit status where a series failed.
+FAILED = 2
+
+#: Seconds that a check may take: it compiles what it calls, up to a minute a kernel on a busy machine.
+CHECK_S = 120.0
 
 
 class Measure(Command):  # type: ignore[misc]  # asv has no types
@@ -44,48 +55,73 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--quick", "-q", action="store_true", help="one short look, to find errors")
         parser.add_argument("--all", action="store_true", help="every case; without it and --case, the first eight")
         parser.add_argument("--again", action="store_true", help="each variant a second time: an A/A comparison")
-        parser.add_argument("--seed", type=int, help="of inputs, places and order (default: a new one)")
+        parser.add_argument(
+            "--seed",
+            type=int,
+            help="of checked inputs, places and order (default: new inputs, the places and order of a history)",
+        )
         parser.add_argument("--json", action="store_true", help="records as JSON, one a line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Measure and print; exit status 2 if a series failed."""
-        suites = pick_suites(load_suites(Path(conf.benchmark_dir)), args.family)
+        """Measure and print; exit status 2 if a series failed, 3 if none was measured."""
+        found = load_suites(Path(conf.benchmark_dir))
+        suites = pick_suites(found, args.family)
         for suite in suites:
             _refuse_unknown(suite, args.variants or [], args.case)
-        # The device comes last: a typo must not cost the import of torch.
-        load_torch()
-        from lockstep.device import open_device
-        from lockstep.measure import Measurer
-        from lockstep.pairs import QUICK, Plan
-        from lockstep.table import reasons, records_table
-
+        if args.seed is not None and not 0 <= args.seed < 2**32:
+            raise UsageError(f"--seed {args.seed}: a number from 0 to {2**32 - 1}")
         console = Console()
         if console.width < 160 and not console.is_terminal:
             console = Console(width=200)
-        device = open_device()
-        measurer = Measurer(device, QUICK if args.quick else Plan.on(device))
-        if args.seed is not None:
-            measurer.seed = args.seed
-        failed = False
-        for suite in suites:
-            shown: list[Record] = []
-            for case, l2 in _selected(suite, args, measurer.device.kind):
-                variants = args.variants or suite.variants()
-                twins = [suite.baseline, *variants] if args.again else []
-                records = measurer.measure(suite, case, l2, variants, twins=twins)
-                failed |= any(record.state == "failed" for record in records)
-                shown += records
-                if args.json:
-                    for record in records:
-                        print(json.dumps(asdict(record)), flush=True)
-            if not args.json:
-                console.print(records_table(shown, f"{suite.name}: baseline {suite.baseline}"))
-                for line in reasons(shown):
-                    console.print(line, markup=False, highlight=False)
-        return 2 if failed else 0
+        states: set[str] = set()
+        try:
+            with closing(_recorder(conf, found, args)) as recorder:
+                device = recorder.host["device"]
+                for suite in suites:
+                    shown: list[Record] = []
+                    for case, l2 in _selected(suite, args, device):
+                        variants = args.variants or list(suite.variants())
+                        twins = [suite.baseline, *variants] if args.again else []
+                        records = recorder.measure(suite.name, case.label, l2, variants, suite.digest(), twins)
+                        states |= {record.state for record in records}
+                        shown += records
+                        if args.json:
+                            for record in records:
+                                print(json.dumps(asdict(record)), flush=True)
+                    if not args.json:
+                        console.print(records_table(shown, f"{suite.name}: baseline {suite.baseline}"))
+                        for line in reasons(shown):
+                            console.print(line, markup=False, highlight=False)
+        except WorkerDied as died:
+            log.error(f"the process that measures does not start: {died.how}")
+            return BROKEN
+        if "failed" in states:
+            return FAILED
+        if "ok" not in states:
+            log.error("nothing was measured")
+            return BROKEN
+        return 0
+
+
+def _recorder(conf: Any, found: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:
+    """Measures the working tree in a process that may hang or die, and stores nothing."""
+    folder = packages_folder(conf, found)
+    spec = WorkerSpec(
+        folder,
+        packages_under_test(conf, found),
+        Path(conf.benchmark_dir).resolve(),
+        quick=args.quick,
+        history=False,
+        seed=args.seed,
+        check_s=CHECK_S,
+    )
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    target = Target("the working tree", "", "", "", "", None)
+    silence_s = float(conf.default_benchmark_timeout)
+    return Recorder(target, spec, silence_s, say=lambda line: console.print(line, markup=False), ahead=False)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:
