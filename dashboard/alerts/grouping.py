@@ -34,6 +34,7 @@ class Member:
         confidence: of the detector.
         cause: of this change.
         left: log of the factor by which its newest level is still worse than before.
+        before, after: the measured commits between which it came; "" where an older version stored it.
     """
 
     series: SeriesName
@@ -44,6 +45,8 @@ class Member:
     confidence: float
     cause: Cause
     left: float
+    before: str = ""
+    after: str = ""
 
     @property
     def key(self) -> str:
@@ -238,7 +241,18 @@ def _excuse(slower: Sequence[Told]) -> Excuse | None:
 
 def _member(told: Told) -> Member:
     step = told.step
-    return Member(step.series, step.rang_at, step.size, step.low, step.high, step.confidence, told.cause, step.left)
+    return Member(
+        series=step.series,
+        reported_at=step.rang_at,
+        size=step.size,
+        low=step.low,
+        high=step.high,
+        confidence=step.confidence,
+        cause=told.cause,
+        left=step.left,
+        before=step.good,
+        after=step.end,
+    )
 
 
 def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unknown) -> Cause:

@@ -1,7 +1,7 @@
 """The alerts brought in step with the data, in one transaction.
 
-A change that is already told of keeps its alert, whatever later data say of its size and place; so
-analysing again opens nothing twice.
+A change that is already told of keeps its alert, whatever later data say of its size and place, and whatever name a
+later analysis gives it (``dashboard.alerts.moved``); so analysing again opens nothing twice.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dashboard.alerts.content import from_json, to_json
 from dashboard.alerts.grouping import Alert, Member
 from dashboard.alerts.life import OPEN, Act, Ending, State
 from dashboard.alerts.listing import columns_of
+from dashboard.alerts.moved import owners
 from dashboard.alerts.schema import ALERT, MEMBER
 from dashboard.alerts.tracked import now_ms, perform, tracked, write_log
 
@@ -75,6 +76,8 @@ class Sync:
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
         self.opened: set[int] = set()
+        #: Alerts of changes that go by another name now; ``owner`` may hold that name for another change.
+        self.moved: dict[str, int] = {}
         self._same: dict[str, int] = {}
         self._near: dict[tuple[str, str, str, str], int] = {}
         self._revised: list[dict[str, Any]] = []
@@ -90,6 +93,7 @@ class Sync:
 
     def run(self) -> Synced:
         """Do it."""
+        self._take_over()
         parts: dict[int, list[Alert]] = defaultdict(list)
         for alert in self.seen.alerts:
             for number, part in self._parts(alert):
@@ -110,6 +114,20 @@ class Sync:
             self.connection.execute(update(ALERT).where(of).values(columns), self._revised)
         return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
 
+    def _take_over(self) -> None:
+        """Find the alerts of changes that go by another name than at the last analysis."""
+        keys = {member.key for alert in self.seen.alerts for member in alert.members}
+        new = [key for key in keys if _hash(key) not in self.owner]
+        if new and self.known:
+            places = {machine: self._places_of(machine) for machine in self.seen.commits}
+            moved = owners(self.known.values(), self.seen.alerts, new, places)
+            self.moved = {_hash(key): number for key, number in moved.items()}
+            # A name that another change had is this one's from now on.
+            for key, number in self.moved.items():
+                if self.owner.get(key, number) != number:
+                    self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
+                    self.owner[key] = number
+
     def _know(self, row: Row[Any]) -> None:
         self.known[row.id] = row
         self._same[row.fingerprint] = row.id
@@ -121,11 +139,12 @@ class Sync:
         """The alert, split where its changes are already told of by several; new ones join the oldest."""
         if not alert.members:
             return [(self._same.get(alert.fingerprint), alert)]
-        owners = [self.owner.get(_hash(member.key)) for member in alert.members]
-        told = [one for one in owners if one is not None]
+        hashes = [_hash(member.key) for member in alert.members]
+        owned = [self.moved.get(one, self.owner.get(one)) for one in hashes]
+        told = [one for one in owned if one is not None]
         home = min(told) if told else self._overlapping(alert)
         shares: dict[int | None, list[Member]] = defaultdict(list)
-        for member, owner in zip(alert.members, owners, strict=True):
+        for member, owner in zip(alert.members, owned, strict=True):
             shares[home if owner is None else owner].append(member)
         if len(shares) == 1:
             return [(home, alert)]
@@ -237,9 +256,12 @@ class Sync:
 
     def _place(self, machine: str, commit: str) -> int:
         """Return the place of a commit among those of the machine; -1 for a commit that is not there."""
+        return self._places_of(machine).get(commit, -1)
+
+    def _places_of(self, machine: str) -> dict[str, int]:
         if machine not in self._places:
             self._places[machine] = {one: place for place, one in enumerate(self.seen.commits[machine])}
-        return self._places[machine].get(commit, -1)
+        return self._places[machine]
 
     def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:
         self.changed = True
