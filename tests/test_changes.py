@@ -122,7 +122,7 @@ class TestGolden:
         generator = np.random.default_rng(4)
         upper = np.cumsum(generator.random(150) < 1 / run) % 2 if run > 1 else generator.random(150) < 0.4
         analysis = analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper)))
-        assert analysis.noise.kind == "bimodal"
+        assert analysis.noise.kind == "multimodal"
         assert analysis.noise.modes == pytest.approx((0.0, 0.08), abs=0.01)
         assert all(change.index < 60 for change in analysis.changes)
 

@@ -1,4 +1,4 @@
-"""What looks like a step and is none: a slope, two modes, a level that wanders."""
+"""What looks like a step and is none: a slope, a level that wanders. ``modes`` has a third."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Two modes lie at least this many of their own standard deviations apart. The halves of one normal
-#: distribution lie 2.7 apart, and seldom more than 4.5 in samples of a dozen.
-_APART = 5.0
-#: … and the series has gone from one to the other at least this often.
-_SWITCHES = 4
-_FEWEST = 3
 #: How much cheaper a slope must be than a step: slopes are the rarer.
 _LEAD = 2.0
 #: Commits after which a slope ends, or never.
@@ -66,35 +60,6 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
     return bool(np.minimum(rest * rest, cap).sum(axis=1).min() + lead < np.minimum(step * step, cap).sum())
 
 
-def two_modes(y: Floats) -> tuple[float, float] | None:
-    """The two values that a series goes back and forth between, lower first; ``None`` if it does not.
-
-    Args:
-        y: log values in commit order, none missing.
-    """
-    if y.size < 2 * _FEWEST + 2:
-        return None
-    ordered = np.sort(y)
-    count = np.arange(1, y.size)
-    sums = np.cumsum(ordered)
-    left = sums[:-1] / count
-    right = (sums[-1] - sums[:-1]) / (y.size - count)
-    between = count * (y.size - count) * (right - left) ** 2
-    between[: _FEWEST - 1] = between[y.size - _FEWEST :] = -1.0
-    cut = int(between.argmax()) + 1
-    upper = y >= ordered[cut]
-    # The majority of three neighbours: odd points that stand alone are outliers, not a mode.
-    stays = (upper[:-2].astype(int) + upper[1:-1] + upper[2:]) >= 2
-    if np.count_nonzero(np.diff(stays)) < _SWITCHES:
-        return None
-    parts = y[~upper], y[upper]
-    if min(part.size for part in parts) < _FEWEST:
-        return None
-    low, high = (median(part) for part in parts)
-    spread = np.sqrt(np.mean([_spread(part) ** 2 for part in parts]))
-    return (low, high) if high - low > _APART * spread else None
-
-
 def autocorrelation(rest: Floats) -> float:
     """Correlation of neighbours in ``rest`` (deviations from a level); 0 unless twice its standard error."""
     if rest.size < 12:
@@ -102,10 +67,3 @@ def autocorrelation(rest: Floats) -> float:
     squares = float(rest @ rest)
     found = float(rest[1:] @ rest[:-1]) / squares if squares > 0 else 0.0
     return min(found, 0.95) if found > 2 / np.sqrt(rest.size) else 0.0
-
-
-def _spread(part: Floats) -> float:
-    """Robust standard deviation; the sample's own where a handful of points makes the median useless."""
-    if part.size < 6:
-        return float(part.std(ddof=1))
-    return median(np.abs(part - median(part))) / 0.6745

@@ -10,8 +10,8 @@ Sense = Literal["worse", "better"]
 
 #: "short": too few points to tell how noisy the series is, and nothing is reported.
 #: "steady": independent noise around a level. "drifting": the level wanders or slopes.
-#: "bimodal": the series goes back and forth between two levels; no step between them is reported.
-Kind = Literal["short", "steady", "drifting", "bimodal"]
+#: "multimodal": the series switches between two to four levels; no step between them is reported.
+Kind = Literal["short", "steady", "drifting", "multimodal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Noise:
     Attributes:
         scale: standard deviation of one point's logarithm, outliers apart; 0.01 is 1 %. NaN when "short".
         kind: how it scatters.
-        modes: the two log values of a bimodal series, lower first; else empty.
+        modes: the two to four log values of a multimodal series, lowest first; else empty.
         slope: log units a commit over the present level of a drifting series; else 0.
     """
 

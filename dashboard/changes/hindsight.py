@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.changes.doubts import slopes, two_modes
+from dashboard.changes.doubts import slopes
 from dashboard.changes.hypotheses import NEARBY, Floats, Ints
+from dashboard.changes.modes import modes
 from dashboard.changes.replay import LOOK_BACK, ODDS_OF_MANY, Replay
 from dashboard.changes.settings import Settings
 
@@ -131,12 +132,12 @@ def _add(replay: Replay, rows: Sequence[int], sights: _Edges) -> None:
 
 
 def _explained(replay: Replay, row: int, start: int, stop: int, index: int) -> bool:
-    """Whether the series goes back and forth about ``index``, or a slope explains the stretch better."""
+    """Whether the series switches between levels about ``index``, or a slope explains the stretch better."""
     series = replay.values[row, : replay.length[row]]
     around = series[max(0, index - LOOK_BACK) : index + LOOK_BACK]
     before, after = (part[np.isfinite(part)] for part in (series[start:index], series[index:stop]))
     noise = float(np.sqrt(replay.scatter.variance[row]))
-    return two_modes(around[np.isfinite(around)]) is not None or slopes(
+    return modes(around[np.isfinite(around)]) is not None or slopes(
         np.concatenate([before, after]), before.size, noise, replay.settings.gate
     )
 

@@ -13,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from dashboard.changes.doubts import median, slopes, two_modes
+from dashboard.changes.doubts import median, slopes
 from dashboard.changes.findings import Revision
 from dashboard.changes.hypotheses import Floats, Hypotheses, Ints, log_odds, sooner
+from dashboard.changes.modes import explained
 from dashboard.changes.scatter import Scatter
 from dashboard.changes.settings import Settings
 
@@ -232,7 +233,8 @@ class Replay:
         challengers = (found.depth[row] == self._depth[row] + 1) & (found.count[row] >= self.settings.run)
         index, earliest, latest = (int(each[0]) for each in found.locate(np.array([row]), challengers[None]))
         silent: Silence = ""
-        if self._goes_back_and_forth(row, index, now):
+        switched = self._switched(row, index, now)
+        if switched is not None:
             silent = "modes"
         elif self._slopes(row, index, now):
             silent = "slope"
@@ -245,17 +247,16 @@ class Replay:
         self.shifts[row].append(Shift(index, earliest, latest, now, silent))
         self._look[row] = now + 1
         self.scatter.forget(row, index, now + 1, int(self._seen[row]))
-        if silent == "modes":
-            self._take_back(row, now)
+        if switched:
+            self._take_back(row, now, switched)
 
-    def _goes_back_and_forth(self, row: int, index: int, now: int) -> bool:
-        """Whether the series has two modes, and the new level is one of them."""
-        recent = self.values[row, max(0, now + 1 - LOOK_BACK) : now + 1]
-        modes = two_modes(recent[np.isfinite(recent)])
-        if modes is None:
-            return False
-        level = median(self.values[row, index : now + 1])
-        return bool(min(abs(level - mode) for mode in modes) < 0.25 * (modes[1] - modes[0]))
+    def _switched(self, row: int, index: int, now: int) -> int | None:
+        """How many reported changes are switches between modes like that at ``index``; ``None`` if that is none."""
+        series = self.values[row, : now + 1]
+        measured = np.isfinite(series)
+        places = np.cumsum(measured) - measured
+        edges = [int(places[shift.index]) for shift in self.reported(row) if shift.index < index]
+        return explained(series[measured], edges, int(places[index]))
 
     def _slopes(self, row: int, index: int, now: int) -> bool:
         """Whether a slope explains the points since the last reported change better than a step at ``index``."""
@@ -265,12 +266,13 @@ class Replay:
         noise = float(np.sqrt(self.scatter.variance[row]))
         return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
 
-    def _take_back(self, row: int, now: int) -> None:
-        """Withdraw the changes that were reported before the series showed its two modes."""
-        for place, shift in enumerate(self.shifts[row]):
-            if not shift.silent and shift.index > now - LOOK_BACK:
-                self._revise(row, shift, now, None, "the series goes back and forth between two levels")
-                self.shifts[row][place] = replace(shift, silent="modes")
+    def _take_back(self, row: int, now: int, count: int) -> None:
+        """Withdraw the newest reported changes, which were switches between modes."""
+        told = [place for place, shift in enumerate(self.shifts[row]) if not shift.silent]
+        for place in told[-count:]:
+            shift = self.shifts[row][place]
+            self._revise(row, shift, now, None, "the series switches between a few levels")
+            self.shifts[row][place] = replace(shift, silent="modes")
 
     def _withdraw(self, row: int, now: int) -> None:
         shift = self.shifts[row].pop()

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dashboard.changes.doubts import autocorrelation, two_modes
+from dashboard.changes.doubts import autocorrelation
 from dashboard.changes.findings import Analysis, Change, Level, Noise, Seen, Sense
 from dashboard.changes.hindsight import Sight
 from dashboard.changes.hypotheses import NEARBY, Floats, Ints
-from dashboard.changes.replay import LARGEST, LOOK_BACK, Replay, Shift
+from dashboard.changes.modes import modes
+from dashboard.changes.replay import LARGEST, Replay, Shift
 from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
 from dashboard.changes.stretches import Stretches, between_changes, limits, stretches, wandering
@@ -208,15 +209,20 @@ def _seen(replay: Replay, row: int, sights: Sequence[Sight], better: Better) -> 
     )
 
 
+def _measured(series: Floats) -> Floats:
+    return series[np.isfinite(series)]
+
+
 def _noise(replay: Replay, row: int, rest: Floats) -> Noise:
     """How a series scatters. ``rest``: its present level's points, less that level."""
     scale = float(np.sqrt(replay.scatter.variance[row]))
     if not math.isfinite(scale):
         return Noise(math.nan, "short")
-    recent = replay.values[row, max(0, int(replay.length[row]) - LOOK_BACK) : replay.length[row]]
-    modes = two_modes(recent[np.isfinite(recent)])
-    if modes is not None:
-        return Noise(scale, "bimodal", modes=modes)
+    series = replay.values[row, : replay.length[row]]
+    since = max((shift.index for shift in replay.reported(row)), default=0)
+    found = next((found for start in (since, 0) if (found := modes(_measured(series[start:]))) is not None), None)
+    if found is not None:
+        return Noise(scale, "multimodal", modes=tuple(found.levels.tolist()))
     rest = np.clip(rest, -replay.settings.gate * scale, replay.settings.gate * scale)
     if rest.size < 12:
         return Noise(scale, "steady")
