@@ -53,12 +53,33 @@ class Access:
             address: that the connection comes from.
             headers: of the request, found whatever their case.
         """
+        return headers.get(self.header, "").strip()[:_LONGEST_NAME] if self.is_proxy(address) else ""
+
+    def is_proxy(self, address: str | None) -> bool:
+        """Return whether an address is one of the proxies."""
         try:
             asking = ipaddress.ip_address(address or "")
         except ValueError:
-            return ""
-        believed = any(asking in network for network in self.proxies)
-        return headers.get(self.header, "").strip()[:_LONGEST_NAME] if believed else ""
+            return False
+        return any(asking in network for network in self.proxies)
+
+    def client(self, address: str | None, headers: Mapping[str, str]) -> str:
+        """Return the address that a request began at: the last of ``X-Forwarded-For`` that is not a proxy's.
+
+        Args:
+            address: that the connection comes from; where this is not a proxy's, nothing is believed.
+            headers: of the request, found whatever their case.
+        """
+        found = address or "unknown"
+        # Each proxy adds the address that it was asked from at the end; what stands before may be made up.
+        for hop in reversed(headers.get("X-Forwarded-For", "").split(",")):
+            if not self.is_proxy(found):
+                break
+            try:
+                found = str(ipaddress.ip_address(hop.strip()))
+            except ValueError:
+                break
+        return found
 
     def holder(self, token: str) -> str:
         """The name of the token's holder; "" if it is nobody's. Takes as long for a wrong token as for a right one."""

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import secrets
+import time
 from datetime import timedelta
-from html import escape
 
 from dash import Dash
-from flask import Flask, Response, abort, redirect, request, session
+from flask import Flask, Response, abort, jsonify, request, session
 from flask_limiter import Limiter
-from flask_wtf.csrf import CSRFError, CSRFProtect, generate_csrf, validate_csrf
+from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
+from werkzeug.exceptions import TooManyRequests
 from wtforms.validators import ValidationError
 
 from dashboard.access import Access
+from dashboard.callback_bodies import add_checks
 from dashboard.request_counts import RequestCounts
+from dashboard.request_ids import add_request_ids
+from dashboard.sign_in import Sessions, add_sign_in, over_https
 
 #: Requests by one person or address to one worker. A page loads about forty files.
-RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute", "sign in": "10 per minute"}
+RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}
 
 #: Bytes of a request's body.
 MOST_BODY = 1 << 20
@@ -26,17 +30,6 @@ MOST_BODY = 1 << 20
 CSRF_COOKIE = "_csrf_token"
 
 _WRITES = parse(RATES["write"])
-
-_SIGN_IN = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Sign in · Lockstep</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>
-:root {{ color-scheme: light dark }}
-body {{ font: 14px/1.5 system-ui, sans-serif; max-width: 22rem; margin: 15vh auto; padding: 0 1rem }}
-h1 {{ font-size: 1.1rem }} input, button {{ font: inherit; padding: .35rem .6rem }}
-input {{ width: 100%; box-sizing: border-box; margin: .2rem 0 .8rem }}
-</style></head><body><main><h1>Sign in</h1><form method="post"><label for="token">Token</label>
-<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
-<input name="csrf_token" type="hidden" value="{csrf}"><button>Sign in</button></form><p role="alert">{said}</p></main>
-</body></html>"""
 
 
 class WriteError(ValueError):
@@ -63,7 +56,6 @@ class Guard:
             "SESSION_COOKIE_NAME": "lockstep",
             "SESSION_COOKIE_HTTPONLY": True,
             "SESSION_COOKIE_SAMESITE": "Strict",
-            "SESSION_COOKIE_SECURE": bool(access.proxies),
             "PERMANENT_SESSION_LIFETIME": timedelta(days=7),
             # A page asks for many things at once: an answer with the session as it was would undo another's change.
             "SESSION_REFRESH_EACH_REQUEST": False,
@@ -73,14 +65,18 @@ class Guard:
             "WTF_CSRF_TIME_LIMIT": None,
             "MAX_CONTENT_LENGTH": MOST_BODY,
         }
+        add_request_ids(server, access)
         if access.hosts:
             server.before_request(self._expect_host)
         [counts] = RequestCounts.STORAGE_SCHEME
         self.limiter = Limiter(self._asking, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
+        server.register_error_handler(TooManyRequests, self._too_often)
+        add_checks(app)
         self._csrf = CSRFProtect(server)
         server.after_request(self._headers)
         if access.tokens:
-            self._add_sign_in(server)
+            server.session_interface = Sessions(access)
+            add_sign_in(server, access, self.limiter, self._csrf, self._address)
 
     def _expect_host(self) -> None:
         """Refuse a request for another host name. Flask's TRUSTED_HOSTS knows no IPv6 address (werkzeug 3.1)."""
@@ -127,7 +123,18 @@ class Guard:
         return who
 
     def _asking(self) -> str:
-        return self.who or request.remote_addr or "unknown"
+        return self.who or self._address()
+
+    def _address(self) -> str:
+        return self._access.client(request.remote_addr, request.headers)  # type: ignore[arg-type]
+
+    def _too_often(self, error: TooManyRequests) -> tuple[Response, int]:
+        limit = self.limiter.current_limit
+        wait = str(max(1, int(limit.reset_at - time.time()) + 1) if limit else 60)
+        text = f"That is too often: wait {wait} s."
+        answer = jsonify({"error": text}) if request.path.startswith("/api/") else Response(text, mimetype="text/plain")
+        answer.headers["Retry-After"] = wait
+        return answer, 429
 
     def _headers(self, response: Response) -> Response:
         if not self._policy:
@@ -145,26 +152,6 @@ class Guard:
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
         if self._access.writable and request.path == "/_dash-layout":
-            secure = bool(self._access.proxies)
+            secure = over_https(self._access)
             response.set_cookie(CSRF_COOKIE, generate_csrf(), samesite="Strict", secure=secure)
         return response
-
-    def _add_sign_in(self, server: Flask) -> None:
-        @server.route("/sign-in", methods=["GET", "POST"])
-        @self.limiter.limit(RATES["sign in"], methods=["POST"])
-        def sign_in() -> Response:
-            said, status = "", 200
-            if request.method == "POST":
-                self._csrf.protect()
-                name = self._access.holder(request.form.get("token", ""))
-                if name:
-                    session.clear()
-                    session["who"] = name
-                    session.permanent = True
-                    return redirect("/alerts", 303)  # type: ignore[return-value]
-                said, status = "That is nobody's token.", 403
-            return Response(_SIGN_IN.format(csrf=escape(generate_csrf()), said=said), status)
-
-        @server.errorhandler(CSRFError)
-        def refused(error: CSRFError) -> Response:
-            return Response("The page was too old to send from: go back and load it again.", 400, mimetype="text/plain")

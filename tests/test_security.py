@@ -1,5 +1,6 @@
 """Nobody writes who is not known, from a page that is not ours, or too often; no stranger's script runs."""
 
+import json
 import re
 import threading
 import time
@@ -13,6 +14,7 @@ from dashboard.access import Access, AccessError, read_networks, read_tokens
 from dashboard.app import create_app
 from dashboard.request_counts import RequestCounts
 from dashboard.security import RATES
+from dashboard.sign_in import FAILURES
 
 PROXY = {"X-Forwarded-User": "Ana Proxy"}
 
@@ -80,12 +82,138 @@ def test_a_page_of_another_site_cannot_act_as_the_reader(tmp_path):
     assert client.post("/sign-in", data={"token": TOKEN}).status_code == 400
 
 
-def test_a_wrong_token_is_nobodys_and_cannot_be_tried_for_long(tmp_path):
+def test_a_wrong_token_is_nobodys_and_locks_nobody_out(tmp_path):
     client = app_of(tmp_path, Access(tokens={TOKEN: NAME})).server.test_client()
-    most = int(RATES["sign in"].split()[0])
-    statuses = [sign_in(client, "a-token-of-nobody-at-all").status_code for _ in range(most + 2)]
-    assert statuses == [403] * most + [429] * 2
-    assert sign_in(client).status_code == 429
+    most = int(FAILURES.split()[0])
+    answers = [sign_in(client, "a-token-of-nobody-at-all") for _ in range(60)]
+    assert [one.status_code for one in answers] == [403] * most + [429] * (60 - most)
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 61
+    assert sign_in(client).status_code == 303
+
+
+def test_behind_a_proxy_each_address_has_its_own_attempts(tmp_path):
+    access = Access(read_networks(["10.1.0.0/16"]), tokens={TOKEN: NAME})
+    server = app_of(tmp_path, access).server
+    most = int(FAILURES.split()[0])
+
+    def tried(forwarded, remote="10.1.2.3"):
+        client = server.test_client()
+        headers, environ = {"X-Forwarded-For": forwarded}, {"REMOTE_ADDR": remote}
+        page = client.get("/sign-in", headers=headers, environ_base=environ, base_url="https://localhost").text
+        csrf = page.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
+        form = {"token": "a-token-of-nobody-at-all", "csrf_token": csrf}
+        return client.post(
+            "/sign-in", data=form, headers=headers, environ_base=environ, base_url="https://localhost"
+        ).status_code
+
+    assert [tried("192.0.2.7") for _ in range(most + 1)] == [403] * most + [429]
+    assert tried("192.0.2.8") == 403
+    # What a stranger puts before the address that the proxy adds is not believed, nor is a second proxy a client.
+    assert tried("192.0.2.9, 192.0.2.7") == 429
+    assert tried("192.0.2.7, 10.1.9.9") == 429
+    # From elsewhere nothing is believed: one address, whatever it says.
+    assert [tried(f"192.0.2.{n}", "198.51.100.1") for n in range(most + 1)] == [403] * most + [429]
+
+
+def test_too_many_requests_are_told_when_to_come_again(tmp_path):
+    client = app_of(tmp_path).server.test_client()
+    most = int(RATES["api"].split()[0])
+    answers = [client.get("/api/v1/machines") for _ in range(most + 1)]
+    assert {one.status_code for one in answers[:most]} == {200}
+    assert answers[most].status_code == 429
+    assert 1 <= int(answers[most].headers["Retry-After"]) <= 61
+    assert "too often" in answers[most].json["error"]
+
+
+def test_one_can_sign_out(here, number):
+    client = here.client
+    sign_in(client)
+    headers = {"X-CSRFToken": csrf_of(client)}
+    assert act(client, number, "comment", "in", headers=headers) == "Comment added."
+    page = client.get("/sign-out").text
+    assert NAME in page
+    assert client.post("/sign-out").status_code == 400
+    csrf = page.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
+    assert client.post("/sign-out", data={"csrf_token": csrf}).status_code == 303
+    said = act(client, number, "comment", "out", headers={"X-CSRFToken": csrf_of(client)})
+    assert "Only people who are known" in said
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X-Forwarded-Proto": "https"}, {"Origin": "https://bench.example.org"}, None], ids=str
+)
+def test_cookies_are_secure_where_the_browser_came_by_https(tmp_path, headers):
+    client = app_of(tmp_path, Access(tokens={TOKEN: NAME})).server.test_client()
+    base = "http://localhost" if headers else "https://localhost"
+    cookies = client.get("/_dash-layout", headers=headers, base_url=base).headers.getlist("Set-Cookie")
+    assert len(cookies) == 2
+    assert all("Secure" in cookie for cookie in cookies)
+    plain = client.get("/_dash-layout", base_url="http://127.0.0.1").headers.getlist("Set-Cookie")
+    assert plain
+    assert not any("Secure" in cookie for cookie in plain)
+
+
+def test_a_failure_leaves_its_traceback_in_the_log_under_the_id_of_its_answer(tmp_path, capfd):
+    server = app_of(tmp_path, Access(read_networks(["10.1.0.0/16"]))).server
+    server.add_url_rule("/api/broken", endpoint="one", view_func=lambda: 1 // 0)
+    server.add_url_rule("/broken", endpoint="other", view_func=lambda: 1 // 0)
+    client = server.test_client()
+    answer = client.get("/broken")
+    number = answer.headers["X-Request-Id"]
+    assert (answer.status_code, number in answer.text) == (500, True)
+    by_proxy = {"headers": {"X-Request-Id": "from-a-proxy"}, "environ_base": {"REMOTE_ADDR": "10.1.0.1"}}
+    answer = client.get("/api/broken", **by_proxy)
+    assert (answer.json["request_id"], answer.headers["X-Request-Id"]) == ("from-a-proxy", "from-a-proxy")
+    logged = capfd.readouterr().err
+    for one in (number, "from-a-proxy"):
+        assert f"request {one}: Exception on /" in logged
+    assert logged.count("ZeroDivisionError") == 2
+    assert "line" in logged
+    # A stranger's id could be another request's.
+    assert client.get("/", headers={"X-Request-Id": "made-up"}).headers["X-Request-Id"] != "made-up"
+
+
+#: What no page sends; the names of parts are those of the callback that shows a page.
+MALFORMED = [
+    "", "[]", "{}", "null", '"x"', "{", '{"output":5}', '{"output":"no.such"}', "[" * 5000,
+    '{"output":"@","inputs":{}}', '{"output":"@","inputs":[1]}', '{"output":"@","inputs":[],"state":[]}',
+    '{"output":"@","inputs":[{"id":"url","property":"hash"}],"state":[{"id":"url","property":"search"}]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", MALFORMED)
+def test_a_malformed_callback_is_a_mistake_of_who_sends_it(here, body):
+    output = next(
+        one["output"] for one in here.client.get("/_dash-dependencies").json if "page.children" in one["output"]
+    )
+    answer = here.client.post(
+        "/_dash-update-component", data=body.replace("@", output), content_type="application/json"
+    )
+    assert answer.status_code == 400
+
+
+STRANGE = [None, 5, -1, 1e308, True, "x", "\ud800", "\x00", [], {}, [1], {"a": 1}, 10**30, [[]], [None], [{}]]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=repr)
+def test_no_callback_breaks_on_values_that_no_page_has(here, value):
+    client = here.client
+    for one in client.get("/_dash-dependencies").json:
+        if one["clientside_function"]:
+            continue
+        names = one["output"].strip(".").split("...")
+        outputs = [dict(zip(("id", "property"), name.split(".", 1), strict=True)) for name in names]
+        body = {
+            "output": one["output"],
+            "outputs": outputs if len(outputs) > 1 else outputs[0],
+            "inputs": [dict(part, value=value) for part in one["inputs"]],
+            "state": [dict(part, value=value) for part in one["state"]],
+            "changedPropIds": [f"{one['inputs'][0]['id']}.{one['inputs'][0]['property']}"],
+        }
+        answer = client.post("/_dash-update-component", data=json.dumps(body), content_type="application/json")
+        assert answer.status_code in (200, 204, 400), (one["output"], answer.text)
+        if value == "\ud800":
+            assert answer.status_code == 400, one["output"]
 
 
 def test_writes_are_limited(tmp_path):

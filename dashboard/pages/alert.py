@@ -226,9 +226,14 @@ def _form(guard: Guard) -> Any:
             html.Div(form, className="controls", hidden=not who),
             html.P(way, className="dim", hidden=bool(who)),
             html.P("", id="alert-said", className="said", **alive),
-            html.P(["You are ", html.Span(who, className="strong"), "."], className="dim", hidden=not who),
+            html.P(_you(guard), className="dim", hidden=not who),
         ],
     )
+
+
+def _you(guard: Guard) -> list[Any]:
+    out = [html.A("Sign out", href="/sign-out", className="link")] if guard.can_sign_in else []
+    return ["You are ", html.Span(guard.who, className="strong"), ". ", *out]
 
 
 def _range(alert: Alert) -> list[Any]:

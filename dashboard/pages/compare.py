@@ -96,12 +96,12 @@ def register(app: Dash, store: Store, desk: Desk | None) -> None:
             return commits, value, toolchains(results, machine), variants(results, machine)
 
     @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
-    def fill(*given: Any) -> Any:
+    def fill(*given: str | None) -> Any:
         *values, scheme, _ = given
-        if scheme is None:
+        if scheme not in ("light", "dark"):
             return no_update
         asks = dict(zip(KEYS, (one or "" for one in values), strict=True))
-        return body(store.current(), asks, scheme, rules(desk))
+        return body(store.current(), asks, cast("Scheme", scheme), rules(desk))
 
     clientside: Any = app.clientside_callback
     clientside(

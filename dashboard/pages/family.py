@@ -134,11 +134,20 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     drawn = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
 
     @app.callback(Output("family-trend", "children"), *drawn, State("family-suite", "data"))
-    def draw(*given: Any) -> Any:
-        *chosen, scheme, _, suite = given
+    def draw(
+        machine: str,
+        cases: list[str] | None,
+        l2: str,
+        quantities: list[str] | None,
+        variants: list[str] | None,
+        zoom: str | None,
+        scheme: Scheme | None,
+        _: str | None,
+        suite: str,
+    ) -> Any:
         if scheme is None:
             return no_update
-        results, address = store.current(), _address(suite, *chosen)
+        results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom)
         return trends(results, address, scheme, findings.picture(results, address.machine))
 
     # On its own, so that a zoom or another quantity asks for nothing that it does not move.
@@ -149,8 +158,15 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
         State("family-suite", "data"),
     )
-    def list_newest(*given: Any) -> Any:
-        machine, cases, l2, variants, scheme, _, suite = given
+    def list_newest(
+        machine: str,
+        cases: list[str] | None,
+        l2: str,
+        variants: list[str] | None,
+        scheme: Scheme | None,
+        _: str | None,
+        suite: str,
+    ) -> Any:
         address = _address(suite, machine, cases, l2, (), variants)
         return no_update if scheme is None else latest(store.current(), address, scheme)
 

@@ -1,0 +1,113 @@
+"""Refuse callback requests that no page sends, before Dash and the callbacks meet them."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from dash import Dash
+from flask import request
+from werkzeug.exceptions import BadRequest
+
+#: Where Dash's renderer sends what a page has.
+PATH = "/_dash-update-component"
+
+
+def add_checks(app: Dash) -> None:
+    """Answer 400 to a callback request whose form or types are not those of one of the app's callbacks."""
+
+    def check() -> None:
+        if request.path == PATH and request.method == "POST":
+            try:
+                body = request.get_json(silent=True)
+            except RecursionError:
+                body = None
+            if not isinstance(body, dict):
+                raise BadRequest("A callback takes one JSON object.")
+            # Until the first page Dash keeps the callbacks that are registered elsewhere.
+            known = getattr(app, "callback_map", {})
+            callback = known.get(body["output"]) if isinstance(body.get("output"), str) else None
+            if callback is None and known:
+                raise BadRequest("There is no such callback.")
+            if callback is not None:
+                _check(body, callback)
+
+    app.server.before_request(check)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Return whether a value of JSON is of a type; text must be encodable, which lone surrogates are not."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return _encodable(value)
+    if kind in (Union, types.UnionType):
+        return any(fits(value, one) for one in arguments)
+    if kind is Literal:
+        return isinstance(value, str | int) and value in arguments
+    if hint in (None, type(None)):
+        return value is None
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+    if hint is str:
+        return isinstance(value, str) and _encodable(value)
+    kind = kind or hint
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        key, item = arguments or (Any, Any)
+        return isinstance(value, dict) and all(fits(k, key) and fits(v, item) for k, v in value.items())
+    if isinstance(kind, type) and issubclass(kind, Sequence):
+        [item, *_] = arguments or (Any,)
+        return isinstance(value, list) and all(fits(one, item) for one in value)
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _check(body: dict[str, Any], callback: Mapping[str, Any]) -> None:
+    given = [*_parts(body, "inputs", callback["inputs"]), *_parts(body, "state", callback["state"])]
+    changed = body.get("changedPropIds", [])
+    if not fits(changed, list[str]) or not fits(body.get("outputs", []), dict[str, Any] | list[Any]):
+        raise BadRequest("This callback is called with other parts.")
+    function = inspect.unwrap(callback["callback"])
+    for (name, value), hint in zip(given, _hints(function), strict=False):
+        if not fits(value, hint):
+            raise BadRequest(f"{name} takes another kind of value.")
+
+
+def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    """Names and values of the inputs or states."""
+    parts = body.get(kind, [])
+    if not isinstance(parts, list) or len(parts) != len(wanted):
+        raise BadRequest("This callback is called with other parts.")
+    found = []
+    for part, one in zip(parts, wanted, strict=True):
+        if not isinstance(part, dict) or (part.get("id"), part.get("property")) != (one["id"], one["property"]):
+            raise BadRequest("This callback is called with other parts.")
+        found.append((f"{one['id']}.{one['property']}", part.get("value")))
+    return found
+
+
+@cache
+def _hints(function: Any) -> tuple[Any, ...]:
+    """Types of the positional parameters, the last one repeated for ``*parts``."""
+    hints = get_type_hints(function)
+    found: list[Any] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints.get(name, Any)
+        found += [hint] * (64 if parameter.kind is parameter.VAR_POSITIONAL else 1)
+    return tuple(found)
+
+
+def _encodable(value: Any) -> bool:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+    elif isinstance(value, dict):
+        return all(_encodable(key) and _encodable(one) for key, one in value.items())
+    elif isinstance(value, list):
+        return all(map(_encodable, value))
+    return True
