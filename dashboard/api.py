@@ -149,7 +149,7 @@ def machines(results: Results) -> list[dict[str, Any]]:
             {
                 **asdict(machine),
                 "commits": len(results.commits(name)),
-                "series": len(results.series(machine=name)),
+                "series": results.count(name),
                 "newest_commit": newest.hash,
             }
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code, same_kernels
-from dashboard.memo import once
+from dashboard.memo import once, remembered
 from dashboard.results.model import Benchmark, Point, Run
 from dashboard.results.picture import Results
 from dashboard.rows import key_of, suite_of
@@ -95,6 +95,9 @@ class Comparison:
     other_ruler: int
     one_sided: int
 
+    def __len__(self) -> int:
+        return len(self.pairs)
+
     @property
     def geomean(self) -> float:
         """Mean of ``log`` over the pairs that have one; NaN if none has."""
@@ -107,6 +110,7 @@ class Comparison:
         return Counter(pair.verdict for pair in self.pairs)
 
 
+@remembered
 def compare(
     results: Results, base: Side, head: Side, quantity: Quantity, thresholds: Thresholds, suite: str = "", l2: str = ""
 ) -> Comparison:

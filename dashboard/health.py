@@ -40,7 +40,7 @@ class Health(Collector):
         for machine in results.machines:
             runs = results.runs_of(machine)
             measured = max((run.measured_at for run in runs), default=0) / 1000
-            for gauge, value in zip(gauges, (measured, len(runs), len(results.series(machine=machine))), strict=True):
+            for gauge, value in zip(gauges, (measured, len(runs), results.count(machine)), strict=True):
                 gauge.add_metric([machine], value)
         yield from gauges
         yield GaugeMetricFamily("lockstep_problems", "What could not be read", value=len(results.problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,12 +80,13 @@ class OpenAlerts:
 
 def columns_of(alert: Alert) -> dict[str, Any]:
     """Return the columns of ``ALERT`` that lists choose and order by."""
+    size = alert.members[0].size if alert.members else 0.0
     labels = [one.series.label for one in alert.members[:_SEARCHED]]
     about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
     return {
         "owner": alert.owner,
         "since": alert.since,
-        "size": alert.members[0].size if alert.members else 0.0,
+        "size": size if math.isfinite(size) else 0.0,
         "search": " ".join(part for part in about if part).lower(),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from typing import Any, cast
 
@@ -18,13 +19,16 @@ from dashboard.pages.parts import count, day, graph, loading, minus, notice, tab
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import suite_of
+from dashboard.rows import benchmarks_by_suite
 from dashboard.theme import Scheme
 from dashboard.verdicts import LOUDEST, SIGNS
 from lockstep.thresholds import Thresholds
 
-#: Rows of the table.
-MOST = 200
+#: Rows of the table, and points of the chart.
+MOST, MOST_POINTS = 200, 2000
+
+#: Suites that the menu offers at once; typing finds the others.
+OFFERED = 200
 
 #: Of each side machine, toolchain, commit and variant; then what is compared.
 KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
@@ -40,7 +44,7 @@ def layout(results: Results, search: str) -> Any:
     chosen = asked(search, *KEYS)
     newest = max(results.machines.values(), key=lambda machine: machine.last_date).name
     machines = {side: chosen[f"{side}m"] if chosen[f"{side}m"] in results.machines else newest for side in "bh"}
-    suites = sorted({suite_of(one) for one in results.benchmarks.values()})
+    suites = suites_like(results, chosen["suite"])
     caches = sorted({one.axis("l2") for machine in set(machines.values()) for one in results.series(machine)} - {""})
     controls = [
         *_side(results, "b", "Base", machines["b"], chosen),
@@ -95,6 +99,18 @@ def register(app: Dash, store: Store, desk: Desk | None) -> None:
             value = commit if there else commits[0]["value"] if commits else None
             return commits, value, toolchains(results, machine), variants(results, machine)
 
+    @app.callback(
+        Output("compare-suite", "data"),
+        Input("compare-suite", "searchValue"),
+        State("compare-suite", "value"),
+        prevent_initial_call=True,
+    )
+    def offer(typed: str | None, suite: str | None) -> Any:
+        results = store.current()
+        # With few suites the browser has them all.
+        few = len(benchmarks_by_suite(results)) <= OFFERED
+        return no_update if few else suites_like(results, suite or "", typed or "")
+
     @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
     def fill(*given: str | None) -> Any:
         *values, scheme, _ = given
@@ -148,8 +164,11 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
         return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
     timed = [pair for pair in found.pairs if pair.unit == "seconds"]
     if timed:
-        caption = [html.Span("Change of time, % (up: head is slower)"), html.Span("against base's latency, µs")]
-        figure = scatter(timed, scheme)
+        right = "against base's latency, µs"
+        if len(timed) > MOST_POINTS:
+            right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
+        caption = [html.Span("Change of time, % (up: head is slower)"), html.Span(right)]
+        figure = scatter(timed[:MOST_POINTS], scheme)
         # New results leave the reader where they were.
         figure["layout"]["uirevision"] = str(chosen)
         chart = graph(figure, "Change of every case against its latency")
@@ -159,6 +178,13 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if len(found.pairs) > MOST:
         parts.append(html.P(f"and {whole(len(found.pairs) - MOST)} more: choose a suite.", className="dim"))
     return parts
+
+
+def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
+    """Return at most ``OFFERED`` suites that contain what was typed, and the chosen one, sorted."""
+    names = benchmarks_by_suite(results)
+    found = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
+    return sorted({*found, *([chosen] if chosen in names else [])})
 
 
 def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:

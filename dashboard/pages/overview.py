@@ -12,19 +12,23 @@ from dashboard.address import OverviewAddress
 from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.heatmap import MOST_SUITES, SHOWN, heat_height, heatmap
+from dashboard.memo import remembered
 from dashboard.numbers import whole
 from dashboard.pages.grid import grid
-from dashboard.pages.overview_cards import MOST_NEWS, cards, news, news_of
+from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
 from dashboard.pages.overview_machine import machine_line, opening_machine
-from dashboard.pages.overview_rows import register_rows
+from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
+from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import Key, keys_of
-from dashboard.standings import Standing, reference, rows_now, standings
+from dashboard.shown import Shown
+from dashboard.standings import Standing, reference, rows_now
 from dashboard.theme import Scheme
 from dashboard.verdicts import SIGNS
+from lockstep.thresholds import Thresholds
 
 #: Commits offered as the one to compare with.
 MOST_COMMITS = 300
@@ -148,16 +152,19 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         picture = findings.picture(results, machine)
         stood = stand(results, machine, l2, since, visit or 0, findings)
         told = news_of(picture, desk.alerts.open_on(machine, MOST_NEWS) if desk else None)
-        heat = heatmap(stood, show, scheme or "light")
+        compared = reference(results, machine, since, visit or 0)
+        drawn, heat, suites = _drawn(
+            results, machine, l2, compared, picture, findings.thresholds, show, scheme or "light"
+        )
         return (
             # A long table is asked for by the grid, which has to ask again.
             no_update if model == "infinite" else table(results, machine, stood),
             f"{machine} {l2} {since} {version}",
             [*_trouble(findings), *said(results, machine, since, visit or 0, stood)],
-            [html.Div(cards(stood, picture, told), className="cards"), *news(results, told)],
+            [html.Div([alerts_card(machine, picture, told), *drawn], className="cards"), *news(results, told)],
             heat,
             {"height": heat_height(heat)},
-            _heat_words(show, len({one.row.suite for one in stood})),
+            _heat_words(show, suites),
         )
 
     @app.callback(
@@ -209,8 +216,23 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
 def stand(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> list[Standing]:
     """Standings of a machine in one cache state, or in "all"."""
     compared = reference(results, machine, since, visit)
-    every = standings(results, machine, compared, findings.picture(results, machine), findings.thresholds)
-    return [one for one in every if l2 in ("all", one.row.l2) or not one.row.l2]
+    return of_cache(results, machine, l2, compared, findings.picture(results, machine), findings.thresholds)
+
+
+@remembered
+def _drawn(
+    results: Results,
+    machine: str,
+    l2: str,
+    since: Commit | None,
+    picture: Shown | None,
+    thresholds: Thresholds,
+    show: str,
+    scheme: Scheme,
+) -> tuple[list[Any], dict[str, Any], int]:
+    """Return the cards that count series, the heatmap, and the number of families: all that goes through all series."""
+    stood = of_cache(results, machine, l2, since, picture, thresholds)
+    return counted(stood, picture), heatmap(stood, show, scheme), len({one.row.suite for one in stood})
 
 
 def _most(results: Results) -> int:
@@ -220,6 +242,8 @@ def _most(results: Results) -> int:
 
 def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     """The first cache state that the machine has numbers for: a CPU has none that are cold."""
+    if len(l2s) == 1:
+        return l2s[0]
     there = {row.l2 for row, _ in rows_now(results, machine) if row.latency or row.value}
     return next((l2 for l2 in l2s if l2 in there), l2s[0])
 

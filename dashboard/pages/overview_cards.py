@@ -70,18 +70,26 @@ def news_of(picture: Shown | None, tracked: OpenAlerts | None = None) -> News:
 
 def cards(stood: Sequence[Standing], picture: Shown | None, told: News | None = None) -> list[Any]:
     """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
-    failed = sum(one.verdict == "failed" for one in stood)
-    stale = sum(one.stale for one in stood)
+    return [alerts_card(stood[0].row.machine if stood else "", picture, told), *counted(stood, picture)]
+
+
+def alerts_card(machine: str, picture: Shown | None, told: News | None) -> Any:
+    """Return the card that counts the open alerts of a machine."""
     states = told.states if told else {}
     waits = picture is None and not states
     alerts = "looking for changes …" if waits else _states(states) or "nothing to look at"
-    machine = stood[0].row.machine if stood else ""
+    return dcc.Link(
+        _words("Open alerts", "…" if waits else whole(sum(states.values())), alerts),
+        href=link("/alerts", state="open", machine=machine),
+        className="count-card",
+    )
+
+
+def counted(stood: Sequence[Standing], picture: Shown | None) -> list[Any]:
+    """Return the cards that count series."""
+    failed = sum(one.verdict == "failed" for one in stood)
+    stale = sum(one.stale for one in stood)
     return [
-        dcc.Link(
-            _words("Open alerts", "…" if waits else whole(sum(states.values())), alerts),
-            href=link("/alerts", state="open", machine=machine),
-            className="count-card",
-        ),
         _changed(stood, "slower", picture),
         _changed(stood, "faster", picture),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),

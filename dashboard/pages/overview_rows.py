@@ -85,8 +85,15 @@ def ordered(results: Results, machine: str, l2: str, since: str, visit: int, fin
 def _ordered(
     results: Results, machine: str, l2: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
 ) -> Sequence[Standing]:
+    return in_order(of_cache(results, machine, l2, since, picture, thresholds))
+
+
+def of_cache(
+    results: Results, machine: str, l2: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
+) -> list[Standing]:
+    """Return the standings of a machine in one cache state, or in "all"."""
     every = standings(results, machine, since, picture, thresholds)
-    return in_order([one for one in every if l2 in ("all", one.row.l2) or not one.row.l2])
+    return [one for one in every if l2 in ("all", one.row.l2) or not one.row.l2]
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

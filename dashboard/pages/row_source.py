@@ -49,8 +49,9 @@ def chosen_rows(items: Sequence[T], values: Values[T], request: Mapping[str, Any
     """
     found = items
     words = search.lower().split()
-    if words:
-        found = [one for one in found if _mentions(one, values, words)]
+    if words and found:
+        texts = [value for value in values.values() if isinstance(value(found[0]), str)]
+        found = [one for one in found if _mentions(one, texts, words)]
     for name, model in (request.get("filterModel") or {}).items():
         if name in values and isinstance(model, Mapping):
             value = values[name]
@@ -82,8 +83,8 @@ def block(
     return {"rowData": cells(found[start:end]), "rowCount": len(found)}
 
 
-def _mentions(one: T, values: Values[T], words: Sequence[str]) -> bool:
-    told = "\n".join(text for text in (value(one) for value in values.values()) if isinstance(text, str)).lower()
+def _mentions(one: T, texts: Sequence[Callable[[T], str]], words: Sequence[str]) -> bool:
+    told = "\n".join([text(one) for text in texts]).lower()
     return all(word in told for word in words)
 
 
