@@ -27,7 +27,14 @@ INSTALLED := $(VENV)/installed-$(KIND)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint bench system-deps
+.PHONY: help venv run check test lint bench system-deps
+
+# What `make check` runs, for the loop of change and try: the tests that say most for their time. They cover measuring, the
+# gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
+# many processes, a browser, PostgreSQL or a compiler are left to `make test`.
+CHECKED := arms check pairs intervals measure linear suite sources record provenance gate_plan gate_reach gate_duel \
+  gate_verdict gate_report differences verdicts thresholds changes attribution freshness baseline_moved results_files \
+  results_hostile results_picture overview_noise pages_overview api cli
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -39,6 +46,9 @@ run: bench  ## measure the last two commits, then show all results in the dashbo
 
 test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as skipped
 	$(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
+
+check: $(INSTALLED)  ## run the most telling tests: about a minute on two cores
+	$(BIN)/pytest -n 2 --dist worksteal $(ARGS) $(CHECKED:%=tests/test_%.py)
 
 lint: $(INSTALLED)  ## check style, layout and types
 	$(BIN)/ruff check .
