@@ -4,7 +4,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 
-from lockstep.machine_code.cache import KEPT, Cache
+from lockstep.machine_code.cache import KEPT, VERSION, Cache
 
 
 def test_what_is_put_is_got(tmp_path):
@@ -17,7 +17,7 @@ def test_what_is_put_is_got(tmp_path):
 def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "chosen"))
     Cache().put({"a": 1})
-    assert (tmp_path / "chosen" / "machine-code-1.sqlite").is_file()
+    assert (tmp_path / "chosen" / f"machine-code-{VERSION}.sqlite").is_file()
 
 
 def test_a_broken_file_is_replaced(tmp_path):

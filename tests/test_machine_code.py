@@ -50,8 +50,11 @@ SUITE = """
 
 KINDS = """
     import functools
+    import operator
     import os
+    import random
     import signal
+    import time
     from pathlib import Path
 
     import rich
@@ -138,6 +141,93 @@ KINDS = """
         return x + 1 if x.is_cuda else x + 2
 
 
+    def asks_is_meta(x):
+        return x + 1 if x.is_meta else x + 2
+
+
+    def asks_device(x):
+        return x + 1 if x.device == torch.device("cuda:0") else x + 2
+
+
+    def asks_count(x):
+        count = torch.cuda.get_device_properties(x.device).multi_processor_count
+        return torch.zeros(count, device="cuda")
+
+
+    def asks_capability(x):
+        return x + 1 if torch.cuda.get_device_capability() >= (9, 0) else x + 2
+
+
+    def asks_environment(x):
+        return x + int(os.environ.get("TOY_ADD", "1"))
+
+
+    def asks_memory(x):
+        return x + 1 if torch.cuda.mem_get_info()[0] else x + 2
+
+
+    def asks_bus(x):
+        return x + 1 if getattr(torch.cuda.get_device_properties(0), "pci_bus_id", 0) else x + 2
+
+
+    def asks_time(x):
+        return x + 1 if time.time() > 0 else x + 2
+
+
+    def asks_processors(x):
+        return x + os.cpu_count()
+
+
+    def asks_indirectly(x):
+        return x + next(iter(map(operator.call, [os.cpu_count])))
+
+
+    def asks_a_file(x):
+        return x + len(Path("/etc/hostname").read_text())
+
+
+    def asks_its_file(x):
+        return x + len(Path(__file__).with_name("tiles.py").read_text())
+
+
+    def asks_chance(x):
+        return x + random.randint(1, 2)
+
+
+    class Asking(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * int(time.time())
+
+
+    def asks_in_backward(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(Asking.apply(x), x, torch.empty_like(x))
+
+
+    class Counting(Asking):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * torch.cuda.get_device_properties(grad.device).multi_processor_count
+
+
+    def counts_in_backward(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(Counting.apply(x), x, torch.empty_like(x))
+
+
+    def asks_backends(x):
+        return x + 1 if torch.backends.cudnn.enabled else x + 2
+
+
+    def asks_on_cpu(x):
+        return x + torch.rand(1).item()
+
+
     def asks_type(x):
         return x + 1 if x.device.type == "cuda" else x + 2
 
@@ -202,6 +292,23 @@ KINDS = """
         "refuses": refuses,
         "reads": reads,
         "asks_is_cuda": asks_is_cuda,
+        "asks_is_meta": asks_is_meta,
+        "asks_device": asks_device,
+        "asks_count": asks_count,
+        "asks_capability": asks_capability,
+        "asks_environment": asks_environment,
+        "asks_memory": asks_memory,
+        "asks_bus": asks_bus,
+        "asks_time": asks_time,
+        "asks_processors": asks_processors,
+        "asks_indirectly": asks_indirectly,
+        "asks_a_file": asks_a_file,
+        "asks_its_file": asks_its_file,
+        "asks_chance": asks_chance,
+        "asks_in_backward": asks_in_backward,
+        "counts_in_backward": counts_in_backward,
+        "asks_backends": asks_backends,
+        "asks_on_cpu": asks_on_cpu,
         "asks_type": asks_type,
         "asks_torch_cuda": asks_torch_cuda,
         "asks_in_a_cache": asks_in_a_cache,
@@ -217,10 +324,17 @@ KINDS = """
 TILES = "TILE = (64, 64, 32, 4)\n"
 UNTRUSTED = {
     "reads": r"cannot be followed without a GPU",
-    "asks_is_cuda": r"asks whether a tensor is on a GPU \(is_cuda\)",
-    "asks_type": r"toy.kinds.asks_type does one thing for 'cuda' and another else",
-    "asks_torch_cuda": r"asks torch.cuda \(is_available\)",
-    "asks_in_a_cache": r"asks torch.cuda \(is_available\)",
+    "asks_is_meta": r"asks whether a tensor is on meta",
+    "asks_memory": r"toy.kinds.asks_memory asks torch.cuda.memory.mem_get_info",
+    "asks_bus": r"asks for the device property pci_bus_id",
+    "asks_time": r"toy.kinds.asks_time calls time.time",
+    "asks_processors": r"toy.kinds.asks_processors calls posix.cpu_count",
+    "asks_indirectly": r"toy.kinds.asks_indirectly calls posix.cpu_count",
+    "asks_a_file": r"toy.kinds.asks_a_file (asks the system \(open\)|asks pathlib.Path.read_text)",
+    "asks_chance": r"toy.kinds.asks_chance asks random.randint",
+    "asks_in_backward": r"toy.kinds.Asking.backward calls time.time",
+    "asks_backends": r"toy.kinds.asks_backends asks torch.backends",
+    "asks_on_cpu": r"draws random numbers on the CPU",
     "falls_back": r"cannot be followed without a GPU",
     "own": r"calls the operator toy::own",
     "elsewhere": r"calls rich \(get_console\), which is not under test",
@@ -322,6 +436,34 @@ def test_the_trace_is_that_of_a_later_call(codes):
 def test_a_refusal_is_known(codes):
     code = of(codes, "refuses")
     assert (code.unknown, code.host[-1]) == ("", "refuses: for another shape")
+
+
+@pytest.mark.parametrize(
+    ("variant", "step"),
+    [
+        *(
+            (name, ", 1)")
+            for name in ("asks_is_cuda", "asks_type", "asks_device", "asks_torch_cuda", "asks_capability")
+        ),
+        ("asks_count", "aten.zeros.default([132]"),
+        ("counts_in_backward", ", 132)"),
+        ("asks_environment", ", 1)"),
+        ("asks_in_a_cache", "True)"),
+        ("asks_its_file", f", {len(TILES)})"),
+    ],
+)
+def test_what_the_target_answers_is_answered_as_on_the_target(codes, variant, step):
+    code = of(codes, variant)
+    assert not code.unknown
+    assert any(step in one for one in code.host), code.host
+
+
+def test_what_the_environment_answered_is_remembered_and_asked_again(base, suite, codes, monkeypatch):
+    assert dict(of(codes, "asks_environment").environment)["TOY_ADD"] is None
+    monkeypatch.setenv("TOY_ADD", "7")
+    again = codes_of(base, [suite], SM90)
+    assert any(", 7)" in step for step in of(again, "asks_environment").host)
+    assert not of(again, "asks_environment").same_as(of(codes, "asks_environment"))
 
 
 @pytest.mark.parametrize("variant", UNTRUSTED)

@@ -42,7 +42,7 @@ def expect_quantised(codes: torch.Tensor, scales: torch.Tensor) -> None:
         scales: float16 [groups, N]; groups divides K.
 
     Raises:
-        ValueError: names the argument. Reads ``codes``, so it synchronises a GPU: for offline use.
+        ValueError: names the argument. Values of ``codes`` are read on a CPU only.
     """
     expect_codes(codes)
     K, N = codes.shape
@@ -52,13 +52,15 @@ def expect_quantised(codes: torch.Tensor, scales: torch.Tensor) -> None:
 
 
 def expect_codes(codes: torch.Tensor) -> None:
-    """Raise unless ``codes`` is uint8 [K, N] with values 0 … 15 (a meta tensor has none to read).
+    """Raise unless ``codes`` is uint8 [K, N], and on a CPU unless its values are 0 … 15.
+
+    On a GPU values are not read: reading them would synchronise it, and code that reads values cannot be traced.
 
     Raises:
         ValueError: names the argument.
     """
     expect(codes, "codes", shape=(None, None), dtype=torch.uint8)
-    if codes.numel() and codes.device.type != "meta" and (largest := int(codes.max())) > 15:
+    if codes.numel() and codes.device.type == "cpu" and (largest := int(codes.max())) > 15:
         raise ValueError(f"codes must lie in 0 … 15, got {largest}; pack 8-bit codes elsewhere")
 
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gate.verdict import Asked, Group, SideFacts, Verdict, group_from, verdict_from
+from lockstep.gate.launches import Ran, ran_from
+from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict, group_from, verdict_from
 from lockstep.watched import Watched
 
 
@@ -112,6 +113,12 @@ class GateWorker(Watched):
         self.ask({"time": asdict(asked)})
         timed: dict[str, dict[str, Any]] = self.wait("timed")["timed"]
         return timed
+
+    def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Ran, Ran]:
+        """What base and head of a case launch; ``calls`` for torch's operators as well. Raises as ``judge``."""
+        self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
+        ran = self.wait("observed")["ran"]
+        return ran_from(ran["base"]), ran_from(ran["head"])
 
 
 def _facts(row: Mapping[str, Any]) -> SideFacts:

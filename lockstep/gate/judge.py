@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.client import GateWorker, Ring
-from lockstep.gate.plan import Selection, deadline_of_group, groups, meter, recorded_noise, worst_first
+from lockstep.gate.launches import Ran, contradiction
+from lockstep.gate.plan import (
+    Selection,
+    deadline_of_group,
+    groups,
+    meter,
+    recorded_noise,
+    sample,
+    worst_first,
+)
 from lockstep.gate.proof import Proof
 from lockstep.gate.rows import line
 from lockstep.gate.sequential import Test
@@ -27,6 +36,9 @@ MOST_MOVED = 0.5
 
 #: Share of the budget that the noise meter may take.
 METER_SHARE = 0.25
+
+#: Share of the budget that checking proofs against what really launches may take.
+SAMPLE_SHARE = 0.15
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,7 @@ class Judge:
         """Fill ``verdicts`` and ``metered``; what is not reached stays unsure."""
         keys = list(selection.keys(self.found))
         chance = random.Random(self.ring.seed)
+        proof = self._checked(proof, keys)
         proved = [key for key in keys if proof.same(key)]
         todo = []
         for key in keys:
@@ -143,6 +156,49 @@ class Judge:
                 self.verdicts[verdict.key] = self._dress(verdict, proof)
                 if verdict.outcome != "na":
                     self._say(line(self.verdicts[verdict.key]))
+
+    def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
+        """The proof, or one that proves nothing if what launches on this GPU contradicts it.
+
+        A seeded sample of the proved cases is called on both sides. On a CPU nothing is launched that could be read.
+        """
+        proved = [key for key in keys if proof.same(key) and self._held_by_one(key)]
+        if not proved or self.machine["device"] == "cpu":
+            return proof
+        picked = sample(proved, lambda key: proof.traced(key) is not None, random.Random(self.ring.seed))
+        until = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
+        checked = failed = 0
+        for key in picked:
+            if time.monotonic() >= until:
+                break
+            traced = proof.traced(key)
+            try:
+                base, head = self.worker.observe(key, calls=traced is not None)
+            except WorkerDied as died:
+                self.close()
+                if died.at_start:
+                    raise
+                base, head = Ran(error=died.how), Ran(error=died.how)
+            if found := contradiction(base, head, traced or (None, None)):
+                self.notes.append(
+                    f"a proof was wrong: {key.suite} {key.variant} {key.case}: {found}; so no case counts as proved in "
+                    "this run, and all are measured"
+                )
+                return replace(proof, contradicted=found)
+            checked += not base.error
+            failed += bool(base.error)
+        unread = f", {failed} could not be called" if failed else ""
+        self.notes.append(
+            f"proofs checked on this GPU: {checked} of {len(proved)} proved cases launch the same{unread}"
+        )
+        return proof
+
+    def _held_by_one(self, key: SeriesKey) -> bool:
+        """Whether the worker holds the case's variant in base and in head."""
+        sides = self.found.get(key.suite, {})
+        return key.suite not in self.apart and all(
+            key.variant in sides.get(side, SideFacts()).variants for side in ("base", "head")
+        )
 
     def _find_conflicts(self) -> None:
         """Suites whose head is imported alone, but not beside base: they are judged by two processes."""

@@ -139,6 +139,20 @@ def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
     return {SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None}
 
 
+def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], chance: random.Random) -> list[SeriesKey]:
+    """Proved cases to check against what really launches: one of each variant, those proved by their traces first.
+
+    Args:
+        proved: cases of base and head that are said to do the same.
+        traced: whether a case's proof rests on its traces; the others' rests on the sources.
+        chance: picks the cases, and their order.
+    """
+    shuffled = list(proved)
+    chance.shuffle(shuffled)
+    picked = {(key.suite, key.variant, traced(key)): key for key in shuffled}
+    return sorted(picked.values(), key=lambda key: not traced(key))
+
+
 def meter(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
     """A random few of the proved cases, of different suites where possible."""
     todo = groups(proved)

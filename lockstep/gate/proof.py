@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lockstep.gate.reach import reach
 from lockstep.gate.verdict import SeriesKey
-from lockstep.machine_code import CaseKey, CodeChange, Comparison, Target, Tree, compare
+from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, Tree, compare
 from lockstep.machine_code.sources import closure
 from lockstep.suite import Suite
 
@@ -24,19 +24,28 @@ class Proof:
         unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reach``.
         comparison: of machine code and host traces; ``None`` if it was not made.
         measure_all: prove nothing, and say what differs all the same.
+        contradicted: how what ran contradicted a proof; nothing is proved then. "" if nothing did.
     """
 
     unreached: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison | None = None
     measure_all: bool = False
+    contradicted: str = ""
 
     def same(self, key: SeriesKey) -> bool:
         """Whether the case's machine code and launch are provably those of base."""
-        if self.measure_all:
+        if self.measure_all or self.contradicted:
             return False
         if (key.suite, key.variant) in self.unreached:
             return True
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
+
+    def traced(self, key: SeriesKey) -> tuple[CaseCode, CaseCode] | None:
+        """The traces of base and head on which the case's proof rests; ``None`` if it rests on the sources."""
+        if self.comparison is None or (key.suite, key.variant) in self.unreached:
+            return None
+        base, head = (side.get(_case(key)) for side in (self.comparison.base, self.comparison.head))
+        return (base, head) if base is not None and head is not None else None
 
     def reasons(self, key: SeriesKey) -> tuple[str, ...]:
         """A sentence for each difference of the code that a case runs."""

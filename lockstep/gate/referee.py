@@ -8,6 +8,7 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from lockstep.family import Family
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.client import Alone
 from lockstep.gate.duel import Epoch, Pace, run_epoch, time_alone
+from lockstep.gate.launches import observe
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential import LOOKS, Test
 from lockstep.gate.trial import Trial, verdict_of
@@ -50,6 +52,7 @@ class Referee:
         self.sides = sides
         self.device = device
         self.pace = pace
+        self.seed = seed
         self._chance = random.Random(seed)
         self._listener = listener
         self._controls: Controls | None = None
@@ -138,6 +141,25 @@ class Referee:
                 self.device.release()
                 answer[key.variant] = {"outcome": "failed", "reason": brief(error)}
         return answer
+
+    def observe(self, suite: Suite, *, variant: str, case: str, calls: bool, **_: Any) -> dict[str, Any]:
+        """What a case of base and of head launches, by side; see ``lockstep.gate.launches``.
+
+        Raises:
+            DeviceLost: it broke the CUDA context.
+        """
+        found = {}
+        for side in (BASE, HEAD):
+            self._listener("observe", variant, side)
+            family, where = self._families[suite.name, side], self.device.torch_device
+            with self.sides.active(side):
+                ran = observe(suite, suite.case(case), family, variant, where, self.seed, calls=calls)
+            if ran.error:
+                self.device.release()
+                if not self.device.healthy():
+                    raise DeviceLost(f"{variant}@{side}", ran.error)
+            found[side] = asdict(ran)
+        return found
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
         """Median, spread and rate of each control so far."""

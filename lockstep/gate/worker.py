@@ -1,7 +1,8 @@
 """The gate's worker: both versions in one process, judging the groups it is asked about.
 
-Requests: ``{"judge": Asked}``, ``{"time": Alone}``. Events: ``stage``, ``ready`` (host, clocks, and what each side of
-each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``timed``, ``lost``. ``lockstep.watched``
+Requests: ``{"judge": Asked}``, ``{"time": Alone}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
+what each side of each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``timed``, ``observed``
+(what both sides launched), ``lost``. ``lockstep.watched``
 says how they travel.
 """
 
@@ -75,6 +76,10 @@ def main() -> int:
             if "time" in request:
                 alone = alone_from(request["time"])
                 emit("timed", timed=referee.time_alone(suites[alone.group.suite], alone))
+                continue
+            if "observe" in request:
+                wanted = request["observe"]
+                emit("observed", ran=referee.observe(suites[wanted["suite"]], **wanted))
                 continue
             asked = asked_from(request["judge"])
             for verdict in referee.judge(suites[asked.group.suite], asked):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 #: Raised whenever what is kept changes its form or its meaning.
-VERSION = 1
+VERSION = 2
 #: Seconds after which what nobody asked for is forgotten.
 KEPT = 60 * 24 * 3600
 #: Seconds within which a use is not noted again.

@@ -220,7 +220,11 @@ class _Reader:
         known = self._cache.get(keys.values())
         codes: dict[CaseKey, CaseCode] = {}
         for name, key in keys.items():
-            codes |= {CaseKey(name, *which): case_code_from(row) for *which, row in known.get(key, ())}
+            found = {CaseKey(name, *which): case_code_from(row) for *which, row in known.get(key, ())}
+            if not all(map(_still_so, found.values())):
+                known.pop(key)
+                continue
+            codes |= found
         return codes, {name: key for name, key in keys.items() if key not in known}
 
     def _kept_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
@@ -229,6 +233,11 @@ class _Reader:
     def _key(self, suite: str, target: Target) -> str:
         """Of everything that decides what the cases of a suite do."""
         return "cases " + digest(f"{suite} {target} {self._tree.trusted}", self._sources[suite], _surroundings())
+
+
+def _still_so(code: CaseCode) -> bool:
+    """Whether the environment answers as it did when the case was traced."""
+    return all(os.environ.get(name) == value for name, value in code.environment)
 
 
 def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:

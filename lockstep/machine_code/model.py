@@ -6,7 +6,7 @@ Everything here is frozen and plain, so that it travels between processes and in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,11 +90,14 @@ class CaseCode:
             ``t0 bf16[8,4096]``, numbered by storage), calls of torch; preparation offline comes first.
             A launch is spelled without its kernel's name, which is in ``kernels``.
         unknown: why the trace cannot be trusted; "" if it can. An untrusted trace is never the same as another.
+        environment: variables that the code under test read while it was imported and traced, and what they
+            answered; ``None`` where one was not set. With other answers the trace says nothing.
     """
 
     kernels: tuple[KernelCode, ...] = ()
     host: tuple[str, ...] = ()
     unknown: str = ""
+    environment: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def host_fingerprint(self) -> str:
@@ -114,15 +117,26 @@ class CaseCode:
             not self.unknown
             and not other.unknown
             and self.host == other.host
+            and self._agrees_with(other)
             and len(self.kernels) == len(other.kernels)
             and all(mine.same_as(its) for mine, its in zip(self.kernels, other.kernels, strict=True))
         )
+
+    def _agrees_with(self, other: CaseCode) -> bool:
+        """Whether no environment variable answered the two differently."""
+        mine, its = dict(self.environment), dict(other.environment)
+        return all(mine[name] == its[name] for name in mine.keys() & its.keys())
 
 
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """A case's code from what ``dataclasses.asdict`` made of it."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    return CaseCode(kernels, tuple(row["host"]), row["unknown"])
+    return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment_from(row["environment"]))
+
+
+def environment_from(rows: Iterable[Sequence[Any]]) -> tuple[tuple[str, str | None], ...]:
+    """Environment variables and their answers, from pairs as JSON has them."""
+    return tuple((name, value) for name, value in rows)
 
 
 def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:

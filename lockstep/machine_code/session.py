@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, kernel_code_from
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, environment_from, kernel_code_from
 from lockstep.machine_code.targets import Target
 from lockstep.processes import kill_group, reap, start
 from lockstep.watched import LOST_S
@@ -71,7 +71,9 @@ class Session:
         Raises:
             TracingFailed: the worker does not come up.
         """
-        asked = {"suites": list(suites), "target": _spell(target)}
+        asked = {"suites": list(suites), "target": target.spell()}
+        if any(former["target"] != asked["target"] for former in self._traced):
+            self.close()  # what a module asked while it was imported was another target's answer
         while True:
             try:
                 event = self._ask({"trace": {**asked, "skip": self._skip}}, "traced")
@@ -84,7 +86,12 @@ class Session:
             self._traced.append(asked)
             kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
             return {
-                CaseKey(suite, variant, case): CaseCode(tuple(kernels[one] for one in identities), tuple(host), unknown)
+                CaseKey(suite, variant, case): CaseCode(
+                    tuple(kernels[one] for one in identities),
+                    tuple(host),
+                    unknown,
+                    environment_from(event["environment"]),
+                )
                 for suite, variant, case, identities, host, unknown in event["cases"]
             }
 
@@ -99,7 +106,7 @@ class Session:
         Raises:
             TracingFailed: the worker does not come up, or dies.
         """
-        asked = {"suites": list(suites), "target": _spell(target)}
+        asked = {"suites": list(suites), "target": target.spell()}
         if asked not in self._traced:
             self.trace(suites, target)
         try:
@@ -203,7 +210,3 @@ class _Died(RuntimeError):
     def __init__(self, how: str, at: str) -> None:
         super().__init__(how)
         self.at = at
-
-
-def _spell(target: Target) -> str:
-    return f"{target.name}:{target.processors}"

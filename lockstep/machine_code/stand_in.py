@@ -57,7 +57,7 @@ class StandIn:
         """Where Triton's own tensors would be."""
         import torch
 
-        return torch.device("meta")
+        return torch.device("cuda", 0)
 
     @property
     def utils(self) -> StandIn:
@@ -66,12 +66,39 @@ class StandIn:
 
     def get_device_properties(self, device: int) -> Mapping[str, int]:
         """What a kernel may ask about its device, under the names of Triton's driver."""
-        return {
-            "multiprocessor_count": self.target.processors,
-            "max_shared_mem": self.target.limits.shared_block,
-            "max_num_regs": REGISTERS,
-            "warpSize": 32,
-        }
+        return _Properties(
+            {
+                "multiprocessor_count": self.target.processors,
+                "max_shared_mem": self.target.limits.shared_block,
+                "max_num_regs": REGISTERS,
+                "warpSize": 32,
+            }
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # Whoever asks may take the error for an answer.
+        Doubts.heard(f"asks Triton's driver for {name}, which its stand-in cannot answer")
+        raise AttributeError(name)
+
+
+class Doubts:
+    """Who hears that Triton's driver was asked what it cannot answer here."""
+
+    heard: Callable[[str], None] = staticmethod(lambda reason: None)
+
+
+class _Properties(dict[str, int]):
+    """What Triton's driver knows of a device; its clocks and its bus are not known here (third_party/nvidia)."""
+
+    def __missing__(self, name: str) -> int:
+        Doubts.heard(f"asks Triton's driver for the device property {name}")
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of a dict, with a doubt where the real driver has an answer that is not known here."""
+        if name in ("sm_clock_rate", "mem_clock_rate", "mem_bus_width"):
+            Doubts.heard(f"asks Triton's driver for the device property {name}")
+        return super().get(name, default)
 
 
 def stand_in(target: Target) -> None:

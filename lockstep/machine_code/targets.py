@@ -7,9 +7,10 @@ H100, RTX Blackwell) and the B200's data sheet.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 #: Registers of a multiprocessor, all architectures since 3.5; handed to a warp in units of ``REGISTER_UNIT``.
 REGISTERS = 65536
@@ -53,17 +54,60 @@ class TargetError(ValueError):
     """Not a target that kernels can be compiled for; the message says what is."""
 
 
+#: Names of these GPUs as their driver spells them.
+NAMES = {
+    80: "NVIDIA A100-SXM4-80GB",
+    86: "NVIDIA GeForce RTX 3090",
+    89: "NVIDIA L40S",
+    90: "NVIDIA H200",
+    100: "NVIDIA B200",
+    103: "NVIDIA B300",
+    120: "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+}
+
+
 @dataclass(frozen=True)
 class Target:
-    """A GPU to compile for: its architecture (90 for sm_90), and its multiprocessors, which kernels shape grids by."""
+    """A GPU to compile for, and what it answers.
+
+    Attributes:
+        arch: its architecture; 90 for sm_90.
+        processors: its multiprocessors, which kernels shape grids by.
+        gpu: its name; "" for the GPU one thinks of first.
+        measured: name and value of further device properties that the GPU at hand answered, as torch spells them.
+    """
 
     arch: int
     processors: int
+    gpu: str = ""
+    measured: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
         """ "sm_90"."""
         return f"sm_{self.arch}"
+
+    def properties(self) -> dict[str, int | str]:
+        """Device properties by torch's names; sizes in bytes.
+
+        Sources: the tables of this module, and for ``shared_memory_per_block`` and the block limits the CUDA
+        Programming Guide, "Compute Capabilities". What differs between GPUs of one architecture (memory, caches,
+        clocks) is there only if the GPU at hand answered it.
+        """
+        limits = self.limits
+        return {
+            "name": self.gpu or NAMES[max(arch for arch in NAMES if arch <= self.arch)],
+            "major": self.arch // 10,
+            "minor": self.arch % 10,
+            "multi_processor_count": self.processors,
+            "warp_size": 32,
+            "max_threads_per_multi_processor": limits.warps * 32,
+            "regs_per_multiprocessor": REGISTERS,
+            "shared_memory_per_block": 48 << 10,
+            "shared_memory_per_block_optin": limits.shared_block,
+            "shared_memory_per_multiprocessor": limits.shared,
+            **dict(self.measured),
+        }
 
     @property
     def limits(self) -> Limits:
@@ -73,7 +117,19 @@ class Target:
     @classmethod
     def of_host(cls, facts: Mapping[str, str]) -> Target:
         """The GPU of ``lockstep.provenance.host_facts``."""
-        return cls(int(facts["capability"].replace(".", "")), int(facts["sm_count"]))
+        arch, processors = int(facts["capability"].replace(".", "")), int(facts["sm_count"])
+        l2 = (("L2_cache_size", int(facts["l2_bytes"])),) if facts.get("l2_bytes") else ()
+        return cls(arch, processors, facts.get("gpu", ""), l2)
+
+    @classmethod
+    def spelled(cls, text: str) -> Target:
+        """The target that ``spell`` made text of."""
+        row = json.loads(text)
+        return cls(row["arch"], row["processors"], row["gpu"], tuple((name, value) for name, value in row["measured"]))
+
+    def spell(self) -> str:
+        """Itself as text, for another process."""
+        return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> Target:

@@ -4,33 +4,29 @@ A variant is called on meta tensors. Launches are noted (``stand_in``), calls of
 Views and allocations are no steps: they cost nothing on the device, and what they lead to shows in the arguments.
 But memory is finite: gigabytes that are allocated are told at the end.
 
-On a meta tensor code may take another turn than on a GPU, or leave for where it cannot be followed. What is known to
-do so makes the trace untrusted, with a reason; ``docs/machine-code.md`` has the list.
+To the code under test the tensors are on the target (``answers``), and whatever it asks of the world is watched
+(``watch``). What has no answer here makes the trace untrusted, with a reason; ``docs/machine-code.md`` has the list.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.family import Family, takes_out
 from lockstep.inputs import Draw
-from lockstep.machine_code.stand_in import Launch, Request, noted
+from lockstep.machine_code.answers import capturing, heard_by
+from lockstep.machine_code.stand_in import Doubts, Launch, Request, noted
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.watch import Watch
 from lockstep.suite import Case, Suite, bind
-
-#: Packages that code under test may call without leaving what is traced.
-TRUSTED = frozenset({*sys.stdlib_module_names, "torch", "triton", "numpy", "lockstep", "__main__"})
 
 ALLOCATIONS = frozenset(
     {
@@ -81,6 +77,11 @@ class Trace:
         grid = "×".join(str(size) for size in launch.grid)
         self.steps.append(f"launch [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
 
+    def step(self, step: str) -> None:
+        """Note what the host does besides launches and calls of torch's operators."""
+        if not self.muted:
+            self.steps.append(step)
+
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note a call of torch."""
         given = [self.spell(one) for one in args]
@@ -120,9 +121,7 @@ class Trace:
         return identity
 
 
-def trace_case(
-    suite: Suite, case: Case, family: Family, variant: str, target: Target, trusted: Collection[str]
-) -> Trace:
+def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, watch: Watch) -> Trace:
     """What ``variant`` does at ``case`` for ``target``: its preparation offline, then the call.
 
     Args:
@@ -131,33 +130,33 @@ def trace_case(
         family: of the tree at hand.
         variant: one of the family's.
         target: what Triton is to compile for.
-        trusted: further packages that code under test may call.
+        watch: over the code under test.
     """
-    _forget(suite.package, len(sys.modules))
-    trusted = TRUSTED | {suite.package, *trusted}
+    _forget(watch.packages, len(sys.modules))
     trace = Trace()
     call = family.variants[variant]
     draw, axes = Draw("meta", 0), dict(case)
+    Doubts.heard = trace.distrust
     try:
         inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
-        with noted(target, trace.launch), _Places(trace):
-            with _watched(trace, suite.package, trusted), _Calls(trace):
+        with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):
+            with watch.calls(trace.distrust), _Calls(trace):
                 arguments = family.arguments(variant, inputs)
             if suite.outputs is not None and takes_out(call):
                 arguments["out"] = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes}))
             given = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
             trace.steps.append(f"given {given}")
-            # Once to fill what the code itself keeps between calls, watched; then as every further call will be.
+            # Once to fill what the code itself keeps between calls; then as every further call will be.
             trace.muted = True
-            with _watched(trace, suite.package, trusted):
+            with watch.calls(trace.distrust), _Calls(trace):
                 call(**arguments)
             trace.muted = False
-            with _Calls(trace):
+            with watch.calls(trace.distrust), capturing(), _Calls(trace):
                 call(**arguments)
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError) and _raised_in(error) == suite.package:
+        if isinstance(error, NotImplementedError) and _raised_in(error) in watch.packages:
             # It says itself that it is not for this shape or GPU, and on a GPU it would say the same.
             trace.steps.append(f"refuses: {_first_line(error)}")
         else:
@@ -167,17 +166,19 @@ def trace_case(
     return trace
 
 
-def _forget(package: str, modules: int) -> None:
-    """Empty the caches of the package's functions: what they remember of an earlier case must not show in this one."""
-    for clear in _caches(package, modules):
+def _forget(packages: frozenset[str], modules: int) -> None:
+    """Empty the caches of the code under test: what they remember of an earlier case must not show in this one."""
+    for clear in _caches(packages, modules):
         clear()
 
 
 @functools.lru_cache(maxsize=1)
-def _caches(package: str, modules: int) -> list[Callable[[], None]]:
-    """``cache_clear`` of the package's functions; ``modules``, the number of loaded ones, says when to look again."""
-    mine = [module for name, module in sys.modules.items() if name.split(".", 1)[0] == package]
-    found = (getattr(value, "cache_clear", None) for module in mine for value in vars(module).values())
+def _caches(packages: frozenset[str], modules: int) -> list[Callable[[], None]]:
+    """``cache_clear`` of the packages' functions; ``modules``, the number of loaded ones, says when to look again."""
+    mine = [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]
+    values = [value for module in mine for value in vars(module).values()]
+    held = [part for value in values if isinstance(value, type) for part in vars(value).values()]
+    found = (getattr(value, "cache_clear", None) for value in (*values, *held))
     return [clear for clear in found if callable(clear)]
 
 
@@ -203,12 +204,16 @@ class _Calls(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             result = func(*args, **(kwargs or {}))
-        except NotImplementedError as error:
+        except Exception as error:
             # Said aloud, because the caller may take it for a refusal and go another way.
             self._trace.distrust(f"cannot be followed without a GPU ({_first_line(error)})")
             raise
+        if torch.Tag.nondeterministic_seeded in func.tags and "cpu" in _device_types(result):
+            self._trace.distrust(f"draws random numbers on the CPU ({func})")
         if func.namespace not in ("aten", "prims"):
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
+        if self._trace.muted:
+            return result
         if str(func) in ALLOCATIONS:
             self._trace.allocated += result.numel() * result.element_size()
         elif not func.is_view:
@@ -216,67 +221,7 @@ class _Calls(TorchDispatchMode):
         return result
 
 
-class _Places(TorchFunctionMode):
-    """Gives tensors addresses, so that what depends on alignment is as on a GPU."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__()
-        self._trace = trace
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == torch.Tensor.data_ptr:
-            return self._trace.place(args[0])
-        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
-            self._trace.distrust("asks whether a tensor is on a GPU (is_cuda); here none is")
-        return func(*args, **(kwargs or {}))
-
-
-@contextlib.contextmanager
-def _watched(trace: Trace, package: str, trusted: Collection[str]) -> Iterator[None]:
-    """Distrust the trace when the package leaves for where it cannot be followed."""
-
-    def check(callee: str, name: str) -> None:
-        root = callee.split(".", 1)[0]
-        if callee == "torch.cuda" or callee.startswith("torch.cuda."):
-            trace.distrust(f"asks torch.cuda ({name}), which knows no GPU here")
-        elif callee.startswith("torch._dynamo"):
-            trace.distrust("runs what torch.compile makes of it, which is not traced")
-        elif root not in trusted and not root.startswith("namedtuple_"):
-            trace.distrust(f"calls {root} ({name}), which is not under test and may launch what is not seen here")
-
-    def watch(frame: FrameType, event: str, arg: Any) -> None:
-        here = _module(frame)
-        if event == "call":
-            if here.split(".", 1)[0] == package:
-                if _knows_gpus_only(frame):
-                    name = frame.f_code.co_name
-                    trace.distrust(f"{here}.{name} does one thing for 'cuda' and another else: it has to know 'meta'")
-            elif frame.f_back and _module(frame.f_back).split(".", 1)[0] == package:
-                check(here, frame.f_code.co_name)
-        elif event == "c_call" and here.split(".", 1)[0] == package:
-            module = getattr(arg, "__module__", None) or type(getattr(arg, "__self__", None)).__module__
-            check(str(module), str(getattr(arg, "__name__", arg)))
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
-@functools.cache
-def _texts(constants: tuple[Any, ...]) -> frozenset[str]:
-    """Texts among a function's constants, also those that it looks for in a tuple or a set."""
-    parts = (one if isinstance(one, tuple | frozenset) else (one,) for one in constants)
-    return frozenset(text for part in parts for text in part if isinstance(text, str))
-
-
-def _knows_gpus_only(frame: FrameType) -> bool:
-    """Whether a function compares with "cuda" and not with "meta", as its constants tell."""
-    texts = _texts(frame.f_code.co_consts)
-    return "cuda" in texts and "meta" not in texts
+def _device_types(result: Any) -> set[str]:
+    """Where the tensors of a result lie; what no operator returned lies nowhere."""
+    parts = result if isinstance(result, list | tuple) else [result]
+    return {part.device.type for part in parts if isinstance(part, torch.Tensor)}

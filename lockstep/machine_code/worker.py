@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.machine_code.model import KernelCode
+from lockstep.machine_code.sources import closure
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.watch import Watch
 from lockstep.processes import end_with_parent
 from lockstep.suite import Suite, bind
 
@@ -53,7 +55,7 @@ def main() -> int:
     keep_toolchain()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)
-    tracer = Tracer(suites, options.tree, options.trusted, options.processes, emit)
+    tracer = Tracer(suites, options.tree, options.packages, options.trusted, options.processes, emit)
     emit("ready")
     for line in sys.stdin:
         request = json.loads(line)
@@ -71,13 +73,16 @@ class Tracer:
         self,
         suites: Mapping[str, Suite],
         tree: Path,
+        packages: Iterable[str],
         trusted: Iterable[str],
         processes: int,
         emit: Callable[..., None],
     ) -> None:
         self._suites = suites
         self._tree = tree
-        self._trusted = frozenset(trusted)
+        self._packages = tuple(packages)
+        self._watch = Watch(self._packages, frozenset(trusted), tree)
+        self._answering: str | None = None
         self._processes = processes
         self._emit = emit
         self._requests: dict[tuple[str, str], tuple[Request, KernelCode]] = {}
@@ -86,7 +91,8 @@ class Tracer:
         """Trace every case of these suites; ``skip`` has variants not to touch ("suite variant") and why."""
         from lockstep.machine_code.build import identify
 
-        traces = [row for name in suites for row in self._suite(self._suites[name], Target.parse(target), skip)]
+        self._answer_as(target)
+        traces = [row for name in suites for row in self._suite(self._suites[name], Target.spelled(target), skip)]
         requests = list({id(one): one for *_, trace in traces for one in trace[1]}.values())
         kernels = dict(zip(map(id, requests), identify(requests, self._tree, self._processes), strict=True))
         for request in requests:
@@ -96,7 +102,10 @@ class Tracer:
         for suite, variant, case, (steps, wanted, unknown) in traces:
             identities = [kernels[id(one)].identity for one in wanted]
             rows.append([suite, variant, case, identities, steps, unknown])
-        self._emit("traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows)
+        environment = sorted(self._watch.environment.items())
+        self._emit(
+            "traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows, environment=environment
+        )
 
     def build(self, target: str, identities: Iterable[str]) -> None:
         """Compile kernels that were traced."""
@@ -106,12 +115,25 @@ class Tracer:
         built = build([request for request, _ in pairs], [kernel for _, kernel in pairs], self._processes)
         self._emit("built", kernels=[asdict(kernel) for kernel in built])
 
+    def _answer_as(self, target: str) -> None:
+        """Have torch and Triton answer as the target; modules that ask while they are imported hear it."""
+        if self._answering is None:
+            from lockstep.machine_code.answers import answer_as
+            from lockstep.machine_code.stand_in import stand_in
+
+            stand_in(Target.spelled(target))
+            answer_as(Target.spelled(target))
+            self._answering = target
+        if self._answering != target:
+            raise ValueError("one process answers for one target: modules remember what they asked")
+
     def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
         from lockstep.family import load_family
         from lockstep.machine_code.trace import trace_case
 
         try:
-            family = load_family(suite)
+            with self._watch.loads():
+                family = load_family(suite)
         except ModuleNotFoundError as error:
             if error.name and f"{suite.package}.{suite.family}".startswith(error.name):
                 return  # this tree has no such family
@@ -120,6 +142,7 @@ class Tracer:
         except Exception as error:
             yield from self._unknown(suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {error})")
             return
+        doubt = self._doubt_of_loading(suite)
         for variant in family.variants:
             if reason := skip.get(f"{suite.name} {variant}"):
                 yield from self._unknown(suite, [variant], reason)
@@ -129,8 +152,15 @@ class Tracer:
             for case in suite.cases:
                 if limit is not None and not limit.allows(**bind(limit.allows, case)):
                     continue  # never measured
-                trace = trace_case(suite, case, family, variant, target, self._trusted)
-                yield suite.name, variant, case.label, (trace.steps, trace.requests, trace.unknown)
+                trace = trace_case(suite, case, family, variant, target, self._watch)
+                yield suite.name, variant, case.label, (trace.steps, trace.requests, doubt or trace.unknown)
+
+    def _doubt_of_loading(self, suite: Suite) -> str:
+        """Why what a suite's modules found when they were imported cannot be trusted, else ""."""
+        files = closure(self._tree, self._packages, f"{suite.package}.{suite.family}")
+        paths = {os.path.realpath(self._tree / name) for name in files}
+        found = (reason for path, reason in self._watch.loading.items() if os.path.realpath(path) in paths)
+        return next(found, "")
 
     @staticmethod
     def _unknown(suite: Suite, variants: Iterable[str], reason: str) -> Iterator[Row]:

@@ -1,0 +1,277 @@
+"""A watch over the code under test: whatever it asks of the world is noted, in all its packages and while they load.
+
+The watch is a profiling function of the thread (``sys.setprofile``) and an audit hook of the process. It looks at each
+function of the code under test once for what it mentions (``purity.refused_mentions``), at each call of a Python or C
+function by what it is, and at each file, process, socket and foreign library by the audit event. The backward of an
+autograd function runs in the same thread: tensors here are on "meta", whose backward torch runs in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from lockstep.machine_code.purity import PURE, allowed, refused_call, refused_mentions, refused_scope, top
+
+#: Audit events that ask the world; https://docs.python.org/3/library/audit_events.html.
+AUDITED = (
+    *("open", "os.", "shutil.", "subprocess.", "socket.", "ctypes.", "sqlite3.", "mmap.", "fcntl.", "glob.", "pty."),
+    *("tempfile.", "urllib.", "http.", "ftplib.", "smtplib.", "ssl.", "sys._current_frames", "gc.get", "pickle."),
+    *("sys.setprofile", "sys.settrace", "code.__new__", "marshal.", "time.", "import.", "syslog.", "resource."),
+)
+#: Modules that look into files and folders: allowed inside the tree.
+FILES = frozenset({"pathlib", "posixpath", "genericpath", "glob", "os", "pkgutil", "shutil"})
+#: Their functions that work on names alone.
+OF_NAMES = frozenset(
+    {
+        *("join", "dirname", "basename", "split", "splitext", "normpath", "isabs", "commonprefix", "normcase"),
+        *("splitdrive", "fspath", "fsencode", "fsdecode", "_get_sep", "_splitext", "_fspath", "__init__", "__new__"),
+        *(
+            "_from_parts",
+            "_from_parsed_parts",
+            "_parse_args",
+            "_format_parsed_parts",
+            "__fspath__",
+            "__str__",
+            "__repr__",
+        ),
+        *("__truediv__", "__rtruediv__", "_make_child", "joinpath", "parent", "parents", "name", "stem", "suffix"),
+        *("with_name", "with_suffix", "with_stem", "parts", "as_posix", "relative_to", "is_relative_to", "__hash__"),
+        *("__eq__", "drive", "root", "anchor", "is_absolute", "_cparts", "with_segments", "_load_parts", "_raw_path"),
+        *("_str_normcase", "_parts_normcase", "_tail", "_parse_path", "__lt__", "_make_child_relpath", "__len__"),
+        *("__getitem__", "__iter__"),
+    }
+)
+_LOOKING_UP = (globals, locals, vars)
+#: Environment variables that differ here from what a measuring process sees.
+OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONSAFEPATH", "TRITON_INTERPRET"})
+
+
+class Watch:
+    """Watches the code under test for as long as the process runs; at most one in a process.
+
+    Args:
+        packages: top-level packages under test.
+        trusted: further packages that they may call.
+        root: folder of the tree; its files are part of what is compared.
+
+    Attributes:
+        loading: reasons to distrust what was loaded, by the file of each module that was running.
+        environment: variables that were read and what they answered, by name.
+    """
+
+    def __init__(self, packages: Iterator[str] | tuple[str, ...], trusted: frozenset[str], root: Path) -> None:
+        self.packages = frozenset(packages)
+        self.loading: dict[str, str] = {}
+        self.environment: dict[str, str | None] = {}
+        self._own = self.packages | trusted
+        self._root = root.resolve()
+        self._doubt: Callable[[str], None] | None = None
+        self._codes: dict[int, tuple[CodeType, _Known]] = {}
+        self._spoilt: dict[str, str] = {}
+        sys.addaudithook(self._audit)
+
+    @contextlib.contextmanager
+    def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
+        """Within the block, tell ``doubt`` why what runs cannot be trusted."""
+        before, self._doubt = self._doubt, doubt
+        state = self._state() if before is None else None
+        asked: list[str] = []
+
+        def noted(reason: str) -> None:
+            asked.append(reason)
+            doubt(reason)
+
+        self._doubt = noted
+        with _profiled(self._event):
+            try:
+                yield
+            finally:
+                self._doubt = before
+        if state is not None and asked:
+            # What was asked may be remembered, and later cases would ask no more.
+            for name, content in self._state().items():
+                if content != state.get(name):
+                    self._spoilt.setdefault(name, f"{asked[0]}, and {name} may remember the answer")
+
+    @contextlib.contextmanager
+    def loads(self) -> Iterator[None]:
+        """Within the block modules of the code under test are imported; ``loading`` has what they asked."""
+        before, self._doubt = self._doubt, self._doubt_loading
+        with _profiled(self._event):
+            try:
+                yield
+            finally:
+                self._doubt = before
+
+    def _doubt_loading(self, reason: str) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if top(_module(frame)) in self.packages:
+                self.loading.setdefault(frame.f_code.co_filename, f"{reason} while {_module(frame)} is imported")
+            frame = frame.f_back
+
+    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self._doubt is None:
+            return
+        if event == "call":
+            known = self._known(frame)
+            if known.own:
+                if known.module in self._spoilt:
+                    self._doubt(self._spoilt[known.module])
+                for reason in known.reasons:
+                    self._doubt(f"{known.name} {reason}")
+            elif not known.harmless:
+                self._judge(frame, known)
+        elif event == "c_call":
+            if self._known(frame).own:
+                looks_up = argument in _LOOKING_UP and refused_scope(frame.f_globals, self._own)
+                if reason := looks_up or refused_call(argument):
+                    self._doubt(f"{self._known(frame).name} {reason}")
+        elif event == "return" and frame.f_code.co_name == "<module>" and self._known(frame).own:
+            for reason in refused_mentions(frame.f_code, frame.f_globals, self._own):
+                self.loading.setdefault(frame.f_code.co_filename, f"{_module(frame)} {reason}")
+
+    def _judge(self, frame: FrameType, known: _Known) -> None:
+        """A function that is not known to be harmless was called: doubt it if the code under test called it."""
+        assert self._doubt is not None
+        if known.module == "os" and known.name.endswith("_Environ.__getitem__"):
+            if self._caller(frame, any_library=True) is not None:
+                self._read_environment(frame.f_locals.get("key"))
+            return
+        caller = self._caller(frame)
+        if caller is None:
+            return
+        if top(known.module) in FILES and (frame.f_code.co_name in OF_NAMES or self._inside(frame)):
+            return
+        called = f"{known.module}.{frame.f_code.co_qualname}"
+        if top(known.module) in ("torch", "triton") or top(known.module) in sys.stdlib_module_names:
+            self._doubt(f"{self._known(caller).name} asks {called}, which is not known to be pure")
+        else:
+            name = f"{top(known.module)} ({frame.f_code.co_name})"
+            self._doubt(f"calls {name}, which is not under test and may launch what is not seen here")
+
+    def _read_environment(self, name: Any) -> None:
+        assert self._doubt is not None
+        if not isinstance(name, str) or name in OURS:
+            self._doubt(f"reads the environment variable {name}, which is another one here")
+            return
+        answers = vars(os.environ)["_data"]  # asking os.environ itself would be seen
+        raw = answers.get(os.fsencode(name))
+        self.environment[name] = None if raw is None else os.fsdecode(raw)
+
+    def _inside(self, frame: FrameType) -> bool:
+        """Whether a function on a path got one of the tree."""
+        for name in ("self", "path", "filename", "p", "f", "s", "top"):
+            value = frame.f_locals.get(name)
+            if isinstance(value, str | os.PathLike):
+                return self._in_tree(os.fspath(value))
+            if isinstance(value, list | tuple):  # folders, as __path__ has them
+                return all(isinstance(one, str) and self._in_tree(one) for one in value)
+        return False
+
+    def _in_tree(self, path: Any) -> bool:
+        text = path.decode() if isinstance(path, bytes) else str(path)
+        return os.path.realpath(text).startswith(f"{self._root}{os.sep}")
+
+    def _caller(self, frame: FrameType, *, any_library: bool = False) -> FrameType | None:
+        """The function under test that called, maybe through the standard library; None if another did.
+
+        A call on the way into a part of the standard library that is not pure was judged itself, and so answers for
+        what it calls; ``any_library`` looks through it all the same.
+        """
+        caller = frame.f_back
+        while caller is not None:
+            module = _module(caller)
+            if top(module) in self.packages:
+                return caller
+            if module.startswith("importlib._bootstrap") or top(module) not in sys.stdlib_module_names:
+                return None
+            if module in ("linecache", "warnings") or not (any_library or module in PURE):
+                return None  # the first two: to print a line of the source
+            caller = caller.f_back
+        return None
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._doubt is None or not event.startswith(AUDITED):
+            return
+        caller = self._caller(sys._getframe(0), any_library=True)
+        if caller is None:
+            return
+        if event in ("open", "os.listdir", "os.scandir", "glob.glob", "glob.glob/2"):
+            path = arguments[0]
+            if not isinstance(path, int) and path is not None and self._in_tree(path):
+                return
+        self._doubt(f"{self._known(caller).name} asks the system ({event})")
+
+    def _known(self, frame: FrameType) -> _Known:
+        code = frame.f_code
+        found = self._codes.get(id(code))
+        if found is None:
+            found = self._codes[id(code)] = (code, self._look(frame))
+        return found[1]
+
+    def _look(self, frame: FrameType) -> _Known:
+        module, code = _module(frame), frame.f_code
+        own = top(module) in self.packages
+        reasons: tuple[str, ...] = ()
+        if own and code.co_name != "<module>":
+            reasons = tuple(refused_mentions(code, frame.f_globals, self._own))
+        loading = module.startswith("importlib._bootstrap")
+        harmless = (
+            own
+            or loading
+            or top(module) in self._own
+            or allowed(module, code.co_qualname)
+            or allowed(module, code.co_name)
+        )
+        return _Known(module, f"{module}.{code.co_qualname}", own, harmless, reasons)
+
+    def _state(self) -> dict[str, Any]:
+        """What the modules under test hold, so far as it shows that something was remembered."""
+        return {
+            name: [(key, _held(value)) for key, value in vars(module).items()]
+            for name, module in list(sys.modules.items())
+            if top(name) in self.packages and module is not None
+        }
+
+
+class _Known:
+    """What is known of a function."""
+
+    __slots__ = ("harmless", "module", "name", "own", "reasons")
+
+    def __init__(self, module: str, name: str, own: bool, harmless: bool, reasons: tuple[str, ...]) -> None:
+        self.module, self.name, self.own, self.harmless, self.reasons = module, name, own, harmless, reasons
+
+
+def _held(value: Any) -> Any:
+    """Identity of a value, and how much it holds."""
+    if isinstance(value, dict | list | set):
+        return id(value), len(value), [id(part) for part in (value.values() if isinstance(value, dict) else value)]
+    inside = getattr(value, "__dict__", None)
+    if isinstance(inside, Mapping) and not hasattr(value, "__path__"):
+        return id(value), [(name, id(part)) for name, part in list(inside.items())]
+    return id(value)
+
+
+@contextlib.contextmanager
+def _profiled(function: Any) -> Iterator[None]:
+    before = sys.getprofile()
+    sys.setprofile(function)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+__all__ = ["PURE", "Watch"]

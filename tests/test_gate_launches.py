@@ -1,0 +1,123 @@
+"""What really launches is held against the proof that base and head do the same."""
+
+import random
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from lockstep import Suite, cases
+from lockstep.family import Family
+from lockstep.gate.launches import Launched, Ran, contradiction, observe, ran_from
+from lockstep.gate.plan import sample
+from lockstep.gate.verdict import SeriesKey
+from lockstep.machine_code import CaseCode, KernelCode, MachineCode
+
+#: Recorded of RMSNorm's backward in Liger-Kernel on an H200: the grid is the number of multiprocessors.
+FORWARD, BACKWARD = Launched("_forward", (2048,), "6b1d"), Launched("_backward", (132,), "90aa")
+
+
+def traced(*launches, fingerprint=""):
+    kernels = [
+        KernelCode(
+            one.name, "i", "f:1", {}, MachineCode(fingerprint, 8, 0, 0, loaded=fingerprint) if fingerprint else None
+        )
+        for one in launches
+    ]
+    return CaseCode(tuple(kernels), ("given", *(f"launch [{'×'.join(map(str, one.grid))}] ()" for one in launches)))
+
+
+def ran(*launches, **more):
+    return Ran(launches, **more)
+
+
+TRACE = traced(FORWARD, BACKWARD)
+EIGHTH = Launched("_backward", (16,), "90aa")
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "traces", "said"),
+    [
+        (ran(FORWARD, BACKWARD), ran(FORWARD, BACKWARD), (None, None), ""),
+        (ran(FORWARD, BACKWARD), ran(FORWARD, BACKWARD), (TRACE, TRACE), ""),
+        (
+            ran(FORWARD, BACKWARD),
+            ran(FORWARD, EIGHTH),
+            (None, None),
+            "base launches _backward[132], head _backward[16]",
+        ),
+        (
+            ran(FORWARD, EIGHTH),
+            ran(FORWARD, EIGHTH),
+            (TRACE, TRACE),
+            "base launched _forward[2048], _backward[16]; its",
+        ),
+        (ran(FORWARD, BACKWARD), ran(FORWARD), (None, None), "base launches 2 kernels, head 1"),
+        (
+            ran(BACKWARD),
+            ran(Launched("_backward", (132,), "77ff")),
+            (None, None),
+            r"_backward is other machine code in head (90aa → 77ff)",
+        ),
+        (
+            ran(BACKWARD),
+            ran(BACKWARD),
+            (traced(BACKWARD), traced(BACKWARD, fingerprint="77ff")),
+            "head loaded other machine code of _backward",
+        ),
+        (ran(calls=("aten.mm",)), ran(calls=("aten.mm", "aten.add")), (None, None), "base calls 1 operators"),
+        (ran(calls=("aten.mm",)), ran(calls=("aten.bmm",)), (None, None), "base calls aten.mm, head aten.bmm"),
+        (ran(error="OutOfMemoryError"), ran(error="OutOfMemoryError"), (None, None), ""),
+        (ran(FORWARD), ran(error="RuntimeError: broken"), (None, None), "head fails: RuntimeError: broken"),
+        (ran(), ran(), (TRACE, TRACE), "base launched nothing; its trace has _forward[2048], _backward[132]"),
+    ],
+)
+def test_a_difference_contradicts(base, head, traces, said):
+    found = contradiction(base, head, traces)
+    assert found.startswith(said) if said else found == ""
+
+
+def test_a_kernel_that_tunes_itself_launches_one_of_its_configurations():
+    wide, narrow = Launched("tuned", (4,), "a"), Launched("tuned", (8,), "b")
+    trace = traced(FORWARD, wide, narrow, BACKWARD)
+    assert contradiction(ran(FORWARD, narrow, BACKWARD), ran(FORWARD, narrow, BACKWARD), (trace, trace)) == ""
+    assert contradiction(ran(FORWARD, BACKWARD), ran(FORWARD, BACKWARD), (trace, trace)) != ""
+    other = Launched("tuned", (16,), "c")
+    assert contradiction(ran(FORWARD, other, BACKWARD), ran(FORWARD, other, BACKWARD), (trace, trace)) != ""
+
+
+def test_what_ran_travels_between_processes():
+    one = ran(FORWARD, BACKWARD, calls=("aten.mm",), error="")
+    assert ran_from(asdict(one)) == one
+
+
+def test_every_variant_is_in_the_sample_and_traces_come_first():
+    keys = [SeriesKey("a", variant, f"M={n}", l2) for variant in "xyz" for n in range(9) for l2 in ("cold", "warm")]
+    picked = sample(keys, lambda key: key.variant == "y", random.Random(1))
+    assert sorted(key.variant for key in picked) == ["x", "y", "z"]
+    assert picked[0].variant == "y"
+    assert picked == sample(keys, lambda key: key.variant == "y", random.Random(1))
+    assert picked != sample(keys, lambda key: key.variant == "y", random.Random(2))
+
+
+def test_torchs_operators_are_seen_where_they_really_run():
+    suite = Suite(
+        "toy", cases(M=2), cases(M=2), inputs=lambda draw, M: {"x": draw.normal(M, M)}, reference=lambda x: x,
+        flops=lambda M: M, bytes=lambda M: M, baseline="plain", package="toy",
+    )  # fmt: skip
+
+    def backward(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(x * x, x, torch.ones_like(x))
+
+    family = Family(
+        {"plain": lambda x: x @ x, "other": lambda x: x + x, "fails": lambda x: x.nope, "train": backward}, {}
+    )
+    plain, other, fails, train = (
+        observe(suite, suite.cases[0], family, name, "cpu", 1, calls=True) for name in family.variants
+    )
+    assert [call.partition("(")[0] for call in plain.calls] == ["aten.mm.default"]
+    assert contradiction(plain, plain) == ""
+    assert "aten.add" in contradiction(plain, other)
+    assert "head fails: AttributeError" in contradiction(plain, fails)
+    assert sum("aten.mul" in call for call in train.calls) == 3
