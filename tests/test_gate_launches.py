@@ -100,7 +100,8 @@ def test_every_variant_is_in_the_sample_and_traces_come_first():
     assert picked != sample(keys, lambda key: key.variant == "y", random.Random(2))
 
 
-def test_torchs_operators_are_seen_where_they_really_run():
+def test_torchs_operators_are_seen_where_they_really_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # torch sets it with the first mode that it enters
     suite = Suite(
         "toy", cases(M=2), cases(M=2), inputs=lambda draw, M: {"x": draw.normal(M, M)}, reference=lambda x: x,
         flops=lambda M: M, bytes=lambda M: M, baseline="plain", package="toy",
