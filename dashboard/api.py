@@ -30,6 +30,7 @@ from dashboard.notify.feed import MOST_ENTRIES, alerts_json, atom
 from dashboard.results.model import STATES, Commit, Point, Series
 from dashboard.results.picture import Results
 from dashboard.results.store import Store, StoreError
+from dashboard.results.tally import problem_json, tally
 from dashboard.security import RATES
 from lockstep.thresholds import Thresholds
 
@@ -80,6 +81,8 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
     answer("/points/<machine>/<commit>", lambda machine, commit: points(results(), machine, commit))
     answer("/compare", lambda: comparison(results(), rules(desk)))
     answer("/problems", lambda: problems(results()))
+    answer("/problems/counts", lambda: tally(results()).as_json())
+    answer("/notes", lambda: notes(results()))
     answer("/alerts", lambda: alerts(desk))
     answer("/alerts/<int:number>", lambda number: one_alert(desk, number))
 
@@ -196,8 +199,13 @@ def points(results: Results, machine: str, commit: str) -> Part:
 
 
 def problems(results: Results) -> Part:
-    """Files that could not be read: path and reason."""
-    return part_of(results.problems, asdict)
+    """What could not be read: path, sentence, reason and weight."""
+    return part_of(results.problems, problem_json)
+
+
+def notes(results: Results) -> Part:
+    """What differs from what asv writes, and was read; as ``problems``."""
+    return part_of(results.notes, problem_json)
 
 
 def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:

@@ -249,3 +249,19 @@ def test_the_command_starts_fast_without_what_it_does_not_need():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_changes_says_what_it_did_not_read(run, project, tmp_path):
+    _, commits = project
+    write_history(tmp_path / "some", "h200", commits[:6], lambda n: Here())
+    (tmp_path / "some" / "h200" / "deadbeef-lockstep.json").write_text("{")
+    options = ("--results", str(tmp_path / "some"), "--repo", ".")
+    status, printed = run("changes", *options)
+    said = "1 of 7 files was not read: is not JSON (1); `lockstep ingest` lists them"
+    assert (status, printed.splitlines()[-1]) == (0, said)
+    counted = json.loads(run("changes", "--json", *options)[1])["problems"]
+    assert (counted["files"], counted["files_not_read"]) == (7, 1)
+    for path in (tmp_path / "some" / "h200").glob("*-lockstep.json"):
+        path.write_text("{")
+    status, printed = run("changes", *options)
+    assert (status, "7 of 7 files were not read: is not JSON (7)" in printed) == (3, True)

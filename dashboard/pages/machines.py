@@ -27,6 +27,7 @@ from dashboard.pages.parts import (
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
+from dashboard.results.tally import tally
 from dashboard.theme import Scheme, chart_layout, styles
 from dashboard.upkeep import Upkeep, upkeep
 
@@ -99,7 +100,8 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     parts.append(html.Div(sections, className="charts sections"))
     if results.problems:
         found = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
-        parts += [found, problem_list(results.problems)]
+        parts += [found, *(html.P(f"{sentence}.") for sentence in tally(results).sentences())]
+        parts.append(problem_list(results.problems))
     return parts
 
 

@@ -23,6 +23,7 @@ from dashboard.pages.parts import commit_line, commit_link, count, day, graph, l
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
+from dashboard.results.tally import tally
 from dashboard.rows import Key, keys_of
 from dashboard.shown import Shown
 from dashboard.standings import Standing, reference, rows_now
@@ -310,13 +311,14 @@ def _loaded(results: Results, keys: frozenset[Key]) -> Any:
     line = html.P(parts, className="loaded")
     if not results.problems:
         return line
-    summary = html.Summary([count(len(results.problems), "problem"), " reading the results"])
+    summary = html.Summary("; ".join(tally(results).sentences()))
     return html.Div([line, html.Details([summary, problem_list(results.problems)], className="trouble")])
 
 
 def _nothing(results: Results) -> Any:
     folder = html.P(["Looked in ", mono(str(results.root)), "."])
     if any(problem.what != "does not exist" for problem in results.problems):
-        return notice("None of the results can be read", folder, problem_list(results.problems))
+        said = [html.P(f"{sentence}.") for sentence in tally(results).sentences()]
+        return notice("None of the results can be read", folder, *said, problem_list(results.problems))
     run = html.P(["Measure the newest commit with ", html.Code("lockstep run HEAD"), " and reload this page."])
     return notice("Nothing measured yet", run, folder)

@@ -44,6 +44,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Refresh and report."""
         from dashboard.results.store import StoreError
+        from dashboard.results.tally import problem_json, tally
 
         check_places(args)
         try:
@@ -58,7 +59,11 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         results = store.current()
         if args.json:
             told = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}
-            told |= {"machines": _machines(results), "problems": [asdict(one) for one in results.problems]}
+            told |= {"machines": _machines(results), "counts": tally(results).as_json()}
+            told |= {
+                "problems": list(map(problem_json, results.problems)),
+                "notes": list(map(problem_json, results.notes)),
+            }
             print(json.dumps(told))
         else:
             _print(results, done)
@@ -83,6 +88,8 @@ def _print(results: Results, done: Refreshed) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from dashboard.results.tally import tally
+
     console = Console()
     read = f"{done.changed} of {done.files} files read, {done.points} numbers, in {done.seconds:.2f} s"
     console.print(read + (f"; {done.gone} gone" if done.gone else ""), highlight=False)
@@ -93,5 +100,11 @@ def _print(results: Results, done: Refreshed) -> None:
         for machine in _machines(results):
             table.add_row(*(Text(str(value)) for value in machine.values()))
         console.print(table)
+    counted = tally(results)
+    for reason, count in counted.notes:
+        many = "1 note" if count == 1 else f"{count:,} notes"
+        console.print(f"{many}: {reason} (read; --json lists them)", markup=False, highlight=False, soft_wrap=True)
+    for sentence in counted.sentences(advice=""):
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     for problem in results.problems:
         console.print(f"{problem.path}: {problem.what}", markup=False, highlight=False, soft_wrap=True)

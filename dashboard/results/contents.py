@@ -180,7 +180,7 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -
     known = reading.series()
     table = json.loads(reading.said("benchmarks") or "{}")
     wrong = reading.said("table_problem")
-    strays = [*strays, *([Problem("benchmarks.json", wrong)] if wrong else [])]
+    strays = [*strays, *([Problem("benchmarks.json", wrong, weight="part")] if wrong else [])]
     return Contents(
         root=root,
         machines=_machines(runs, folders, place),

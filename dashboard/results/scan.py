@@ -43,7 +43,7 @@ def scan(root: Path) -> Scan:
     """
     problems: list[Problem] = []
     if not root.exists():
-        return Scan({}, _NO_FILE, (Problem(shown(root.name), "does not exist"),))
+        return Scan({}, _NO_FILE, (Problem(shown(root.name), "does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
     table = _NO_FILE
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
@@ -61,7 +61,7 @@ def scan(root: Path) -> Scan:
                 if entry.name != ".git":
                     waiting.append((entry, within))
             elif not where and entry.is_dir():
-                problems.append(Problem(shown(within), "is a link, not a folder"))
+                problems.append(Problem(shown(within), "is a link, not a folder", weight="part"))
     return Scan(files, table, tuple(problems))
 
 
@@ -89,7 +89,7 @@ def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
-        problems.append(Problem(label, error.strerror or str(error)))
+        problems.append(Problem(label, error.strerror or str(error), "a folder cannot be listed", "part"))
         return
     yield from entries
 

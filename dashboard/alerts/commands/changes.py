@@ -60,11 +60,14 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _run(args: argparse.Namespace) -> int:
+    from dashboard.results.tally import tally
+
     results, now = picture(args)
     dates = {commit.hash: commit.date for commit in results.commits()}
     begin = _since(args.since, results)
     if not results.series():
-        log.error(f"{results.root} holds no results: `lockstep run` makes them")
+        unread = "; ".join(tally(results).sentences())
+        log.error(f"{results.root} holds no results{': ' + unread if unread else ': `lockstep run` makes them'}")
         return BROKEN
     expect_names(args, names_of(results))
     found = [
@@ -77,9 +80,11 @@ def _run(args: argparse.Namespace) -> int:
     ]
     found.sort(key=lambda one: (-dates[one.step.after.commit], -one.step.size))
     if args.json:
-        print(json.dumps(_json(found, now, _noise(found, results, args))))
+        print(json.dumps(_json(found, now, _noise(found, results, args)) | {"problems": tally(results).as_json()}))
     else:
         _print(found, now, args)
+        for sentence in tally(results).sentences():
+            print(sentence)
     still = any(not one.quiet and one.step.size > 0 and one.step.left > one.step.size / 5 for one in found)
     return BAD_NEWS if still else OK
 
