@@ -143,11 +143,11 @@ def _ended(ended: SystemExit) -> int:
 
 
 def _brief(error: Exception) -> str:
-    """Type, first line and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
-    first = (str(error).strip() or "no message").splitlines()[0]
+    """Type, message and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
+    message = " ".join(str(error).split())[:500] or "no message"
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(*Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {first}{at}"
+    return f"{type(error).__name__}: {message}{at}"
 
 
 def _show_traceback(verbose: bool) -> None:

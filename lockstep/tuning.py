@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.candidates import INCUMBENT, contest, name_of, offer_of
 from lockstep.device import Device
-from lockstep.measure import Measurer
+from lockstep.measure import Listener, Measurer
 from lockstep.pairs import Plan
 from lockstep.record import Estimate, Record
 from lockstep.suite import Case, Suite
@@ -59,7 +59,15 @@ class Tuned:
     problem: str = ""
 
 
-def tune(device: Device, suite: Suite, variant: str, case: Case, l2: str, plan: Plan | None = None) -> Tuned:
+def tune(
+    device: Device,
+    suite: Suite,
+    variant: str,
+    case: Case,
+    l2: str,
+    plan: Plan | None = None,
+    listener: Listener = lambda stage, candidate: None,
+) -> Tuned:
     """Time the candidates of a variant at a case with the protocol: right first, all in step, cold where asked.
 
     Args:
@@ -69,6 +77,7 @@ def tune(device: Device, suite: Suite, variant: str, case: Case, l2: str, plan: 
         case: the shape.
         l2: "cold" or "warm".
         plan: of the second measurement.
+        listener: told of each stage and candidate before it may hang.
 
     Raises:
         SuiteError: the variant offers none.
@@ -80,7 +89,7 @@ def tune(device: Device, suite: Suite, variant: str, case: Case, l2: str, plan: 
     # The incumbent is what ratios refer to, whatever the suite's own baseline is.
     contested = replace(suite, baseline=INCUMBENT, limits={})
     # A measurer for each case: what it remembers of checks goes by names, and here names are configurations.
-    measurer = Measurer(device, LOOK, load=lambda _: rivals)
+    measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
     look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
     incumbent = look[INCUMBENT]
     if incumbent.latency is None:

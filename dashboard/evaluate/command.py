@@ -9,8 +9,13 @@ from typing import Any
 
 from asv.commands import Command
 
+from lockstep.cli import UsageError
+
 #: Settings were chosen on seeds below 100; these are for reporting.
 SEEDS = (101, 102)
+
+#: History whose noise is used unless another is named.
+RECORDED = Path("results/h200-unlocked")
 
 
 class Evaluate(Command):  # type: ignore[misc]  # asv has no types
@@ -34,8 +39,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--recorded",
             type=Path,
-            default=Path("results/h200-unlocked"),
-            help="history whose noise is used as well (default: %(default)s)",
+            help=f"history whose noise is used as well (default: {RECORDED}, if it is there)",
         )
         parser.add_argument("--json", action="store_true", help="scores as one JSON list")
         parser.set_defaults(func=cls.run_from_args)
@@ -48,7 +52,19 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, _conf: Any, args: argparse.Namespace) -> int:
-        """Score and print."""
+        """Score and print.
+
+        Raises:
+            UsageError: a number is too small, or there is no such history.
+        """
+        for name, least in (("series", 1), ("processes", 1)):
+            if getattr(args, name) < least:
+                raise UsageError(f"--{name} {getattr(args, name)}: at least {least}")
+        if min(args.seeds) < 0:
+            raise UsageError(f"--seeds {min(args.seeds)}: at least 0")
+        if args.recorded and not args.recorded.is_dir():
+            raise UsageError(f"--recorded {args.recorded}: there is no such folder")
+        history = args.recorded or RECORDED
         # Only now: every start of the command loads this module.
         import numpy as np
         from rich.console import Console
@@ -60,7 +76,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         from dashboard.evaluate.samples import others, standard
 
         count = 5 if args.quick else args.series
-        noises = run_noise(args.recorded) if args.recorded.is_dir() else []
+        noises = run_noise(history) if history.is_dir() else []
         samples = []
         for seed in args.seeds[:1] if args.quick else args.seeds:
             rng = np.random.default_rng(seed)
@@ -79,8 +95,8 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         if noises:
             spread = np.quantile([noise.spread for noise in noises], [0.1, 0.5, 0.9])
             told = " / ".join(f"{value:.2%}" for value in spread)
-            title = f"\nNoise and intervals of {len(noises)} unchanged series of {args.recorded} ({told})"
+            title = f"\nNoise and intervals of {len(noises)} unchanged series of {history} ({told})"
             console.print(row_table(board, recorded, title))
         else:
-            console.print(f"no recorded noise: {args.recorded} is no folder", markup=False)
+            console.print(f"no recorded noise: {history} is no folder", markup=False)
         return 0

@@ -13,11 +13,12 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from asv.commands import Command
+from asv.console import log
 from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.cli import UsageError, expect_folder
+from lockstep.cli import BROKEN, UsageError, expect_folder
 from lockstep.record import TWIN, Record
 from lockstep.suite import CACHE_STATES, Case, Suite
 from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
@@ -79,9 +80,19 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run and print; exit status 2 if any series failed in any run."""
+        """Run and print; exit status 2 if any series failed in any run, 3 if none was measured in all of them."""
+        try:
+            return cls._run(conf, args)
+        except WorkerDied as died:  # at its start; later ones are survived
+            log.error(f"the process that measures does not start: {died.how}")
+            return BROKEN
+
+    @classmethod
+    def _run(cls, conf: Any, args: argparse.Namespace) -> int:
         if args.runs < 1:
             raise UsageError(f"--runs {args.runs}: at least one")
+        if args.series < 1:
+            raise UsageError(f"--series {args.series}: at least one")
         expect_folder(args.json)
         found = load_suites(Path(conf.benchmark_dir))
         suites = [suite for name in args.families or found for suite in pick_suites(found, name)]
@@ -138,6 +149,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                 wide.print(f"{name} {line}", markup=False, highlight=False)
         if args.json:
             args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+        if not failed and not rows:
+            log.error("no series was measured in every run")
+            return BROKEN
         return 2 if failed else 0
 
 

@@ -1,17 +1,19 @@
 """``lockstep profile FAMILY VARIANT CASE``: one arm in a marked range, for ncu and nsys. asv's ``profile`` else.
 
-Exit codes: 0 done, 3 no GPU, 4 wrong usage.
+Exit codes: 0 done, 3 no GPU or the kernel hung, 4 wrong usage.
 """
 
 from __future__ import annotations
 
 import argparse
+import threading
 from pathlib import Path
 from typing import Any
 
 from asv.commands.asv_profiling import Profile as AsvProfile
 from rich.console import Console
 
+from lockstep.deadline import deadline
 from lockstep.loading import load_torch
 from lockstep.suite import CACHE_STATES, SuiteError
 from lockstep.suites import load_suites, nearest
@@ -34,6 +36,12 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         parser.add_argument("case", nargs="?", help="one case of the family: M=8,K=4096,N=2048")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
         parser.add_argument("--calls", type=int, default=3, help="calls inside the range (default: %(default)s)")
+        parser.add_argument(
+            "--limit",
+            type=float,
+            default=1800.0,
+            help="seconds after which a kernel counts as hung (default: %(default)g)",
+        )
         return parser
 
     @classmethod
@@ -56,6 +64,8 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         case = suite.case(args.case or "")
         if args.calls < 1:
             raise SuiteError(f"--calls {args.calls}: at least one")
+        if not 0 < args.limit < threading.TIMEOUT_MAX:
+            raise SuiteError(f"--limit {args.limit:g}: a number of seconds above 0")
         # The device comes last: a typo must not cost the import of torch.
         load_torch()
         from lockstep.device import open_device
@@ -69,7 +79,8 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             console.print("There is no GPU here: run one of these on a machine that has one, with this working tree.")
             return NO_GPU
         try:
-            sets = run_marked(device, suite, variant, case, args.l2, args.calls)
+            with deadline(args.limit):
+                sets = run_marked(device, suite, variant, case, args.l2, args.calls)
         except NotImplementedError as error:
             raise SuiteError(f"{suite.name} {variant} at {case.label}: {error}") from error
         console.print(f"{args.calls} calls of {variant} over {sets} argument sets, inside the range", highlight=False)

@@ -19,6 +19,7 @@ from asv.runner import BenchmarkResult
 
 from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
+from lockstep.cli import BROKEN
 from lockstep.provenance import ask_host
 from lockstep.suites import load_suites, nearest, packages_under_test
 
@@ -49,7 +50,11 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every one on the branches of asv.conf.json has a result or comes before one")
             return None
-        host = ask_host()
+        try:
+            host = ask_host()
+        except RuntimeError as error:
+            log.error(str(error))
+            return BROKEN
         base = args.machine or Machine.get_unique_machine_name()
         options = RunOptions(
             machine=f"{base}-{host.clock_slug}",

@@ -1,12 +1,14 @@
 """``lockstep tune FAMILY``: time what a family leaves open, and write what wins into the table of this GPU.
 
-Exit codes: 0 done, 3 no GPU for cases that need one, 4 wrong usage.
+Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage. What has won is written after each
+case, so that a run that ends early keeps it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,15 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
+from asv.console import log
 from rich.console import Console
 from rich.table import Table
 
+from lockstep.cli import BROKEN, UsageError
+from lockstep.deadline import deadline
 from lockstep.loading import load_torch
 from lockstep.suite import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError
 from lockstep.suites import load_suites, match_cases, nearest, pick_suites
 
 if TYPE_CHECKING:
     from lockstep.tuning import Tuned
+
+#: Seconds without any progress after which a candidate counts as hung; its first call compiles.
+LIMIT_S = 120.0
 
 
 class Tune(Command):  # type: ignore[misc]  # asv has no types
@@ -61,6 +69,8 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         """Tune case by case; what has won is written after each, so that an interrupted run keeps it."""
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
+        if not 0 <= args.budget < math.inf:
+            raise UsageError(f"--budget {args.budget:g}: a number of seconds")
         for suite in suites:
             for text in args.case:
                 match_cases(suite, text)
@@ -85,13 +95,17 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             "protocol": PROTOCOL_VERSION,
             "source": "lockstep tune",
         }
-        console, written, done = Console(soft_wrap=True), set(), []
+        console = Console(soft_wrap=True)
+        written: set[Path] = set()
+        done: list[Tuned] = []
+        limit_s = max(LIMIT_S, float(conf.default_benchmark_timeout))
         until = time.monotonic() + args.budget
         for number, (suite, variant, case) in enumerate(jobs):
             if time.monotonic() >= until:
                 console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not begun")
                 break
-            one = tune(device, suite, variant, case, l2)
+            with deadline(limit_s) as limit:
+                one = tune(device, suite, variant, case, l2, listener=limit.renew)
             done.append(one)
             if args.json:
                 print(json.dumps(_plain(one)), flush=True)
@@ -106,6 +120,9 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                         console.print(f"{one.suite} {one.variant} {one.case}: {line}", markup=False, highlight=False)
             for path in sorted(written):
                 console.print(f"wrote {path}", markup=False, highlight=False)
+        if not any(one.tried for one in done):
+            log.error(f"nothing was timed: {done[0].problem if done else 'no case offers a candidate here'}")
+            return BROKEN
         return 0
 
 
