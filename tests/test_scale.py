@@ -144,3 +144,18 @@ def test_the_grids_order_is_understood():
     assert names({}, "m=1 =1") == ["M=1", *(f"M={n}" for n in range(10, 20))]
     answer = block(ITEMS, COLUMNS, {"startRow": 5, "endRow": 10**9}, list)
     assert (len(answer["rowData"]), answer["rowCount"]) == (15, 20)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"startRow": "x", "endRow": None},
+        {"filterModel": [1], "sortModel": {"a": 1}, "startRow": -5, "endRow": 3},
+        {"filterModel": {"name": {"type": [], "filter": {}}}, "sortModel": [None, {"colId": []}]},
+        {"filterModel": {"n": {"filterType": "number", "type": {}, "filter": []}}},
+        {"filterModel": {"n": {"operator": 7, "conditions": [None, {"conditions": [{}]}]}}},
+    ],
+)
+def test_a_request_that_no_grid_sends_is_answered(request_):
+    answer = block(ITEMS, COLUMNS, request_, list)
+    assert answer["rowData"] == ITEMS[: max(request_.get("endRow") or 0, 0)]

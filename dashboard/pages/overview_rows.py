@@ -35,7 +35,9 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         State("visit", "data"),
         prevent_initial_call=True,
     )
-    def serve(request: dict[str, Any] | None, machine: str, l2: str, since: str, search: str, visit: int | None) -> Any:
+    def serve(
+        request: dict[str, Any] | None, machine: str, l2: str, since: str, search: str | None, visit: int | None
+    ) -> Any:
         if request is None:
             return no_update
         results = store.current()

@@ -52,14 +52,16 @@ def chosen_rows(items: Sequence[T], values: Values[T], request: Mapping[str, Any
     if words and found:
         texts = [value for value in values.values() if isinstance(value(found[0]), str)]
         found = [one for one in found if _mentions(one, texts, words)]
-    for name, model in (request.get("filterModel") or {}).items():
+    models = request.get("filterModel")
+    for name, model in models.items() if isinstance(models, Mapping) else ():
         if name in values and isinstance(model, Mapping):
             value = values[name]
             found = [one for one in found if _passes(value(one), model)]
     # The last criterion first: sorting keeps the order of equals.
-    for part in reversed(request.get("sortModel") or ()):
-        name = part.get("colId", "")
-        if name in values:
+    order = request.get("sortModel")
+    for part in reversed(order) if isinstance(order, list) else ():
+        name = part.get("colId") if isinstance(part, Mapping) else None
+        if isinstance(name, str) and name in values:
             found = _sorted(found, values[name], part.get("sort") == "desc")
     return found
 
@@ -78,8 +80,9 @@ def block(
         cells: of some items, as the grid takes rows.
     """
     found = chosen_rows(items, values, request, search)
-    start = max(int(request.get("startRow") or 0), 0)
-    end = min(int(request.get("endRow") or 0), start + MOST_ROWS)
+    start, end = (one if isinstance(one, int) else 0 for one in (request.get("startRow"), request.get("endRow")))
+    start = max(start, 0)
+    end = max(min(end, start + MOST_ROWS), start)
     return {"rowData": cells(found[start:end]), "rowCount": len(found)}
 
 
@@ -90,10 +93,10 @@ def _mentions(one: T, texts: Sequence[Callable[[T], str]], words: Sequence[str])
 
 def _passes(value: Any, model: Mapping[str, Any]) -> bool:
     parts = model.get("conditions")
-    if parts:
-        some = [_passes(value, part) for part in parts]
+    if isinstance(parts, list) and parts:
+        some = [_passes(value, part) for part in parts if isinstance(part, Mapping) and "conditions" not in part]
         return any(some) if model.get("operator") == "OR" else all(some)
-    kind: str = model.get("type", "")
+    kind = str(model.get("type", ""))
     wanted = model.get("filter")
     if kind in ("blank", "notBlank"):
         return bool(value is None or value == "") == (kind == "blank")
