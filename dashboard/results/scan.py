@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from dashboard.results.guards import shown
@@ -15,6 +17,9 @@ from lockstep.record import SUFFIX
 Stamp = tuple[int, int, int, int]
 
 _NO_FILE = (0, 0)
+
+#: Files that a glance looks at.
+GLANCED = 256
 
 #: asv's file with the strings of a machine.
 _MACHINE = "machine.json"
@@ -28,11 +33,35 @@ class Scan:
         files: result files by path relative to the folder.
         table: modification time and size of ``benchmarks.json``.
         problems: what cannot be looked at, and provenance that stands alone.
+        folders: modification time of each folder that was listed (ns since 1970), read before its entries.
     """
 
     files: dict[str, Stamp]
     table: tuple[int, int]
     problems: tuple[Problem, ...]
+    folders: dict[Path, int] = field(default_factory=dict)
+
+    @cached_property
+    def newest(self) -> tuple[str, ...]:
+        """The ``GLANCED`` files that changed last: a run writes to its file again and again."""
+        return tuple(heapq.nlargest(GLANCED, self.files, key=lambda path: max(self.files[path][::2])))
+
+
+def probably_unchanged(root: Path, seen: Scan) -> bool:
+    """Return whether no file came or went since a scan, and none of those that changed last changed again.
+
+    That costs a tenth of a scan of 8,000 files. A file that changed long ago and is rewritten in place goes unnoticed.
+    """
+    try:
+        folders = all(folder.stat().st_mtime_ns == changed for folder, changed in seen.folders.items())
+    except OSError:
+        return False
+    return (
+        folders
+        and bool(seen.folders)
+        and _stamp_of(root / "benchmarks.json") == seen.table
+        and all(_stamps_of(root, path) == seen.files[path] for path in seen.newest)
+    )
 
 
 def scan(root: Path) -> Scan:
@@ -46,9 +75,11 @@ def scan(root: Path) -> Scan:
         return Scan({}, _NO_FILE, (Problem(shown(root.name), "does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
     table = _NO_FILE
+    folders: dict[Path, int] = {}
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
     while waiting:
         folder, where = waiting.pop()
+        folders[Path(folder)] = _changed(Path(folder))
         entries = list(_entries(folder, shown(where or root.name), problems))
         names = {entry.name: entry for entry in entries}
         if not where and "benchmarks.json" in names:
@@ -62,7 +93,7 @@ def scan(root: Path) -> Scan:
                     waiting.append((entry, within))
             elif not where and entry.is_dir():
                 problems.append(Problem(shown(within), "is a link, not a folder", weight="part"))
-    return Scan(files, table, tuple(problems))
+    return Scan(files, table, tuple(problems), folders)
 
 
 def _files(
@@ -92,6 +123,26 @@ def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem
         problems.append(Problem(label, error.strerror or str(error), "a folder cannot be listed", "part"))
         return
     yield from entries
+
+
+def _stamps_of(root: Path, path: str) -> Stamp:
+    """Return the stamp of a result file and its provenance, by path relative to the results folder."""
+    return *_stamp_of(root / path), *_stamp_of(root / (path.removesuffix(".json") + SUFFIX))
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _stamp_of(path: Path) -> tuple[int, int]:
+    try:
+        found = path.lstat()
+    except OSError:
+        return _NO_FILE
+    return found.st_mtime_ns, found.st_size
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
