@@ -42,7 +42,12 @@ TORCH = ({"torch": "2.11.0", "triton": "3.6.0"}, {"torch": "2.13.0", "triton": "
 def test_a_commit_when_nothing_else_differs():
     cause = attribute(step())
     assert cause.kind == "own commit"
-    assert cause.sentence == "nothing but the commits in the range differs, as far as recorded"
+    assert cause.sentence == (
+        "nothing but the commits in the range differs, as far as recorded (not recorded: versions of packages, "
+        "the machine's hardware, clocks, controls, machine code)"
+    )
+    foreign = sides("machine", {"cpu": "a", "os": "Linux"}, {"cpu": "a", "os": "Linux"})
+    assert attribute(foreign).sentence.endswith("(not recorded: versions of packages, clocks, controls, machine code)")
     assert texts(cause) == [f"commit {COMMITS[10]}"]
     versions = sides("toolchain", {"python": "3.12", "numpy": "2"}, {"python": "3.12", "numpy": "2"})
     assert attribute(versions).sentence == "nothing but the commits in the range differs"

@@ -38,6 +38,8 @@ _PART = 0.5
 #: … and is itself this many standard deviations from nothing.
 _SURE = 3.0
 
+_VERSIONS = "versions of packages"
+
 #: asv settles on its number of calls and of samples within about a factor of two (its ``benchmark_timing`` raises the
 #: number until a sample lasts long enough, by a factor of 1.1 to 10 each time); natural log.
 _CHOSEN = math.log(2.5)
@@ -147,10 +149,25 @@ def _own(step: Step) -> Cause | None:
 
 
 def _nothing_else(step: Step) -> str:
-    """Say that no recorded fact differs, and whether versions of a toolchain are among the recorded facts."""
+    """Say that no recorded fact differs and, where no versions are recorded, what is not recorded."""
+    said = "nothing but the commits in the range differs"
+    missing = list(_not_recorded(step))
+    return f"{said}, as far as recorded (not recorded: {', '.join(missing)})" if missing[:1] == [_VERSIONS] else said
+
+
+def _not_recorded(step: Step) -> Iterator[str]:
+    before, after = step.before, step.after
     # Every asv result names its Python and its environment, and many name nothing else.
-    versions = (step.before.toolchain.keys() & step.after.toolchain.keys()) - {"python", "environment"}
-    return f"nothing but the commits in the range differs{'' if versions else ', as far as recorded'}"
+    if not (before.toolchain.keys() & after.toolchain.keys()) - {"python", "environment"}:
+        yield _VERSIONS
+    if not before.machine.keys() & after.machine.keys():
+        yield "the machine's hardware"
+    if not before.protocol.keys() & after.protocol.keys():
+        yield "clocks"
+    if not step.controls:
+        yield "controls"
+    if before.code is None or after.code is None:
+        yield "machine code"
 
 
 def _unexplained(step: Step) -> Cause:
