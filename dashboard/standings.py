@@ -81,8 +81,9 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
     commits = results.commits(machine)
     if not commits or since == "all":
         return commits[0] if commits else None
+    # "7d" is the beginning of one hash in 256.
     known = next((one for one in commits if since and one.hash.startswith(since)), None)
-    if known:
+    if known and since not in ("visit", "7d"):
         return known
     measured = [run.measured_at or run.date for run in results.runs_of(machine)]
     until = visit if since == "visit" and visit else max(measured) - _WEEK_MS

@@ -11,7 +11,7 @@ import pytest
 from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
 from test_dashboard_app import call
-from trees import analysed, open_store, record, write_measurement
+from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.app import create_app
@@ -142,3 +142,18 @@ def test_what_fails_since_then_stands_first_and_what_failed_already_below_what_c
     assert not any(one.news for one in stand(shown, since=results.commits(FAST)[-1].hash))
     rows = overview.table(results, FAST, [replace(one, news=False) for one in stood])
     assert [row["verdict"] for row in rows[:3]] == ["slower", "slower", "failed"]
+
+
+def test_seven_days_are_no_beginning_of_a_hash(tmp_path):
+    hashes = ["a" * 40, "7d" * 20, "b" * 40]
+    for number, commit in enumerate(hashes):
+        write_measurement(
+            tmp_path / "results", [record()], commit=commit, date=DATE + number * 10 * 86_400_000, proof=False
+        )
+    results = open_store(tmp_path / "results").current()
+    assert reference(results, MACHINE, "7d").hash == hashes[1]
+    assert reference(results, MACHINE, "7d7d").hash == hashes[1]
+    write_measurement(tmp_path / "results", [record()], commit="c" * 40, date=DATE + 10 * 86_400_000 + 1, proof=False)
+    write_measurement(tmp_path / "results", [record()], commit="d" * 40, date=DATE + 22 * 86_400_000, proof=False)
+    results = open_store(tmp_path / "results").current()
+    assert reference(results, MACHINE, "7d").hash == "c" * 40
