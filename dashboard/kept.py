@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
+from dashboard.code_digest import code_digest
 from dashboard.results.picture import Results
 from lockstep.thresholds import Thresholds
 
@@ -27,8 +27,8 @@ _STAY = 600.0
 #: The same for folders of other code, which may be at work beside this one.
 _OTHERS_STAY = 86_400.0
 
-#: Packages whose code decides what is found.
-_CODE = ("alerts", "changes", "results")
+#: Modules that decide what is found, and how it is written.
+FOUND_BY = ("dashboard.alerts.publish", "dashboard.kept", "dashboard.shown")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Kept:
     @property
     def folder(self) -> Path:
         """The folder; other code has another one."""
-        return self.cache / f"found-{_code()}"
+        return self.cache / f"found-{code_digest(*FOUND_BY)}"
 
     def detector(self, machine: str) -> Path:
         """What the detector knew of a machine: see ``dashboard.alerts.memory``."""
@@ -91,15 +91,6 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     with beside.open("wb") as file:
         write(file)
     beside.replace(path)
-
-
-@cache
-def _code() -> str:
-    """Digest of the code that decides what is found."""
-    here = Path(__file__).parent
-    files = [Path(__file__), here / "shown.py"]
-    files += [path for package in _CODE for path in sorted((here / package).glob("*.py"))]
-    return _digest([path.read_text(encoding="utf-8") for path in files])
 
 
 def _digest(texts: list[str]) -> str:

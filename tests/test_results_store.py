@@ -236,7 +236,7 @@ def start(root, cache, script, alone):
 
 def runs_in(cache):
     """How many files the cache's manifest has taken in."""
-    manifest = cache / "layout-1" / "manifest.sqlite"
+    manifest = next(cache.glob("layout-*"), cache) / "manifest.sqlite"
     if not manifest.exists():
         return 0
     with closing(sqlite3.connect(manifest)) as connection:

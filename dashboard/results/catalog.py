@@ -17,8 +17,15 @@ from dashboard.results.model import Problem
 from dashboard.results.scan import Stamp
 from dashboard.wal import keep_write_ahead_log
 
-#: Layout of the cache, part of its folder's name: another one starts with an empty folder.
-LAYOUT = 2
+#: Modules that decide what the cache holds; the digest of their code is part of its folder's name.
+MADE_BY = (
+    "dashboard.results.benchmarks",
+    "dashboard.results.catalog",
+    "dashboard.results.history",
+    "dashboard.results.ingest",
+    "dashboard.results.parts",
+    "dashboard.results.scan",
+)
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from dashboard.code_digest import code_digest
 from dashboard.results.benchmarks import as_text, read_benchmarks
-from dashboard.results.catalog import LAYOUT, Catalog
+from dashboard.results.catalog import MADE_BY, Catalog
 from dashboard.results.contents import load
 from dashboard.results.guards import Unreadable
 from dashboard.results.history import order_commits, repository_state
@@ -28,6 +30,9 @@ from dashboard.results.reader import Reader, StoreError
 from dashboard.results.scan import Scan, probably_unchanged, scan
 
 __all__ = ["Store", "StoreError", "default_cache"]
+
+#: Seconds after which a cache in use is marked as such again, and after which one that is not is deleted.
+_USED, _UNUSED = 86_400.0, 7 * 86_400.0
 
 #: Seconds after which a picture is not served any more while a new one is made.
 _OLD = 60.0
@@ -73,7 +78,7 @@ class Store:
             StoreError: the cache would lie among the results, or DuckDB could not read it.
         """
         root = results.absolute()
-        chosen = (cache or default_cache(root)).absolute() / f"layout-{LAYOUT}"
+        chosen = (cache or default_cache(root)).absolute() / f"layout-{code_digest(*MADE_BY)}"
         if set(str(chosen)) & set("*?["):
             raise StoreError(f"DuckDB takes {chosen.parent} for a pattern: choose a folder without *, ? and [")
         if chosen.resolve().is_relative_to(root.resolve()):
@@ -134,6 +139,7 @@ class Store:
         except BrokenProcessPool as error:
             raise StoreError("a process that read result files was killed, for want of memory perhaps") from error
         self._looked = time.monotonic()
+        self._sweep_caches()
         assert self._picture is not None
         problems, notes = len(self._picture.problems), len(self._picture.notes)
         return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
@@ -212,6 +218,15 @@ class Store:
         state = blake2b("\n".join(of).encode(), digest_size=16).hexdigest()
         if state != before:
             catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))
+
+    def _sweep_caches(self) -> None:
+        """Delete what other code made and nobody has used for long, and say that this one is used."""
+        with suppress(OSError):
+            if time.time() - self.cache.stat().st_mtime > _USED:
+                os.utime(self.cache)
+            for folder in self.cache.parent.glob("layout-*"):
+                if folder != self.cache and time.time() - folder.stat().st_mtime > _UNUSED:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _load(self) -> None:
         catalog = Catalog(self.cache / "manifest.sqlite")
