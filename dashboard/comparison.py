@@ -175,7 +175,7 @@ def _points(results: Results, side: Side) -> tuple[Point, ...]:
         return tuple(
             point
             for point in results.at(side.commit, side.machine)
-            if not (results.benchmarks[point.series.benchmark].ours and point.series.benchmark.endswith("speedup"))
+            if not results.benchmarks[point.series.benchmark].is_ratio
         )
 
     return once(results, "comparison", (side.machine, side.commit), read)

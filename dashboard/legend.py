@@ -41,4 +41,4 @@ def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[st
 
 
 def _is_speedup(results: Results, series: Series) -> bool:
-    return results.benchmarks[series.benchmark].quantity == "speedup"
+    return results.benchmarks[series.benchmark].is_ratio

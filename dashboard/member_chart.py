@@ -84,7 +84,7 @@ def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tu
 
 def _time_log(trend: Trend) -> Floats:
     """Natural log of the number, turned so that more is slower; NaN where there is none."""
-    if np.isfinite(trend.log_ratio).any() and trend.benchmark.quantity == "speedup":
+    if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
         return -trend.log_ratio
     with np.errstate(divide="ignore", invalid="ignore"):
         log = np.log(trend.value)

@@ -243,7 +243,7 @@ def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
 def part_of(benchmark: Benchmark) -> str:
     """Which number of a row a benchmark gives: "latency", "speedup" or "value"."""
     if benchmark.ours:
-        return "speedup" if benchmark.quantity == "speedup" else "latency"
+        return "speedup" if benchmark.is_ratio else "latency"
     return "latency" if benchmark.unit == "seconds" else VALUE
 
 

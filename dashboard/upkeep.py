@@ -37,8 +37,8 @@ class Upkeep:
         points: of the newest commit that tell of clocks; throttled: of them, those during which clocks were held back.
         reasons: of that, and at how many points.
         sm_mhz: median clock of those points; ``None`` unknown.
-        noise: median standard error of a logarithm at the newest commit (0.001 is 0.1 %), mde: median smallest
-            detectable effect; ``None`` unknown.
+        noise: median standard error of the logarithm of a time or other number, ratios apart, at the newest commit
+            (0.001 is 0.1 %); mde: median smallest detectable effect; ``None`` unknown.
         controls: of each control the rate (calls a second) of the last commits, oldest first, with the index of the
             commit.
         turns: of the toolchain, the newest first.
@@ -69,9 +69,7 @@ def upkeep(results: Results, machine: str) -> Upkeep:
 def _upkeep(results: Results, machine: str) -> Upkeep:
     runs, commits = results.runs_of(machine), results.commits(machine)
     points = results.at(commits[-1].hash, machine)
-    measured = [
-        one for one in points if not (results.benchmarks[one.series.benchmark].ours and one.log_ratio is not None)
-    ] or points
+    times = [one for one in points if not results.benchmarks[one.series.benchmark].is_ratio]
     # A series is a row of the overview: its latency and its speedup are two points.
     failed = {
         key_of(one.series, suite_of(results.benchmarks[one.series.benchmark]))
@@ -80,7 +78,7 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
     }
     clocked = [one for one in points if one.sm_mhz]
     reasons = [[reason for reason in one.clock_reasons if reason in THROTTLING] for one in clocked]
-    errors = [one.error for one in measured if one.error]
+    errors = [one.error for one in times if one.error]
     mdes = [one.mde for one in points if one.mde]
     return Upkeep(
         machine=machine,

@@ -3,6 +3,8 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
 
 import pytest
 from playwright.sync_api import expect
@@ -35,6 +37,16 @@ def test_throttling_is_told_with_its_reasons(tmp_path):
     assert (one.throttled, one.points, one.reasons, one.failed) == (2, 6, (("power cap", 2),), 1)
     assert one.sm_mhz == 1400.0
     assert one.mde == 0.004
+
+
+def test_the_noise_is_that_of_the_latencies(tmp_path):
+    """Every measured record carries its ratio; those of the recorded H200 scatter by 0.11 % in the median."""
+    results = open_store(Path(__file__).parents[1] / "results", cache=tmp_path).current()
+    newest = results.commits("h200-unlocked")[-1].hash
+    points = [one for one in results.at(newest) if results.benchmarks[one.series.benchmark].quantity == "latency"]
+    errors = [one.error for one in points if one.error]
+    assert len(errors) == 506
+    assert upkeep(results, "h200-unlocked").noise == pytest.approx(median(errors)) == pytest.approx(0.0011, abs=5e-5)
 
 
 def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):

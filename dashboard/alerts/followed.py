@@ -89,7 +89,7 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
             suite, variant, case, l2 = place = _place(trend)
             ratios = ours.get((place, "speedup"))
             paired = variant != baselines.get(suite) and ratios is not None and bool(_numbers(ratios).any())
-            if paired != (name.quantity == "speedup"):
+            if paired != trend.benchmark.is_ratio:
                 continue
             own = ours.get((place, "latency"))
             base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
@@ -121,7 +121,7 @@ def _select(trend: Trend, mask: Mask) -> Trend:
 
 def paired_numbers(points: Trend) -> bool:
     """Whether every point has a paired ratio: surer than the speedup in asv's file, which is a median of ratios."""
-    return points.benchmark.quantity == "speedup" and bool(np.isfinite(points.log_ratio).all())
+    return points.benchmark.is_ratio and bool(np.isfinite(points.log_ratio).all())
 
 
 def values_of(points: Trend, paired: bool) -> Values:

@@ -105,7 +105,12 @@ class Look:
         """The code of the series' record; of a ratio the baseline's as well, since both decide."""
         point = self._at(commit).get(series)
         code = _read(point)
-        if code is None or point is None or not point.baseline or "speedup" not in series.benchmark:
+        if (
+            code is None
+            or point is None
+            or not point.baseline
+            or not self._results.benchmarks[series.benchmark].is_ratio
+        ):
             return code
         axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
         base = _read(self._at(commit).get(replace(series, axes=axes))) or {}

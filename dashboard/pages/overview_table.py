@@ -13,7 +13,7 @@ from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
 from dashboard.results.model import Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
-from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, part_of, series_of, suite_of
+from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, series_of, suite_of
 from dashboard.standings import Standing
 from dashboard.verdicts import SIGNS, Verdict
 
@@ -74,7 +74,7 @@ def cells_of(results: Results, machine: str, stood: Sequence[Standing]) -> list[
 def _series(results: Results, stood: Sequence[Standing]) -> Iterator[Series]:
     for one in stood:
         for series in series_of(results, one.row.suite, one.row.machine).get(one.row.key, ()):
-            if part_of(results.benchmarks[series.benchmark]) != "speedup":
+            if not results.benchmarks[series.benchmark].is_ratio:
                 yield series
 
 
@@ -97,7 +97,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 def _past(results: Results, machine: str) -> Mapping[Key, list[float]]:
     """Latencies of every series of a machine, see ``_past_of``."""
     every = results.series(machine=machine)
-    return _past_of(results, (one for one in every if part_of(results.benchmarks[one.benchmark]) != "speedup"))
+    return _past_of(results, (one for one in every if not results.benchmarks[one.benchmark].is_ratio))
 
 
 def _past_of(results: Results, series: Iterable[Series]) -> Mapping[Key, list[float]]:

@@ -141,6 +141,11 @@ class Benchmark:
         return self.kind == "lockstep"
 
     @property
+    def is_ratio(self) -> bool:
+        """Whether it is the speedup of one of our suites: twin of a latency, whose points carry the ratio as well."""
+        return self.ours and self.quantity == "speedup"
+
+    @property
     def family(self) -> str:
         """Our suite's family (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
         return self.suite.partition(".")[0] if self.ours else self.suite
