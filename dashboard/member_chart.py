@@ -8,9 +8,10 @@ import numpy as np
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.grouping import Alert
+from dashboard.alerts.look import worse_log
 from dashboard.alerts.steps import SeriesName
 from dashboard.figures import Figure
-from dashboard.results.model import Floats, Trend
+from dashboard.results.model import Trend
 from dashboard.results.picture import Results
 from dashboard.theme import Scheme, chart_layout, neutral, styles
 
@@ -30,7 +31,7 @@ def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | Non
     drawn = styles([name.label for name in wanted], set())
     data: list[Figure] = []
     for name, trend in _trends(results, alert.machine, wanted):
-        log = _time_log(trend)
+        log = worse_log(trend)
         before = log[(trend.commit < measured[0]) & np.isfinite(log)][-_LEVEL:]
         shown = (trend.commit >= begin) & np.isfinite(log)
         if not len(before) or not shown.any():
@@ -80,12 +81,3 @@ def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tu
     series = {names[name]: name for name in wanted if name in names}
     found = {series[trend.series]: trend for trend in results.trends(series)}
     return [(name, found[name]) for name in wanted if name in found]
-
-
-def _time_log(trend: Trend) -> Floats:
-    """Natural log of the number, turned so that more is slower; NaN where there is none."""
-    if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
-        return -trend.log_ratio
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log = np.log(trend.value)
-    return -log if trend.benchmark.higher_is_better else log

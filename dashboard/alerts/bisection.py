@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
+from typing import Literal
 
 #: The two ends must differ here by at least this part of what the history has, or there is nothing to search.
 _REACH = 0.5
@@ -13,9 +14,30 @@ _REACH = 0.5
 #: How often a commit is measured at most.
 _TRIES = 3
 
+#: 97.5 % quantiles of Student's t by degrees of freedom (two ends measured at most ``_TRIES`` times each).
+_STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}
 
-class NotReproduced(ValueError):
-    """The change does not show between the two ends as they measure here."""
+#: An end of the range.
+End = Literal["good", "bad"]
+
+
+class CannotTell(ValueError):
+    """An end cannot be measured, or the ends lie too close together for how they scatter; the message says which.
+
+    ``end``: the one that cannot be measured; ``None`` if both can.
+    """
+
+    def __init__(self, message: str, measured: Sequence[Measurement] = (), end: End | None = None) -> None:
+        super().__init__(message)
+        self.measured = tuple(measured)
+        self.end = end
+
+
+class NotReproduced(CannotTell):
+    """The change does not show between the two ends as they measure here.
+
+    ``end``: the one that is not as the history has it; ``None`` if that is not known.
+    """
 
 
 @dataclass(frozen=True)
@@ -37,6 +59,22 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Span:
+    """Where the first bad commit is looked for.
+
+    Attributes:
+        good: a commit before it. bad: one that has it.
+        suspects: the commits that it can be, parents before children.
+        parents: of every commit between the two; ``None`` if ``suspects`` follow one another.
+    """
+
+    good: str
+    bad: str
+    suspects: tuple[str, ...]
+    parents: Mapping[str, Sequence[str]] | None = None
+
+
+@dataclass(frozen=True)
 class Bisection:
     """What was found.
 
@@ -51,51 +89,196 @@ class Bisection:
     measured: tuple[Measurement, ...]
 
 
-def bisect(good: str, commits: Sequence[str], measure: Callable[[str], Measurement], expected: float) -> Bisection:
-    """The first of ``commits`` that is bad.
+@dataclass(frozen=True)
+class Expected:
+    """What the history has.
+
+    Attributes:
+        size: log of the factor by which bad is worse than good; negative if it is better.
+        good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN unknown.
+        text: writes such a log as a number with its unit.
+    """
+
+    size: float
+    good: float = math.nan
+    bad: float = math.nan
+    text: Callable[[float], str] = lambda log: f"{math.exp(log):.4g}"
+
+
+def bisect(
+    span: Span,
+    measure: Callable[[str], Measurement],
+    expected: Expected,
+    widen: Callable[[Span, End], Span | None] = lambda span, end: None,
+) -> Bisection:
+    """Find the first of the suspects that is bad, after a look at both ends.
 
     Args:
-        good: a commit before all of them that is good.
-        commits: oldest first; the last is bad.
+        span: the commits.
         measure: measures a commit; asked again, twice at most, where it does not tell good from bad.
-        expected: log of the factor by which bad is worse than good, as the history has it; negative if it is better.
+        expected: what the history has.
+        widen: another span where an end is not what it should be, with that end farther out; ``None`` if there is none.
 
     Raises:
-        NotReproduced: the two ends do not differ by at least half of that here, or cannot be measured.
+        NotReproduced: the two ends do not differ by at least half of what the history has.
+        CannotTell: an end cannot be measured, or their scatter hides the difference.
     """
-    taken: list[Measurement] = []
+    bench = _Bench(measure)
+    while True:
+        try:
+            bench.check(span, expected)
+            break
+        except CannotTell as error:
+            wider = widen(span, error.end) if error.end else None
+            if wider is None:
+                raise
+            span = wider
+    first, last = bench.level(span.good), bench.level(span.bad)
+    suspects = _search(span, lambda commit: bench.is_bad(commit, first, last))
+    ends = bench.typical(span.good), bench.typical(span.bad)
+    return Bisection(suspects, *ends, tuple(bench.measured))
 
-    def take(commit: str) -> Measurement:
-        taken.append(measure(commit))
-        return taken[-1]
 
-    first, last = take(good), take(commits[-1])
-    if first.log is None or last.log is None:
-        one = first if first.log is None else last
-        raise NotReproduced(f"{one.commit[:8]} cannot be measured here: {one.reason}")
-    apart = last.log - first.log
-    if apart * math.copysign(1, expected) < _REACH * abs(expected):
-        raise NotReproduced(
-            f"{last.commit[:8]} is {math.expm1(apart):+.1%} against {first.commit[:8]} here, and "
-            f"{math.expm1(expected):+.1%} in the history: what changed it is not in the commits. "
-            "The toolchain, the machine and the way of measuring are today's here"
+class _Bench:
+    """The measurements of a session."""
+
+    def __init__(self, measure: Callable[[str], Measurement]) -> None:
+        self._measure = measure
+        self.measured: list[Measurement] = []
+
+    def take(self, commit: str) -> Measurement:
+        """Measure a commit."""
+        self.measured.append(self._measure(commit))
+        return self.measured[-1]
+
+    def of(self, commit: str) -> list[Measurement]:
+        """All measurements of a commit that gave a number."""
+        return [one for one in self.measured if one.commit == commit and one.log is not None]
+
+    def level(self, commit: str) -> float:
+        """Median of a commit's measurements; NaN if there is none."""
+        return median([one.log for one in self.of(commit) if one.log is not None] or [math.nan])
+
+    def typical(self, commit: str) -> Measurement:
+        """The measurement of a commit that is nearest to their median."""
+        level = self.level(commit)
+        return min(self.of(commit), key=lambda one: abs((one.log or 0.0) - level))
+
+    def check(self, span: Span, expected: Expected) -> None:
+        """Measure both ends, by turns, until it is clear whether they differ as the history has it.
+
+        Raises:
+            NotReproduced: they do not.
+            CannotTell: it is not clear after ``_TRIES`` of each, or one of them cannot be measured.
+        """
+        ends: dict[End, str] = {"good": span.good, "bad": span.bad}
+        for tries in range(_TRIES):
+            for end, commit in ends.items():
+                # The end that a wider span has in common with the last one was measured already.
+                if len(self.of(commit)) <= tries and (one := self.take(commit)).log is None:
+                    message = f"{commit[:8]} cannot be measured here: {one.reason}"
+                    raise CannotTell(message, self.measured, end)
+            apart = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
+            error = self._error(span.good, span.bad)
+            needed = _REACH * abs(expected.size)
+            if apart >= needed and apart > error:
+                return
+            if apart + error < needed:
+                raise NotReproduced(*self._not_reproduced(span, expected))
+        between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
+        raise CannotTell(
+            f"{self._ends(span, expected)} ({between:+.1%}, give or take {give:.1%}), where the history has "
+            f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad",
+            self.measured,
         )
-    middle = (first.log + last.log) / 2
-    left, right = -1, len(commits) - 1  # the newest good one, the oldest bad one; -1 is ``good``
-    skipped: set[int] = set()
-    while candidates := [at for at in range(left + 1, right) if at not in skipped]:
-        at = min(candidates, key=lambda one: abs(one - (left + right) / 2))
-        tries = [take(commits[at])]
+
+    def is_bad(self, commit: str, good: float, bad: float) -> bool | None:
+        """Whether a commit is as bad as the bad end; ``None`` if it cannot be measured."""
+        middle, apart = (good + bad) / 2, bad - good
+        tries = [self.take(commit)]
         while len(tries) < _TRIES and _undecided(tries[-1], middle, apart):
-            tries.append(take(commits[at]))
-        logs = [one.log for one in tries if one.log is not None]
-        if not logs:
-            skipped.add(at)
-        elif (median(logs) > middle) == (apart > 0):
-            right = at
+            tries.append(self.take(commit))
+        if not self.of(commit):
+            return None
+        return (self.level(commit) > middle) == (apart > 0)
+
+    def _error(self, good: str, bad: str) -> float:
+        """Half the 95 % interval of the difference between two commits (log).
+
+        Of one measurement each it is what they state. More of them tell how they scatter from one to the next.
+        """
+        taken = self.of(good), self.of(bad)
+        if min(map(len, taken)) < 2:
+            widths = [[(one.high - one.low) / 2 for one in some if one.high >= one.low] for some in taken]
+            return math.hypot(*(median(some or [0.0]) for some in widths))
+        logs = [[one.log for one in some if one.log is not None] for some in taken]
+        freedom = sum(map(len, logs)) - 2
+        pooled = sum((one - fmean(some)) ** 2 for some in logs for one in some) / freedom
+        return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(some) for some in logs))
+
+    def _ends(self, span: Span, expected: Expected) -> str:
+        good, bad = (expected.text(self.level(commit)) for commit in (span.good, span.bad))
+        return f"{span.good[:8]} measures {good} here and {span.bad[:8]} {bad}"
+
+    def _not_reproduced(self, span: Span, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
+        good, bad = self.level(span.good), self.level(span.bad)
+        said = f"{self._ends(span, expected)} ({math.expm1(bad - good):+.1%})"
+        history = f"where the history has {math.expm1(expected.size):+.1%}"
+        if math.isnan(expected.good + expected.bad):
+            return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
+        history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
+        # Each end is compared with the level that it should have.
+        off: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
+        worst: End = "good" if off["good"] > off["bad"] else "bad"
+        if off[worst] < _REACH * abs(expected.size):
+            return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
+        way = "bad" if worst == "good" else "good"
+        what = f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {way} here"
+        return f"{said}, {history}: {what}. {_OUTSIDE}", tuple(self.measured), worst
+
+
+_ELSEWHERE = (
+    "what changed it is not in the commits. The toolchain, the machine and the way of measuring are today's here"
+)
+_OUTSIDE = (
+    "The change came outside the range, or with the toolchain, the machine or the way of measuring, which are today's "
+    "here; --widen looks farther"
+)
+
+
+def _search(span: Span, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
+    """Halve the suspects, as ``git bisect`` does: a bad one acquits all but its ancestors, a good one its ancestors."""
+    place = {commit: at for at, commit in enumerate(span.suspects)}
+    # Bit i: suspect i is the commit or an ancestor of it.
+    ancestors: dict[str, int] = {}
+    if span.parents is None:
+        ancestors = {commit: (2 << at) - 1 for commit, at in place.items()}
+    else:
+        for commit, several in span.parents.items():
+            mask = 1 << place[commit] if commit in place else 0
+            for parent in several:
+                mask |= ancestors.get(parent, 0)
+            ancestors[commit] = mask
+    left, skipped = (1 << len(place)) - 1, set[str]()
+    while True:
+        best = max(
+            (commit for commit in span.suspects if left >> place[commit] & 1 and commit not in skipped),
+            key=lambda commit: _halving(left, ancestors[commit]),
+            default=None,
+        )
+        if best is None or not _halving(left, ancestors[best]):
+            return tuple(commit for commit in span.suspects if left >> place[commit] & 1)
+        bad = is_bad(best)
+        if bad is None:
+            skipped.add(best)
         else:
-            left = at
-    return Bisection(tuple(commits[left + 1 : right + 1]), first, last, tuple(taken))
+            left &= ancestors[best] if bad else ~ancestors[best]
+
+
+def _halving(left: int, ancestors: int) -> int:
+    """How many suspects go in any case if a commit with these ancestors is measured."""
+    among = (left & ancestors).bit_count()
+    return min(among, left.bit_count() - among)
 
 
 def _undecided(one: Measurement, middle: float, apart: float) -> bool:

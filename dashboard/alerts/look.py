@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.alerts.followed import Followed
+from dashboard.alerts.followed import Followed, name_of
 from dashboard.alerts.ranges import Ranges
-from dashboard.alerts.steps import Facts, Move, Step
+from dashboard.alerts.steps import Facts, Move, SeriesName, Step
 from dashboard.changes import Change
 from dashboard.changes.trend import Better
-from dashboard.results.model import Floats, Point, Run, Series
+from dashboard.results.model import Floats, Point, Run, Series, Trend
 from dashboard.results.picture import Results
 
 #: Points on each side of a change that its surroundings are judged by.
@@ -129,6 +129,31 @@ class Look:
             if move is not None:
                 moves[name] = move
         return moves
+
+
+def levels(results: Results, series: SeriesName, before: str, after: str) -> tuple[float, float]:
+    """Natural logs of how bad a series was up to one commit and from another on, in medians of ``WINDOW`` points.
+
+    Of a speedup it is the log of its inverse. NaN where nothing was measured.
+    """
+    place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
+    of = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=series.machine)}
+    if series not in of or before not in place or after not in place:
+        return math.nan, math.nan
+    [trend] = results.trends([of[series]])
+    log = worse_log(trend)
+    sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
+    old, new = (side[np.isfinite(side)] for side in sides)
+    return tuple(float(np.median(one)) if one.size else math.nan for one in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
+
+
+def worse_log(trend: Trend) -> Floats:
+    """Natural log of each number, turned so that more is worse; NaN where there is none."""
+    if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
+        return -trend.log_ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(trend.value)
+    return -log if trend.benchmark.higher_is_better else log
 
 
 def sized(step: Step, better: Better, change: Change) -> Step:

@@ -64,6 +64,11 @@ _REMEDIES: Mapping[Unknown, str] = {
 }
 
 
+def remedy(unknown: Unknown, before: str, after: str) -> str:
+    """What makes the range between two commits known; "" if it is."""
+    return _REMEDIES[unknown].format(before[:12], after[:12]) if unknown else ""
+
+
 def culprits(alert: Alert) -> str:
     """The commit, or how many it may have been; where the range is unknown, its two ends and how to know more."""
     before, after = alert.before[:12], alert.after[:12]
@@ -74,7 +79,7 @@ def culprits(alert: Alert) -> str:
     if not alert.members:
         return f"last measured at {before}, no more at {after}" if before else f"since {after}"
     if alert.unknown:
-        return f"{span}, and what lies between is unknown: {_REMEDIES[alert.unknown].format(before, after)}"
+        return f"{span}, and what lies between is unknown: {remedy(alert.unknown, before, after)}"
     if number == 1:
         return f"commit {after}"
     if len(suspects) == 1:

@@ -26,6 +26,8 @@ from dashboard.alerts.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dashboard.alerts.bisection import Bisection, Measurement
     from dashboard.alerts.grouping import Member
     from dashboard.alerts.tracked import Tracked
@@ -43,10 +45,18 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             help="Find the first bad commit of an alert",
             description="Measure commits of the alert's range on this machine, today's ruler and toolchain for all of "
             "them, halving the range each time, and name the first bad one. The working tree is left alone. "
-            "Exit status: 0 found, 1 the change does not show here, 3 nothing can be measured, 4 wrong usage.",
+            "Both ends are measured first. Exit status: 0 found, 1 the ends do not differ here as in the history, "
+            "3 it cannot be told (the range is not known, an end cannot be measured, measurements scatter too much), "
+            "4 wrong usage.",
         )
         parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
         parser.add_argument("--quick", action="store_true", help="one short look at each, for a large change")
+        parser.add_argument(
+            "--widen",
+            action="store_true",
+            help="where the good end is already bad here, or the bad end still good, go on to commits measured before "
+            "or after it",
+        )
         parser.add_argument("--json", action="store_true", help="one JSON object")
         add_sources(parser)
         add_state(parser)
@@ -64,7 +74,10 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _run(conf: Any, args: argparse.Namespace) -> int:
-    from dashboard.alerts.bisection import NotReproduced, bisect
+    from dashboard.alerts.bisection import CannotTell, Expected, NotReproduced, bisect
+    from dashboard.alerts.farther import Farther, NoRange
+    from dashboard.alerts.look import levels
+    from dashboard.places import open_store
     from lockstep.asv.client import WorkerDied
 
     store = open_alerts(args)
@@ -72,24 +85,36 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     member = _member(conf, alert)
     if member is None:
         return USAGE
+    quantity = member.series.quantity
     try:
         with closing(_Measure(conf, member, args)) as measure:
-            found = bisect(alert.alert.before, alert.alert.suspects, measure, member.size)
-    except NotReproduced as error:
-        log.error(str(error))
+            results = open_store(args).current()
+            farther = Farther(measure.ranges, results, alert.alert, member, args.widen)
+            good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
+            expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
+            found = bisect(farther.first(), measure, expected, farther)
+    except (NoRange, CannotTell) as error:
+        _tell(args, str(error), [], getattr(error, "measured", ()))
         store.note(alert.id, "bisected", str(error))
-        return BAD_NEWS
+        return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN
     except WorkerDied as error:
         log.error(str(error))
         return BROKEN
-    log.flush()  # asv ends a line when the next begins
     sentence = _sentence(found, member)
     store.note(alert.id, "bisected", sentence)
-    if args.json:
-        print(json.dumps({"first_bad": list(found.suspects), "measured": [asdict(one) for one in found.measured]}))
-    else:
-        print(sentence)
+    _tell(args, sentence, found.suspects, found.measured)
     return OK
+
+
+def _tell(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
+    log.flush()  # asv ends a line when the next begins
+    if args.json:
+        content = {"first_bad": list(first_bad), "sentence": sentence, "measured": [asdict(one) for one in measured]}
+        print(json.dumps(content))
+    elif first_bad:
+        print(sentence)
+    else:
+        log.error(sentence)
 
 
 def _member(conf: Any, alert: Tracked) -> Member | None:
@@ -115,6 +140,7 @@ class _Measure:
     def __init__(self, conf: Any, member: Member, args: argparse.Namespace) -> None:
         from asv.repo import get_repo
 
+        from dashboard.alerts.ranges import Ranges
         from lockstep.suites import load_suites, packages_under_test, pick_suites
         from lockstep.usual_clocks import NAME, UsualClocks
 
@@ -127,6 +153,8 @@ class _Measure:
         [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)
         self._packages = packages_under_test(conf, suites)
+        #: The repository that the commits are checked out from.
+        self.ranges = Ranges(Path(self._repo._path), tuple(conf.lockstep.get("packages", ())))
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
         # Told at the clock of the history, as its level before and after are.
         clocks = UsualClocks(Path(conf.results_dir) / member.series.machine / NAME)
@@ -177,7 +205,12 @@ def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
 def _told(one: Measurement, quantity: str) -> str:
     if one.log is None:
         return one.reason
-    return f"{math.exp(-one.log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(one.log):.2f} µs"
+    return _number(one.log, quantity)
+
+
+def _number(log: float, quantity: str) -> str:
+    """How bad it is (see ``Measurement.log``), as a number with its unit."""
+    return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
 
 
 def _sentence(found: Bisection, member: Member) -> str:
