@@ -32,10 +32,10 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     for _, name, _ in pkgutil.iter_modules([str(benchmark_dir)], f"{benchmark_dir.name}."):
         try:
             module = importlib.import_module(name)
-        except SuiteError:
+        except (SuiteError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
-            # A suite that calls sys.exit would end the verb with a status of its own.
+        except BaseException as error:
+            # Also SystemExit: a suite that calls sys.exit would end the verb with a status of its own.
             raise SuiteError(f"suite module {name} cannot be imported: {type(error).__name__}: {error}") from error
         for value in vars(module).values():
             if isinstance(value, Suite) and suites.setdefault(value.name, value) is not value:
