@@ -23,6 +23,7 @@ from multiprocessing.context import ForkServerContext
 from typing import Any
 
 from lockstep.machine_code.cubin import registers_and_stack
+from lockstep.processes import end_with_parent
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def compile_in_subprocess(code: str, arch: int = 90, timeout: float = 120.0) -> 
 
 
 def _compile(code: str, arch: int, environment: Mapping[str, str], answer: Connection) -> None:
+    end_with_parent(os.getppid())  # the server of forks, which ends with its own
     os.environ.clear()
     os.environ.update(environment)
     try:

@@ -122,6 +122,16 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def tied(command: Sequence[str]) -> list[str]:
+    """Return a command that ends with the thread that starts it, for programs and libraries that are not ours.
+
+    It is the command as it is where there is no such program, or no setpriv(1) of util-linux.
+    """
+    if _setpriv() is None or shutil.which(command[0]) is None:
+        return list(command)
+    return [str(_setpriv()), "--pdeathsig", "KILL", "--", *command]
+
+
 def pool(
     processes: int,
     method: Literal["fork", "spawn"] = "fork",
@@ -150,15 +160,9 @@ def _begin(initializer: Callable[..., object] | None, initargs: tuple[Any, ...])
 def _popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
     environment = options.pop("env", None)
     inherited = dict(os.environ if environment is None else environment) | {PARENT: str(os.getpid())}
-    return subprocess.Popen(_tied(command), env=inherited, start_new_session=True, **options)
-
-
-def _tied(command: Sequence[str | Path]) -> list[str]:
-    """The command, behind setpriv(1) if it is not Python's; as it is where there is no setpriv or no such program."""
     words = [str(word) for word in command]
-    if words[0] == sys.executable or _setpriv() is None or shutil.which(words[0]) is None:
-        return words
-    return [str(_setpriv()), "--pdeathsig", "KILL", "--", *words]
+    words = words if words[0] == sys.executable else tied(words)
+    return subprocess.Popen(words, env=inherited, start_new_session=True, **options)
 
 
 @functools.cache

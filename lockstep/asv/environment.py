@@ -30,6 +30,7 @@ from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
+from lockstep.processes import tied
 from lockstep.provenance import harness_commit
 from lockstep.record import SUFFIX, Record
 from lockstep.stages import told
@@ -134,7 +135,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         # asv's script drops PYTHONPATH from sys.path and takes this instead.
         paths = [str(Path(lockstep.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         kwargs["env"] = {**kwargs.get("env", os.environ), "ASV_PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        output = util.check_output([sys.executable, *args], **kwargs)
+        output = util.check_output(tied([sys.executable, *args]), **kwargs)
         if len(args) > 1 and args[1] == "discover":
             found = json.loads(Path(args[3]).read_text(encoding="utf-8"))
             self._benchmarks = {benchmark["name"]: benchmark for benchmark in found}
