@@ -3,14 +3,15 @@
     python tests/bench/read_pages.py FOLDER [--readers 20] [--seconds 30]
 
 It starts ``lockstep dashboard`` on the folder as anybody would, waits until the results are analysed, and then each
-reader opens one page after the other (overview, families, series, commits, machines, alerts), and looks at each for a
-while (``--pause`` seconds on average; 0 is a load that no people make). Times are of whole answers.
+reader opens one page after the other (overview, families, series, commits, compare, machines, alerts, API, feed), and
+looks at each for a while (``--pause`` seconds on average; 0 is a load that no people make). Times are of whole answers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import subprocess
@@ -21,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,13 +83,26 @@ class Reader:
         }
         return json.loads(self.post("/_dash-update-component", json.dumps(body).encode()) or b"null")
 
+    def rows(self, grid: str, values: dict[str, Any], start: int = 0) -> list[dict[str, Any]]:
+        """A block of a long table, as the grid asks for it."""
+        request = {"startRow": start, "endRow": start + 100, "sortModel": [], "filterModel": {}}
+        told = self.timed(
+            f"{grid} rows", f"{grid}-grid.getRowsResponse", {f"{grid}-grid.getRowsRequest": request, **values}
+        )
+        found: list[dict[str, Any]] = told["response"][f"{grid}-grid"]["getRowsResponse"]["rowData"] if told else []
+        return found
+
     def timed(self, page: str, output: str, values: dict[str, Any]) -> Any:
         """``ask``, with its time kept."""
+        return self.clocked(page, lambda: self.ask(output, values))
+
+    def clocked(self, page: str, do: Callable[[], Any]) -> Any:
+        """Do something after a pause, with its time kept."""
         if self.pause:
             time.sleep(self.draw.expovariate(1 / self.pause))
         began = time.perf_counter()
         try:
-            return self.ask(output, values)
+            return do()
         except (urllib.error.URLError, OSError, ValueError) as error:
             with self.seen.lock:
                 self.seen.errors.append(f"{page}: {error}")
@@ -104,11 +118,12 @@ class Reader:
             self.timed("layout", "page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"})
             chosen = {"machine": machine, "l2": "all", "since": "7d", "show": "change"}
             overview = {f"overview-{name}.value": value for name, value in chosen.items()}
-            told = self.timed("overview", "overview-grid.rowData", {**overview, "colours.data": "light"})
+            state = {"overview-grid.rowModelType": "infinite"}
+            told = self.timed("overview", "overview-grid.rowData", {**overview, "colours.data": "light", **state})
             if not told:
                 continue
-            rows = self.draw.sample(told["response"]["overview-grid"]["rowData"], 2)
-            for row in rows:
+            rows = self.rows("overview", overview)
+            for row in self.draw.sample(rows, min(2, len(rows))):
                 address = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
                 kept = {**address, "l2": row["l2"] or "", "quantity": "", "zoom": []}
                 shown = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
@@ -127,9 +142,33 @@ class Reader:
             commits = self.ask("overview-since.data", {"overview-machine.value": machine})
             hashes = [one["value"] for one in commits["response"]["overview-since"]["data"] if len(one["value"]) == 40]
             at = {"commit": self.draw.choice(hashes), "machine": machine}
-            self.timed("commit", "commit-grid.rowData", {"commit-address.data": at})
-            for page in ("machines", "alerts"):
-                self.timed(page, "page.children", {"url.pathname": f"/{page}", "url.search": ""})
+            self.timed(
+                "commit", "commit-grid.rowData", {"commit-address.data": at, "commit-grid.rowModelType": "infinite"}
+            )
+            self.rows("commit", {"commit-address.data": at})
+            sides = {"compare-bm.value": machine, "compare-hm.value": machine, "compare-quantity.value": "latency"}
+            sides |= {"compare-bc.value": self.draw.choice(hashes), "compare-hc.value": hashes[0]}
+            self.timed("compare", "compare-body.children", {**sides, "colours.data": "light"})
+            self.page("machines")
+            self.timed("machines body", "machines-body.children", {"colours.data": "light"})
+            self.alerts()
+            self.clocked("api alerts", lambda: self.get("/api/v1/alerts"))
+            self.clocked("feed", lambda: self.get("/feed.atom"))
+
+    def page(self, name: str) -> Any:
+        """The layout of a page."""
+        return self.timed(name, "page.children", {"url.pathname": f"/{name}", "url.search": ""})
+
+    def alerts(self) -> None:
+        """The alerts page, a search, another page, and its polls."""
+        self.page("alerts")
+        for chosen in ({}, {"search": f"v{self.draw.randrange(9)}"}, {"page": 3}, {"sort": "largest"}):
+            values = {f"alerts-{name}.value": value for name, value in ({"state": "open"} | chosen).items()}
+            self.timed("alerts list", "alerts-list.children", values)
+        tick = {"alerts-tick.n_intervals": 1}
+        told = self.ask("alerts-version.data", tick)
+        seen = told["response"]["alerts-version"]["data"] if told else None
+        self.timed("alerts poll", "alerts-version.data", {**tick, "alerts-version.data": seen})
 
 
 @contextmanager
@@ -165,12 +204,19 @@ def wait_for_analysis(reader: Reader, machine: str) -> float:
     """Seconds until pages show what was found."""
     began = time.perf_counter()
     chosen = {"overview-machine.value": machine, "overview-l2.value": "all", "overview-since.value": "7d"}
+    chosen["overview-grid.rowModelType"] = "infinite"
     while time.perf_counter() - began < 900:
         told = reader.ask("overview-grid.rowData", {**chosen, "overview-show.value": "change", "colours.data": "light"})
         if "looking for changes" not in json.dumps(told["response"]["overview-cards"]):
             return time.perf_counter() - began
         time.sleep(1)
     raise SystemExit("the results were not analysed within 15 minutes")
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU of a process so far."""
+    numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def p95(times: list[float]) -> float:
@@ -193,6 +239,7 @@ def main() -> None:
         first = Reader(base, seen, 0)
         print(f"analysed {wait_for_analysis(first, machines[0]):.1f} s after the first question", flush=True)
         readers = [Reader(base, seen, seed, args.pause) for seed in range(1, args.readers + 1)]
+        before = sum(map(cpu, workers_of(pid)))
         until = time.monotonic() + args.seconds
         threads = [threading.Thread(target=one.read, args=(until, machines)) for one in readers]
         for one in threads:
@@ -202,11 +249,13 @@ def main() -> None:
         every = [took for times in seen.times.values() for took in times]
         for page, times in (*sorted(seen.times.items()), ("all", every)):
             median, most = (1e3 * one for one in (sorted(times)[len(times) // 2], p95(times)))
-            print(f"{page:9} {len(times):5} answers, median {median:.0f} ms, p95 {most:.0f} ms")
-        print(f"errors    {len(seen.errors)} {'; '.join(seen.errors[:3])}")
+            print(f"{page:13} {len(times):5} answers, median {median:.0f} ms, p95 {most:.0f} ms")
+        used = sum(map(cpu, workers_of(pid))) - before
+        print(f"CPU           {used:.1f} s of all workers, {1e3 * used / len(every):.0f} ms an answer")
+        print(f"errors        {len(seen.errors)} {'; '.join(seen.errors[:3])}")
         for worker in workers_of(pid):
             now, peak = memory(worker)
-            print(f"memory    {now} MB in a worker, {peak} MB at most")
+            print(f"memory        {now} MB in a worker, {peak} MB at most")
 
 
 if __name__ == "__main__":

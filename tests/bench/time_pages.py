@@ -2,14 +2,16 @@
 
     python tests/bench/time_pages.py FOLDER
 
-Times are of the server's whole answers, JSON included, without network: the first, with nothing remembered, then the
-median and the 95th percentile of forty, and the CPU of one. A series is opened for the first time each time. The
-analysis runs in another process before, as it does beside a server; the memory is of the process that answers.
+Tables are asked for block by block, as those of more than 1,000 series are. Times are of the server's whole answers,
+JSON included, without network: the first, with nothing remembered, then the median and the 95th percentile of forty,
+the same of the CPU alone, and the size of an answer. A series is opened for the first time each time. The analysis runs
+in another process before, as it does beside a server; the memory is of the process that answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import resource
 import tempfile
@@ -18,13 +20,17 @@ from collections import defaultdict
 from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
+from urllib.parse import quote
 
 from dash import Dash
 from read_pages import Reader, Seen
 
 from dashboard.address import CommitAddress, SeriesAddress
+from dashboard.alerts.database import Database
 from dashboard.alerts.publish import survey
+from dashboard.alerts.store import AlertStore
 from dashboard.app import create_app
+from dashboard.desk import Desk
 from dashboard.findings import Findings
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
@@ -46,20 +52,22 @@ def main() -> None:
         analyst.start()
         analyst.join()
         print(f"read and analysed in {time.perf_counter() - began:.1f} s")
-        store = Store.open(args.folder, cache=cache)
+        store = Store.open(args.folder, cache=cache, patience=0.2)
         results = store.current()
         machine = next(iter(results.machines))
         findings = Findings(store.cache, args.folder)
         if findings.picture(results, machine) is None:
             raise SystemExit("the analysis left nothing")
         collect_seldom()
-        ask(results, machine, Local(create_app(store, findings=findings)))
+        desk = Desk(AlertStore(Database(cache / "alerts.sqlite")))
+        ask(results, machine, Local(create_app(store, desk, findings=findings)))
         print(f"memory      {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB at most")
 
 
 def analyse(folder: Path, cache: Path) -> None:
     """What ``lockstep alerts list`` does before it lists."""
-    survey(Store.open(folder, cache=cache), Thresholds(), folder)
+    _, picture = survey(Store.open(folder, cache=cache), Thresholds(), folder)
+    AlertStore(Database(cache / "alerts.sqlite")).sync(picture.seen)
 
 
 class Local(Reader):
@@ -89,10 +97,45 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
     commits = results.commits(machine)
     light = {"colours.data": "light"}
 
+    infinite = {"overview-grid.rowModelType": "infinite", "commit-grid.rowModelType": "infinite"}
+
+    def chosen() -> dict[str, object]:
+        since = draw.choice(commits).hash
+        told = {"machine": machine, "l2": "all", "since": since, "show": "change", "search": ""}
+        return {f"overview-{name}.value": one for name, one in told.items()}
+
     def overview() -> object:
-        chosen = {"machine": machine, "l2": "all", "since": draw.choice(commits).hash, "show": "change"}
+        return reader.ask("overview-grid.rowData", chosen() | light | infinite)
+
+    def rows(**request: object) -> object:
+        asked = {"startRow": 100 * draw.randrange(5), "sortModel": [], "filterModel": {}} | request
+        asked["endRow"] = int(str(asked["startRow"])) + 100
+        return reader.ask("overview-grid.getRowsResponse", {"overview-grid.getRowsRequest": asked} | chosen())
+
+    def alerts(**told: object) -> object:
+        values = {f"alerts-{name}.value": one for name, one in ({"state": "open"} | told).items()}
+        return reader.ask("alerts-list.children", values)
+
+    def poll(output: str, tick: str, version: str) -> Callable[[], object]:
+        """A poll that finds nothing new, after the store's patience."""
+        seen: list[object] = [None]
+
+        def ask() -> object:
+            told = reader.ask(output, {tick: 1, version: seen[0]})
+            news = (told or {}).get("response", {}).get(version.split(".")[0], {})
+            seen[0] = news.get("data", seen[0])
+            return told
+
+        ask()
+        return ask
+
+    def compared() -> object:
+        two = [draw.choice(commits).hash for _ in range(2)]
+        sides = dict(zip(("compare-bc.value", "compare-hc.value"), two, strict=True)) | {
+            "compare-quantity.value": "latency"
+        }
         return reader.ask(
-            "overview-grid.rowData", {f"overview-{name}.value": one for name, one in chosen.items()} | light
+            "compare-body.children", {"compare-bm.value": machine, "compare-hm.value": machine, **sides, **light}
         )
 
     def series(output: str) -> object:
@@ -111,6 +154,10 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         asked = {f"family-{name}.value": value for name, value in chosen.items()}
         return reader.ask(output, {**asked, **light, "family-suite.data": suite})
 
+    def api_compare() -> str:
+        base = draw.choice(commits).hash
+        return f"/api/v1/compare?bm={quote(machine)}&bc={base}&hm={quote(machine)}&hc=latest&quantity=latency"
+
     def at_commit(page: bool) -> object:
         at = CommitAddress(draw.choice(commits).hash, machine)
         path, _, search = at.link().partition("?")
@@ -118,11 +165,13 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         return (
             reader.ask("page.children", there)
             if page
-            else reader.ask("commit-grid.rowData", {"commit-address.data": vars(at)})
+            else reader.ask("commit-grid.rowData", {"commit-address.data": vars(at)} | infinite)
         )
 
     questions: dict[str, Callable[[], object]] = {
         "overview": overview,
+        "its rows": rows,
+        "its rows, sorted": lambda: rows(sortModel=[{"colId": "latency", "sort": "desc"}]),
         "layout": lambda: reader.ask("page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"}),
         "series": lambda: series("series-drawn.data"),
         "hindsight": lambda: series("series-chart.figure@"),
@@ -132,17 +181,36 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         "family, newest": lambda: family("family-latest.children", 2),
         "commit": lambda: at_commit(page=False),
         "commit page": lambda: at_commit(page=True),
+        "compare": compared,
+        "machines": lambda: reader.ask("machines-body.children", {"colours.data": draw.choice(("light", "dark"))}),
+        "alerts page": lambda: reader.ask("page.children", {"url.pathname": "/alerts", "url.search": ""}),
+        "alerts": alerts,
+        "alerts, searched": lambda: alerts(search=f"v{draw.randrange(9)} suite"),
+        "alerts, sorted": lambda: alerts(sort="largest", state="all", page=draw.randrange(1, 9)),
+        "alerts, poll": poll("alerts-version.data", "alerts-tick.n_intervals", "alerts-version.data"),
+        "results, poll": poll("tick.interval", "tick.n_intervals", "version.data"),
+        "API, alerts": lambda: reader.get("/api/v1/alerts"),
+        "API, points": lambda: reader.get(f"/api/v1/points/{quote(machine)}/{draw.choice(commits).hash}"),
+        "API, compare": lambda: reader.get(api_compare()),
+        "feed": lambda: reader.get("/feed.atom"),
+        "metrics": lambda: reader.get("/metrics"),
     }
     for name, question in questions.items():
-        times, before = [], time.process_time()
+        times, cpu, size = [], [], 0
         for _ in range(41):
-            began = time.perf_counter()
-            question()
+            if "poll" in name:
+                # A glance at the files is part of it; the store believes what it saw for so long.
+                time.sleep(0.25)
+            began, before = time.perf_counter(), time.process_time()
+            answer = question()
             times.append(1e3 * (time.perf_counter() - began))
-        cpu = 1e3 * (time.process_time() - before) / len(times)
-        first, rest = times[0], sorted(times[1:])
-        told = f"first {first:.0f} ms, then median {rest[20]:.0f} ms, p95 {rest[37]:.0f} ms, CPU {cpu:.0f} ms"
-        print(f"{name:17} {told}", flush=True)
+            cpu.append(1e3 * (time.process_time() - before))
+            size = len(answer) if isinstance(answer, bytes) else len(json.dumps(answer))
+        (first, *rest), (first_cpu, *rest_cpu) = times, cpu
+        rest, rest_cpu = sorted(rest), sorted(rest_cpu)
+        wall = f"first {first:.0f} ms, then median {rest[20]:.0f} ms, p95 {rest[37]:.0f} ms"
+        used = f"CPU first {first_cpu:.0f} ms, median {rest_cpu[20]:.0f} ms, p95 {rest_cpu[37]:.0f} ms"
+        print(f"{name:17} {wall}; {used}; {size / 1000:.1f} kB", flush=True)
 
 
 if __name__ == "__main__":
