@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from dashboard.changes.scatter import CAUTION, Scatter, spread
 from dashboard.changes.settings import DEFAULT
@@ -40,8 +39,8 @@ def test_the_spread_of_normal_points_is_their_variance_and_outliers_do_not_count
 
 
 @pytest.mark.parametrize(("beyond", "kept"), [(0.99, True), (1.01, False)])
-def test_the_first_gate_stands_where_the_median_of_a_normal_puts_it(beyond, kept):
-    square = beyond * 3.4**2 / chi2.ppf(0.5, 1)
+def test_the_gate_stands_where_the_points_within_put_it(beyond, kept):
+    square = beyond * 3.4**2
     missing = [math.nan] * 3
     assert spread(np.array([[square, 1, 1, 1, *missing]]), 3.4) == pytest.approx([(3 + square) / 4 if kept else 1])
 
@@ -147,3 +146,32 @@ def test_an_outlier_does_not_hide_that_points_miss_in_a_row():
     linked = clipped[1:] @ clipped[:-1] / (clipped @ clipped)
     assert made.linked(0, 64) == pytest.approx((1 + linked) / (1 - linked))
     assert linked > 0.3
+
+
+def test_rounded_numbers_are_no_quieter_than_their_rounding():
+    made = Scatter(1, DEFAULT)
+    for value in (0.0, 0.0, 0.02, 0.0, 0.01, 0.0):
+        made.see(ROW, np.array([value]))
+    made.start(ROW, np.zeros((1, DEFAULT.burn_in)))
+    assert made.variance == pytest.approx([0.01**2 / 6])
+
+
+def test_a_step_among_the_first_points_is_not_noise():
+    points = np.random.default_rng(1).normal(0, 0.01, (400, DEFAULT.burn_in))
+    made, stepped = Scatter(400, DEFAULT), Scatter(400, DEFAULT)
+    made.start(np.arange(400), points)
+    stepped.start(np.arange(400), points + 0.2 * (np.arange(DEFAULT.burn_in) >= 5))
+    assert np.median(made.variance) == pytest.approx(1e-4, rel=0.15)
+    assert np.median(stepped.variance) == pytest.approx(1e-4, rel=0.3)
+
+
+@pytest.mark.parametrize("own", [0.002, 0.05])
+def test_a_level_has_the_noise_that_its_points_have(own):
+    generator = np.random.default_rng(2)
+    made = scatter(generator.normal(0, 0.01, 60))
+    made.forget(0, 60, 63, 63)
+    for index in range(63, 90):
+        made.note(ROW, np.array([index]), generator.normal(0, own, 1))
+    variance, points = refresh(made, 90, 90)
+    assert math.sqrt(variance) == pytest.approx(own, rel=0.3)
+    assert points == 27

@@ -45,6 +45,8 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
         [y[:split] - robust_mean(y[:split], noise, gate), y[split:] - robust_mean(y[split:], noise, gate)]
     )
     near = np.abs(step) < gate * noise
+    if not near.any():
+        return False
     cap = (gate * noise) ** 2
     where = np.arange(y.size, dtype=np.float64)
     latest = split + after // 2

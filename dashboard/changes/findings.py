@@ -31,6 +31,8 @@ class Change:
         reported_at: index at which the analysis first told of it.
         sense: whether it went the good way of the series' trend.
         left: log(newest level / old level); ``size`` where no other change followed.
+        unsettled: the points after it agree on no level up to the next change. ``size`` is then of the point in their
+            middle, and ``low`` and ``high`` hold all of them.
     """
 
     index: int
@@ -44,6 +46,7 @@ class Change:
     reported_at: int
     sense: Sense
     left: float
+    unsettled: bool = False
 
     @property
     def factor(self) -> float:
@@ -130,6 +133,8 @@ class Level:
     Attributes:
         start, stop: its points are ``start <= index < stop``.
         value: level in the trend's unit. low, high: its 95 % interval.
+        unsettled: the points agree on no level: ``value`` is the point in their middle, ``low`` and ``high`` the lowest
+            and the highest.
     """
 
     start: int
@@ -137,6 +142,7 @@ class Level:
     value: float
     low: float
     high: float
+    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ class Hypotheses:
         distance = off * off
         inside = distance < settings.gate**2
 
-        self.cost[rows] += np.where(inside, distance + np.log(variance), settings.gate**2)
+        beyond = np.where(np.isnan(level), settings.unsettled, settings.gate**2)
+        self.cost[rows] += np.where(inside, distance + np.log(variance), beyond)
         inverse = inside / variance
         gain = to_level * inverse
         self.level[rows] = level + gain * error
@@ -148,10 +149,12 @@ class Hypotheses:
     ) -> None:
         """Add to each of the series ``rows`` the hypothesis that a level begins at its present point.
 
-        It takes the place of the costliest one, but for that at ``keep`` [rows].
+        It takes the place of the costliest one, but for that at ``keep`` [rows]. NaN for ``y``: points that agree on
+        no level.
         """
         costs = self.cost[rows]
-        costs[np.arange(rows.size), keep] = -np.inf
+        kept = keep >= 0
+        costs[kept, keep[kept]] = -np.inf
         place = costs.argmax(axis=1)
         wander = settings.wander**2
         for array, value in (
@@ -175,6 +178,13 @@ class Hypotheses:
         """Forget hypotheses of one series. ``places``: mask [width]."""
         self.cost[row, places] = np.inf
         self.depth[row, places] = -9
+
+    def recall(self, row: int, before: Hypotheses, places: NDArray[np.bool_]) -> None:
+        """Put the hypotheses ``places`` (mask) of one series back as they were ``before``."""
+        wanted = np.flatnonzero(places & np.isfinite(before.cost[0]))
+        room = np.argsort(-self.cost[row], kind="stable")[: wanted.size]
+        for name in self.__slots__:
+            getattr(self, name)[row, room] = getattr(before, name)[0, wanted]
 
     def locate(self, rows: Ints, among: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
         """Where the levels of the hypotheses ``among`` began, taken together, [rows] each.
@@ -213,13 +223,14 @@ def sooner(former: Floats, first: Floats) -> Floats:
     The first point after a change may lie anywhere from below the old level to beyond the new one, all places alike.
 
     Args:
-        former: how far the point before the first one was from the old level, in standard deviations.
+        former: how far the point before the first one was from the old level, in standard deviations; NaN where
+            there is no old level.
         first: how far the first point at the new level is from the old level, in the same unit.
     """
     wide = 2 * np.maximum(np.abs(first), 1.0)
     odds = np.log(PARTIAL * np.sqrt(2 * np.pi) / wide) + former**2 / 2
     found: Floats = np.minimum(odds, np.where(former * first > 0, ON_THE_WAY, ASTRAY))
-    return found
+    return np.where(np.isnan(found), -np.inf, found)
 
 
 def log_odds(these: Floats, others: Floats) -> Floats:

@@ -22,7 +22,7 @@ from dashboard.changes.trend import Better
 Arrays = Mapping[str, NDArray[Any]]
 
 #: Lists of a series become rows of a table, each with the series' row in front.
-_SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent")
+_SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent", "unsettled")
 _REVISION = ("row", "reported_at", "revised_at", "index", "moved_to", "size", "why")
 _TABLES = {"shift": _SHIFT, "revision": _REVISION}
 
@@ -38,7 +38,7 @@ def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     shifts = [(row, s) for row, some in enumerate(replay.shifts) for s in some]
     revisions = [(row, r) for row, some in enumerate(replay.revisions) for r in some]
     rows: dict[str, list[list[Any]]] = {
-        "shift": [[row, s.index, s.earliest, s.latest, s.reported_at, s.silent] for row, s in shifts],
+        "shift": [[row, s.index, s.earliest, s.latest, s.reported_at, s.silent, s.unsettled] for row, s in shifts],
         "revision": [
             [row, r.reported_at, r.revised_at, r.index, _NOWHERE if r.moved_to is None else r.moved_to, r.size, r.why]
             for row, r in revisions
@@ -127,7 +127,7 @@ def _is_array(value: object) -> bool:
 
 
 def _dtype(name: str) -> type:
-    return {"silent": np.str_, "why": np.str_, "size": np.float64}.get(name, np.int64)
+    return {"silent": np.str_, "unsettled": np.bool_, "why": np.str_, "size": np.float64}.get(name, np.int64)
 
 
 def _rows(arrays: Arrays, table: str) -> list[tuple[Any, ...]]:

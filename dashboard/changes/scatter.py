@@ -17,6 +17,10 @@ from dashboard.changes.settings import Settings
 CAUTION = 8.0
 #: Noise below a millionth is rounding; a series that never varies must not make it infinitely sure.
 _FLOOR = 1e-6
+#: How many times the variance without a step is that beside one, where a step is among the first points.
+_STEPPED = 6.0
+#: Points of a level that may tell of noise of its own, and by how many standard errors of a log variance.
+_OWN, _CLEARLY = 10, 4.0
 #: Points that the estimate is made from.
 _REMEMBERED = 128
 #: Runs scatter by that many of the standard errors that one run tells of, as a first guess: at least and at most.
@@ -24,8 +28,8 @@ _REMEMBERED = 128
 _BEYOND = 1.5, 4.0
 #: Errors that the usual one is a running mean of.
 _USUAL = 50
-#: The median of a squared standard normal.
-_MEDIAN_SQUARE = 0.4549
+#: The median and the third quartile of a squared standard normal.
+MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
 
 
 class Scatter:
@@ -41,6 +45,10 @@ class Scatter:
         self.points: Ints = np.zeros(series, dtype=np.int64)
         self._settings = settings
         self._due: Ints = np.zeros(series, dtype=np.int64)
+        self._since: Ints = np.zeros(series, dtype=np.int64)
+        #: The smallest difference between neighbours, and the last value: numbers may be rounded.
+        self._quantum: Floats = np.full(series, np.inf)
+        self._former: Floats = np.full(series, np.nan)
         self._innovations: Floats = np.full((series, 64), np.nan)
         self._usual: Floats = np.full(series, np.nan)
         self._errors: Ints = np.zeros(series, dtype=np.int64)
@@ -63,6 +71,12 @@ class Scatter:
         weights: Floats = np.where(known, 0.5 + 0.5 * np.exp(2 * (own - usual)), 1.0)
         return weights
 
+    def see(self, rows: Ints, values: Floats) -> None:
+        """Learn from the next log value of each of ``rows`` how finely they are rounded."""
+        apart = np.abs(values - self._former[rows])
+        self._quantum[rows] = np.where(apart > _FLOOR, np.minimum(self._quantum[rows], apart), self._quantum[rows])
+        self._former[rows] = values
+
     def told(self, rows: Ints, seen: Ints) -> NDArray[np.bool_]:
         """Mask [rows] of the series of which all ``seen`` points had an error."""
         mask: NDArray[np.bool_] = self._errors[rows] == seen
@@ -73,12 +87,27 @@ class Scatter:
         count = points.shape[1]
         off = points - np.median(points, axis=1, keepdims=True)
         guess = spread(off * off * count / (count - 1), self._settings.gate)
+        if count >= self._settings.burn_in:
+            steady = self._beside_a_step(points)
+            guess = np.where(guess > _STEPPED * steady, steady, guess)
         if count < self._settings.burn_in:
             told = np.exp(2 * self._usual[rows])
             guess = np.clip(guess, _BEYOND[0] ** 2 * told, _BEYOND[1] ** 2 * told)
-        self.variance[rows] = np.maximum(guess, _FLOOR**2)
+        self.variance[rows] = np.maximum(guess, self._least(rows))
         self.points[rows] = count
         self._due[rows] = count + 4
+
+    def _beside_a_step(self, points: Floats) -> Floats:
+        """The variance [rows] that a step among the ``points`` [rows, points] leaves. A slope leaves a quarter."""
+        count = points.shape[1]
+        neighbours = spread(np.diff(points, axis=1) ** 2 / 2, self._settings.gate)
+        found = np.full(len(points), np.inf)
+        for split in range(2, count - 1):
+            parts = points[:, :split], points[:, split:]
+            off = np.hstack([part - np.median(part, axis=1, keepdims=True) for part in parts])
+            found = np.minimum(found, spread(off * off * count / (count - 2), self._settings.gate))
+        least: Floats = np.maximum(found, neighbours)
+        return least
 
     def cautious(self, rows: Ints) -> Floats:
         """The variance that a point is judged by [rows]: larger than the estimate while that stands on few points."""
@@ -92,9 +121,22 @@ class Scatter:
         self._innovations[rows, index] = innovations
 
     def forget(self, row: int, start: int, stop: int, seen: int) -> None:
-        """Leave these points of one series out: told from a level that had ended, they say nothing about the noise."""
+        """Leave these points of one series out: told from a level that had ended, they say nothing about the noise.
+
+        A new level begins at ``start``.
+        """
         self._innovations[row, start:stop] = np.nan
-        self._due[row] = seen
+        self._due[row], self._since[row] = seen, start
+
+    def restart(self, row: int, points: Floats, seen: int) -> None:
+        """Guess the noise of one series from the ``points`` of a level that has noise of its own, log units."""
+        self._innovations[row] = np.nan
+        off = points - np.median(points)
+        own = float(spread(off[None] ** 2 * points.size / (points.size - 1), self._settings.gate)[0])
+        self.variance[row] = max(own, float(self.variance[row]))
+        self._since[row] = 0
+        self.points[row] = points.size
+        self._due[row] = seen + 4
 
     def refresh(self, rows: Ints, length: Ints, seen: Ints) -> None:
         """Estimate the noise anew where there is a tenth more to know.
@@ -111,9 +153,26 @@ class Scatter:
         recent = np.where(index >= 0, self._innovations[rows[:, None], np.maximum(index, 0)], np.nan)
         count = np.isfinite(recent).sum(axis=1)
         enough = count >= self._settings.burn_in
-        self.variance[rows[enough]] = np.maximum(spread(recent[enough] ** 2, self._settings.gate), _FLOOR**2)
+        squares = recent[enough] ** 2
+        found = spread(squares, self._settings.gate)
+        # A level has noise of its own once its points say so clearly; those before it are then forgotten.
+        present = np.isfinite(squares) & (index[enough] >= self._since[rows[enough], None])
+        own = present.sum(axis=1)
+        for place in np.flatnonzero((own >= _OWN) & (self._since[rows[enough]] > 0)).tolist():
+            alone = float(spread(np.where(present[place], squares[place], np.nan)[None], self._settings.gate)[0])
+            if abs(np.log(max(alone, _FLOOR**2) / max(found[place], _FLOOR**2))) > _CLEARLY * np.sqrt(2 / own[place]):
+                row = int(rows[enough][place])
+                self._innovations[row, : self._since[row]] = np.nan
+                found[place] = alone
+                count[np.flatnonzero(enough)[place]] = own[place]
+        self.variance[rows[enough]] = np.maximum(found, self._least(rows[enough]))
         self.points[rows[enough]] = count[enough]
         self._due[rows] = seen + np.maximum(seen // 10, 2)
+
+    def _least(self, rows: Ints) -> Floats:
+        """The least that the variance can be [rows]: twice that of rounding, so that one quantum alone is no step."""
+        quantum = np.where(np.isfinite(self._quantum[rows]), self._quantum[rows], 0.0)
+        return np.maximum(quantum * quantum / 6, _FLOOR**2)
 
     def linked(self, row: int, index: int) -> float:
         """How many times less the points before ``index`` say than independent ones: forecasts miss in a row."""
@@ -126,11 +185,13 @@ class Scatter:
 def spread(squares: Floats, gate: float) -> Floats:
     """Variance [rows] from squared deviations [rows, points], what lies beyond the gate left out.
 
-    Missing points are NaN; each row has at least one that is not.
+    Missing points are NaN; each row has at least one that is not. The estimate begins with the third quartile: a
+    quarter of the points may lie anywhere. The median of ten is half the truth in one of 14, and lets nearly half lie
+    anywhere, which is more than needed.
     """
     ordered = np.sort(squares, axis=1)  # NaN last
     count = np.isfinite(squares).sum(axis=1)
-    variance: Floats = ordered[np.arange(count.size), (count - 1) // 2] / _MEDIAN_SQUARE
+    variance: Floats = ordered[np.arange(count.size), 3 * (count - 1) // 4] / _THIRD_SQUARE
     for _ in range(4):
         inside = squares < gate**2 * variance[:, None]
         variance = np.where(inside, squares, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)

@@ -18,6 +18,13 @@ class Settings:
         withdraw: log odds, none against step, at which a reported change is withdrawn.
         novelty: log odds against a change at any one commit, before the data are seen.
         run: points at the new level before a change is reported.
+        early: log odds by which the bar is raised for a step among the points that the noise was first guessed from,
+            while nothing else tells of the noise.
+        unsettled: cost of a point where the points agree on no level. An odd point costs ``gate²``, because odd points
+            are rare; here they are not.
+        lost: how much less than at the old level the points must cost in a row for the level to be lost: four odd
+            points, or more with others in between.
+        settles: commits after which points that agree on no level are a level with more noise.
         gate: a point that lies further off its level than this many standard deviations counts as an outlier.
         wander: standard deviation of the slow wandering about a level that is no change, in units of the noise.
         memory: correlation of that wandering from one commit to the next.
@@ -37,6 +44,10 @@ class Settings:
     withdraw: float = 1.0
     novelty: float = 3.0
     run: int = 3
+    unsettled: float = 5.0
+    lost: float = 24.0
+    settles: int = 12
+    early: float = 7.0
     gate: float = 3.4
     wander: float = 0.3
     memory: float = 0.9

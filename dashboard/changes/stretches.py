@@ -9,8 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.replay import Replay
+from dashboard.changes.scatter import CAUTION, MEDIAN_SQUARE
 from dashboard.changes.settings import Settings
 
+#: Normal quantile of a 95 % interval.
+WIDE = 1.959964
 #: Points that are looked at together, so that they stay in the processor's cache.
 _AT_ONCE = 131_072
 
@@ -21,34 +24,42 @@ class Stretches:
 
     Attributes:
         row: the series of each. start, stop: its points are ``start <= index < stop``.
-        mean: in log units, of the points that are no outliers; NaN where none was measured.
-        error: standard error of the mean, NaN while the noise is unknown.
+        mean: in log units, of the points that are no outliers; where they agree on no level, the one in their middle;
+            NaN where none was measured.
+        low, high: the mean's 95 % interval, NaN while the noise is unknown; the lowest and the highest point where the
+            points agree on no level.
+        error: standard error of the mean.
         count: weight of those points, 1 for a usual one.
+        scale: standard deviation of a usual point.
+        unsettled: whether the points agree on no level.
     """
 
     row: Ints
     start: Ints
     stop: Ints
     mean: Floats
+    low: Floats
+    high: Floats
     error: Floats
     count: Floats
+    scale: Floats
+    unsettled: NDArray[np.bool_]
 
 
 def between_changes(replay: Replay, rows: Ints) -> Stretches:
     """Every stretch between the reported changes of the series ``rows``, by series, oldest first."""
-    edges = [[0, *(shift.index for shift in replay.reported(row)), None] for row in rows.tolist()]
-    many = np.array([len(one) - 1 for one in edges], dtype=np.int64)
-    row = np.repeat(rows, many)
-    start = np.array([edge for one in edges for edge in one[:-1]], dtype=np.int64)
+    edges = [[(0, False), *((shift.index, shift.unsettled) for shift in replay.reported(row))] for row in rows.tolist()]
+    many = np.array([len(one) for one in edges], dtype=np.int64)
+    start = np.array([edge for one in edges for edge, _ in one], dtype=np.int64)
+    unsettled = np.array([odd for one in edges for _, odd in one], dtype=np.bool_)
     stop = np.append(start[1:], 0)
-    last = np.cumsum(many) - 1
-    stop[last] = replay.length[rows]
-    return stretches(replay, row, start, stop)
+    stop[np.cumsum(many) - 1] = replay.length[rows]
+    return stretches(replay, np.repeat(rows, many), start, stop, unsettled)
 
 
-def stretches(replay: Replay, row: Ints, start: Ints, stop: Ints) -> Stretches:
-    """These stretches."""
-    mean, count = np.full(row.size, np.nan), np.zeros(row.size)
+def stretches(replay: Replay, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Stretches:
+    """These stretches; ``unsettled``: those whose points agree on no level."""
+    mean, count, scale, fit = (np.full(row.size, np.nan) for _ in range(4))
     # As wide as the next power of two, and no wider for its company: sums of other widths round otherwise.
     width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
     for wide in np.unique(width).tolist():
@@ -56,11 +67,19 @@ def stretches(replay: Replay, row: Ints, start: Ints, stop: Ints) -> Stretches:
         step = max(1, _AT_ONCE // wide)
         for first in range(0, of.size, step):
             some = of[first : first + step]
-            mean[some], count[some] = _means(replay, row[some], start[some], stop[some], wide)
-    scale = np.sqrt(replay.scatter.variance[row])
-    some = np.where(count > 0, count, np.nan)
-    error = scale * np.sqrt(1 / some + wandering(some, replay.settings))
-    return Stretches(row, start, stop, mean, error, count)
+            mean[some], count[some], scale[some], fit[some] = _means(replay, row[some], start[some], stop[some], wide)
+    points = np.where(count > 0, count, np.nan)
+    error = scale * np.sqrt(1 / points + wandering(points, replay.settings))
+    low, high = mean - WIDE * error, mean + WIDE * error
+    # A mean of few points that most of them contradict is no level.
+    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < replay.settings.settles))
+    for place in np.flatnonzero(unsettled).tolist():
+        y = np.sort(replay.values[row[place], start[place] : stop[place]])  # NaN last
+        y = y[np.isfinite(y)]
+        # One of the points, also where they are even in number.
+        mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
+        error[place] = (high[place] - low[place]) / (2 * WIDE)
+    return Stretches(row, start, stop, mean, low, high, error, np.nan_to_num(count), scale, unsettled)
 
 
 def wandering(count: ArrayLike, settings: Settings) -> Floats:
@@ -71,27 +90,37 @@ def wandering(count: ArrayLike, settings: Settings) -> Floats:
     return added
 
 
-def limits(replay: Replay, row: int | Ints, weights: Floats) -> Floats:
-    """How far from the middle a point of these weights is an outlier, log units; infinite while nothing is known."""
-    scale = np.sqrt(replay.scatter.variance[row])
-    found: Floats = np.where(np.isfinite(scale), replay.settings.gate * scale / np.sqrt(weights), np.inf)
+def limits(scale: Floats, gate: float) -> Floats:
+    """How far from the middle a point of this standard deviation is an outlier; infinite while nothing is known."""
+    found: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
     return found
 
 
-def _means(replay: Replay, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats]:
+def _means(replay: Replay, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of each stretch: the mean without outliers, the weight of the points in it, the noise of a usual point, and the
+    share of the points that lie by the mean, as far as the noise of the series goes.
+    """
     grid = start[:, None] + np.arange(width)
     there = grid < stop[:, None]
     at = row[:, None], np.where(there, grid, start[:, None])
     y = np.where(there, replay.values[at], np.nan)
     weights = 1 / replay.weights[at]
     measured = np.isfinite(y)
-    near = measured & (np.abs(y - _medians(y, measured)[:, None]) <= limits(replay, row[:, None], weights))
+    off = y - _medians(y, measured)[:, None]
+    # Noise of its own, as far as the points tell of it; the series' noise counts for a few points.
+    points = measured.sum(axis=1)
+    own = _medians(off * off * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
+    scale = np.sqrt((CAUTION * replay.scatter.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))
+    near = measured & (np.abs(off) <= limits(scale[:, None] / np.sqrt(weights), replay.settings.gate))
     none = ~near.any(axis=1)
     near[none] = measured[none]
-    weights = np.where(near, weights, 0.0)
-    count = weights.sum(axis=1)
-    total = (weights * np.where(near, y, 0.0)).sum(axis=1)
-    return total / np.where(count > 0, count, np.nan), count
+    taken = np.where(near, weights, 0.0)
+    count = taken.sum(axis=1)
+    total = (taken * np.where(near, y, 0.0)).sum(axis=1)
+    mean = total / np.where(count > 0, count, np.nan)
+    usual = np.sqrt(replay.scatter.variance[row, None] / weights)
+    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual, replay.settings.gate))
+    return mean, count, scale, fit.sum(axis=1) / np.maximum(points, 1)
 
 
 def _medians(y: Floats, measured: NDArray[np.bool_]) -> Floats:

@@ -18,11 +18,11 @@ from dashboard.changes.modes import modes
 from dashboard.changes.replay import LARGEST, Replay, Shift
 from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
-from dashboard.changes.stretches import Stretches, between_changes, limits, stretches, wandering
+from dashboard.changes.stretches import WIDE, Stretches, between_changes, limits, stretches, wandering
 from dashboard.changes.trend import Better
 
-#: Normal quantiles: of a 95 % interval, and of a power of 80 %.
-_WIDE, _POWER = 1.959964, 0.841621
+#: Normal quantile of a power of 80 %.
+_POWER = 0.841621
 #: Correlation of neighbours, and standard errors of a slope, from which on a level is said to drift.
 _LINKED, _SLOPING = 0.35, 5.0
 #: Repeats beyond this many are no plan.
@@ -108,8 +108,7 @@ def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
 
 
 def _levels(found: Stretches) -> list[Level]:
-    far = _WIDE * found.error
-    columns = found.start, found.stop, *map(np.exp, (found.mean, found.mean - far, found.mean + far))
+    columns = found.start, found.stop, *map(np.exp, (found.mean, found.low, found.high)), found.unsettled
     return list(map(Level, *(column.tolist() for column in columns)))
 
 
@@ -119,7 +118,8 @@ def _apart(replay: Replay, found: Stretches, at: int) -> tuple[list[int], Floats
     y = replay.values[row, start:stop]
     index = np.flatnonzero(np.isfinite(y))
     rest = y[index] - found.mean[at]
-    odd = np.abs(rest) > limits(replay, row, 1 / replay.weights[row, start + index])
+    spread = found.scale[at] * np.sqrt(replay.weights[row, start + index])
+    odd = np.abs(rest) > limits(spread, np.inf if found.unsettled[at] else replay.settings.gate)
     return (start + index[odd]).tolist(), rest
 
 
@@ -130,8 +130,8 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
     left = right - 1
     size = found.mean[right] - found.mean[left]
     error = np.hypot(found.error[left], found.error[right])
-    count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
     with np.errstate(divide="ignore", invalid="ignore"):
+        count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
     odds = evidence - settings.novelty - np.log(np.maximum(1.0, count)) / 2
     ends = np.flatnonzero(np.append(found.start[1:], 0) == 0)
@@ -139,14 +139,16 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
     columns = (
         found.row[right],
         size,
-        size - _WIDE * error,
-        size + _WIDE * error,
+        *_interval(found, left, right, size, error),
         1 / (1 + np.exp(-np.clip(odds, -700.0, 700.0))),
         found.mean[newest] - found.mean[left],
+        found.unsettled[right],
     )
     shifts: dict[int, Iterator[Shift]] = {}
     changes: dict[int, list[Change]] = defaultdict(list)
-    for row, log_size, low, high, confidence, remains in zip(*(one.tolist() for one in columns), strict=True):
+    for row, log_size, low, high, confidence, remains, unsettled in zip(
+        *(one.tolist() for one in columns), strict=True
+    ):
         if row not in shifts:
             shifts[row] = replay.reported(row)
         shift = next(shifts[row])
@@ -163,9 +165,20 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
                 reported_at=shift.reported_at,
                 sense=_sense(log_size, better[row]),
                 left=remains,
+                unsettled=unsettled,
             )
         )
     return {row: tuple(some) for row, some in changes.items()}
+
+
+def _interval(found: Stretches, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """Ends of the intervals of the sizes; the points themselves where they agree on no level."""
+    low, high = size - WIDE * error, size + WIDE * error
+    open_ = found.unsettled[left] | found.unsettled[right]
+    return (
+        np.where(open_, found.low[right] - found.high[left], low),
+        np.where(open_, found.high[right] - found.low[left], high),
+    )
 
 
 def _last_measured(replay: Replay, row: int, before: int) -> int:
@@ -183,7 +196,8 @@ def _seen(replay: Replay, row: int, sights: Sequence[Sight], better: Better) -> 
     if not sights:
         return ()
     edges = np.array([0, *(sight.index for sight in sights), replay.length[row]], dtype=np.int64)
-    mean = stretches(replay, np.full(len(edges) - 1, row), edges[:-1], edges[1:]).mean
+    rows = np.full(len(edges) - 1, row)
+    mean = stretches(replay, rows, edges[:-1], edges[1:], np.zeros(rows.size, dtype=np.bool_)).mean
     told: dict[int, int] = {}
     for shift in replay.reported(row):
         near = [
