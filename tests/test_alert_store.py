@@ -19,8 +19,9 @@ from alerting import COMMITS, alerts, postgres, python, series, step
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from dashboard.alerts.attribution import Cause
 from dashboard.alerts.database import HEAD, Database, StateError, default_state
-from dashboard.alerts.grouping import Excuse
+from dashboard.alerts.grouping import Alert, Excuse
 from dashboard.alerts.life import Act, LifeError
 from dashboard.alerts.schema import METADATA
 from dashboard.alerts.store import AlertStore
@@ -338,3 +339,62 @@ def test_the_usual_place_is_one_for_each_results_folder(tmp_path, monkeypatch):
     assert one != other
     assert one.is_relative_to(tmp_path / "lockstep")
     assert default_state(tmp_path / "x" / ".." / "a" / "results") == one
+
+
+def silent_machine(machine="h200"):
+    text = f"{machine} has reported nothing since 2026-11-01"
+    return Alert("silent", machine, "", COMMITS[-1], (), Cause("unexplained", text), text=text)
+
+
+def sync_silent(store, *steps, silent=True, today=TODAY, **changes):
+    found = alerts(*steps, **changes)
+    if not silent:
+        return store.sync(Seen(found, {"h200": COMMITS}), today)
+    return store.sync(Seen([*found, silent_machine()], {"h200": COMMITS}, frozenset({"h200"})), today)
+
+
+@EVERYWHERE
+def test_what_is_open_on_a_machine_that_fell_silent_is_archived_under_one_alert(store):
+    slow, other = step(10), step(4, name=series(family="kda"))
+    sync(store, slow, other)
+    store.act(1, Act("ack", "ann"), "", TODAY)
+    done = sync_silent(store, slow, other)
+    assert done == Synced(opened=(3,))
+    assert states(store) == [("resolved", "archived"), ("resolved", "archived"), ("new", "")]
+    assert (store.archived(), [one.id for one in store.archived_on("h200", 9)]) == ({"h200": 2}, [2, 1])
+    assert sync_silent(store, slow, other) == Synced()
+    # What a later analysis finds on it opens nothing either.
+    assert sync_silent(store, slow, other, step(15, name=series(family="hgemm"))) == Synced()
+    assert states(store)[3] == ("resolved", "archived")
+
+
+@EVERYWHERE
+def test_what_is_still_there_when_the_machine_reports_again_is_reopened(store):
+    sync_silent(store, step(10), step(4, name=series(family="kda")))
+    assert store.archived() == {"h200": 2}
+    [alert] = [one for one in store.alerts() if one.alert.family == "linear"]
+    done = sync_silent(store, step(10), silent=False)
+    assert done.reopened == (alert.id,)
+    assert store.log(alert.id)[-1].note == "its machine reports again"
+    assert sorted((one.alert.topic, one.alert.family, one.state, one.ending) for one in store.alerts()) == [
+        ("silent", "", "resolved", "fixed"),
+        ("slower", "kda", "resolved", "archived"),
+        ("slower", "linear", "reopened", ""),
+    ]
+
+
+def test_a_mute_outlives_the_silence(store):
+    sync(store, step(10))
+    store.act(1, Act("mute", "ann", "known", UNTIL), "", TODAY)
+    sync_silent(store, step(10))
+    assert states(store)[0] == ("muted", "")
+    sync_silent(store, step(10), today=UNTIL + datetime.timedelta(1))
+    assert states(store)[0] == ("resolved", "archived")
+
+
+def test_another_machine_is_not_archived(store):
+    found = alerts(step(10), step(10, name=series(machine="b200")))
+    everywhere = {"h200": COMMITS, "b200": COMMITS}
+    store.sync(Seen([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
+    assert {one.alert.machine for one in store.alerts() if one.open and one.alert.topic == "slower"} == {"h200"}
+    assert store.archived() == {"b200": 1}

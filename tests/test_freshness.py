@@ -3,7 +3,7 @@
 import pytest
 from alerting import series
 
-from dashboard.alerts.freshness import MachineReports, Reports, freshness, is_old
+from dashboard.alerts.freshness import MachineReports, Reports, dead_machines, freshness, is_old
 
 DAY = 86_400_000
 START = 1_790_000_000_000
@@ -120,3 +120,11 @@ def test_neither_many_commits_nor_many_days_are_long_ago():
     hourly = [(commit, START + n * DAY // 24) for n, (commit, _) in enumerate(COMMITS)]
     assert not is_old(20, hourly)
     assert not is_old(50, [(commit, START + n * 10 * DAY) for n, (commit, _) in enumerate(COMMITS)])
+
+
+def test_a_machine_is_dead_where_another_went_on():
+    assert dead_machines({"h200": NOW, "b200": NOW - 7 * DAY, "a100": NOW - 6 * DAY}) == {"b200"}
+    assert dead_machines({"h200": NOW, "b200": 0}) == set()
+    # A history of two machines that is looked at a year later.
+    assert dead_machines({"h200": START, "b200": START - DAY}) == set()
+    assert dead_machines({}) == set()

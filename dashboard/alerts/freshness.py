@@ -89,6 +89,18 @@ def freshness(reports: MachineReports, now: int) -> list[Alert]:
     return alerts
 
 
+def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
+    """Return the machines that have been silent while another one went on measuring.
+
+    Where all stopped at once nothing died: the results are a history that is looked at later.
+
+    Args:
+        measured_at: when each machine last measured, ms since 1970; 0 unknown.
+    """
+    newest = max(measured_at.values(), default=0)
+    return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)
+
+
 class _Found:
     """The search on one machine."""
 

@@ -24,7 +24,8 @@ Action = Literal["ack", "mute", "resolve", "reopen"]
 
 #: How an alert ends. "fixed": the data went back, or somebody says so. "intended": the new level is the
 #: right one. "withdrawn": later data contradict the change. "recorded": an improvement asks nothing of anybody.
-Ending = Literal["fixed", "intended", "withdrawn", "recorded"]
+#: "archived": its machine is silent, and nobody can measure whether it is still there.
+Ending = Literal["fixed", "intended", "withdrawn", "recorded", "archived"]
 
 _FROM: dict[Action, frozenset[State]] = {
     "ack": frozenset({"new", "reopened"}),

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Select, select, update
+from sqlalchemy import Connection, Select, func, select, update
 
 from dashboard.alerts.database import Database
 from dashboard.alerts.life import Act, LifeError, State
@@ -64,6 +64,17 @@ class AlertStore:
         """Return what is open on a machine, the ``most`` most urgent in full, and how much elsewhere."""
         with self.database.read() as connection:
             return read_open(connection, machine, most)
+
+    def archived(self) -> dict[str, int]:
+        """Return the number of alerts archived under each silent machine."""
+        query = select(ALERT.c.machine, func.count()).where(ALERT.c.ending == "archived").group_by(ALERT.c.machine)
+        with self.database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def archived_on(self, machine: str, most: int) -> list[Tracked]:
+        """Return the alerts archived under a silent machine, at most so many, newest first."""
+        query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
+        return self._read(query.order_by(ALERT.c.id.desc()).limit(most))
 
     def counts(self) -> dict[tuple[str, ...], int]:
         """Return the number of alerts by state and topic."""

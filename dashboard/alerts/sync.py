@@ -33,6 +33,8 @@ LATER_COMMITS = 3
 #: They are worth knowing, and ask nothing of anybody.
 _RECORDED = ("faster", "version", "renamed")
 
+_SILENT = "archived under the alert that its machine is silent"
+
 #: Endings that the data do not undo.
 _FOR_GOOD = ("intended", "recorded")
 
@@ -44,10 +46,12 @@ class Seen:
     Attributes:
         alerts: found now, each change and each freshness alert once.
         commits: by machine, the commits that it has measured, oldest first. Alerts of other machines are left alone.
+        dead: machines that stopped while others went on: what is open on them is archived until they report again.
     """
 
     alerts: Sequence[Alert]
     commits: Mapping[str, Sequence[str]]
+    dead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,8 @@ class Sync:
 
     def _open(self, alert: Alert) -> None:
         state, ending, who, note = _first_state(alert, self.today)
+        if state in OPEN and self._is_archived(alert):
+            state, ending, note = "resolved", "archived", _SILENT
         now = now_ms()
         values = {
             "fingerprint": alert.fingerprint,
@@ -199,7 +205,8 @@ class Sync:
         """What the data and the calendar do to an alert that is still found."""
         over = self._is_over(row)
         if row.state == "resolved":
-            self._live_again(row, alert)
+            if not self._is_archived(alert):
+                self._live_again(row, alert)
         elif alert.gone:
             self._resolve(row, "fixed", "its series are back at their old level")
         elif alert.excuse and alert.excuse.until is None:
@@ -207,8 +214,15 @@ class Sync:
         elif alert.excuse and (over or row.state in OPEN):
             act = Act("mute", FILE, alert.excuse.because, alert.excuse.until)
             self._perform(row, act)
+        elif self._is_archived(alert):
+            if over or row.state in OPEN:
+                self._perform(row, Act("resolve", DATA, _SILENT, ending="archived"), self._newest(row.machine))
         elif over:
             self._reopen(row, f"its mute ended on {row.muted_until}")
+
+    def _is_archived(self, alert: Alert) -> bool:
+        """Return whether the alert's machine is dead, which is one alert and not one for each thing open on it."""
+        return alert.machine in self.seen.dead and alert.topic != "silent"
 
     def _is_over(self, row: Row[Any]) -> bool:
         """Whether it was muted until yesterday or before."""
@@ -223,7 +237,9 @@ class Sync:
             return
         later = len(self.seen.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
         by_hand = row.ending == "fixed" and not row.content["gone"]
-        if not by_hand:
+        if row.ending == "archived":
+            self._reopen(row, "its machine reports again")
+        elif not by_hand:
             self._reopen(row, "it is back")
         elif later >= LATER_COMMITS:
             self._reopen(row, f"{later} commits were measured since it was called fixed, and it is still there")

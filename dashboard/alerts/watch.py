@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dashboard.alerts.attribution import Cause, Kind, attribute
-from dashboard.alerts.freshness import freshness, is_old
+from dashboard.alerts.freshness import dead_machines, freshness, is_old
 from dashboard.alerts.grouping import Alert, Excuse, Told, group
 from dashboard.alerts.ranges import Ranges
 from dashboard.alerts.steps import Step
@@ -59,17 +59,19 @@ class Picture:
         alerts: those worth telling, grouped, and the freshness of everything.
         commits: of each machine that was looked at, oldest first.
         series: how many are followed.
+        dead: machines that stopped while others went on, see ``dashboard.alerts.freshness.dead_machines``.
     """
 
     found: tuple[Found, ...]
     alerts: tuple[Alert, ...]
     commits: Mapping[str, tuple[str, ...]]
     series: int = 0
+    dead: frozenset[str] = frozenset()
 
     @property
     def seen(self) -> Seen:
         """As ``AlertStore.sync`` takes it."""
-        return Seen(self.alerts, self.commits)
+        return Seen(self.alerts, self.commits, self.dead)
 
     @property
     def meter(self) -> dict[str, tuple[int, float]]:
@@ -114,7 +116,10 @@ def look(
     tell = _Teller(results, thresholds, now.date())
     told = [tell(one) for one in found if not one.quiet]
     order = [commit.hash for commit in results.commits()]
-    return Picture(tuple(found), (*group(told, order), *stale), commits, series)
+    newest: dict[str, int] = {}
+    for run in results.runs:
+        newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
+    return Picture(tuple(found), (*group(told, order), *stale), commits, series, dead_machines(newest))
 
 
 def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: Kept) -> Iterator[Watched]:

@@ -48,6 +48,19 @@ def headline(alert: Alert) -> str:
     return f"{where(alert)} {_TOPICS[alert.topic]} by {size} in {alert.range}: {worst.series.label}{more}"
 
 
+def archive(one: Tracked, archived: Mapping[str, int]) -> str:
+    """Return ``; 3 of its alerts are archived`` for a machine that is silent now; "" for any other alert.
+
+    Args:
+        one: the alert, behind whose headline it stands.
+        archived: number of archived alerts by machine, see ``AlertStore.archived``.
+    """
+    count = archived.get(one.alert.machine, 0) if one.alert.topic == "silent" and one.state != "resolved" else 0
+    if not count:
+        return ""
+    return "; 1 of its alerts is archived" if count == 1 else f"; {count} of its alerts are archived"
+
+
 def status(one: Tracked) -> str:
     """``muted until 2027-01-31``, ``resolved (fixed)``, ``new``."""
     if one.state == "muted":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -88,7 +88,9 @@ def register(app: Dash, store: Store, desk: Desk, guard: Guard) -> None:
         if scheme is None or version == seen:
             return (no_update,) * (3 + len(_DOINGS))
         can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
-        return body(one, results, scheme), history(events), version, *(name not in can for name in _DOINGS)
+        silent = one.alert.topic == "silent"
+        archived = desk.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
+        return body(one, results, scheme, archived), history(events), version, *(name not in can for name in _DOINGS)
 
     @app.callback(
         Output("alert-said", "children"),
@@ -141,8 +143,8 @@ def do(results: Results, desk: Desk, who: str, number: int, doing: str, because:
     return f"Alert {one.id} is {status(one)}."
 
 
-def body(one: Tracked, results: Results, scheme: Scheme) -> list[Any]:
-    """All that the data say."""
+def body(one: Tracked, results: Results, scheme: Scheme, archived: Sequence[Tracked] = ()) -> list[Any]:
+    """All that the data say; ``archived`` are the alerts that wait for a silent machine to report again."""
     alert = one.alert
     subjects = {commit.hash: commit for commit in results.commits()}
     facts: list[tuple[str, Any]] = [
@@ -174,7 +176,17 @@ def body(one: Tracked, results: Results, scheme: Scheme) -> list[Any]:
     if alert.commits:
         what = count(len(alert.commits), "commit") + " in the range"
         parts += [html.H2(what if alert.known else "Measured commits"), _commits(one, subjects)]
+    if archived:
+        others = [
+            html.Tr([html.Td(str(other.id), className="number dim"), html.Td(alert_link(other))]) for other in archived
+        ]
+        parts += [html.H2("Archived until the machine reports again"), table(("No.", "What"), others, "Archived")]
     return parts
+
+
+def alert_link(one: Tracked) -> Any:
+    """The headline of an alert as a link to its page."""
+    return dcc.Link(headline(one.alert), href=f"/alert/{one.id}", className="link")
 
 
 def history(events: list[Event]) -> list[Any]:

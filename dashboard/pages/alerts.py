@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 import dash_mantine_components as dmc
@@ -15,7 +16,7 @@ from dashboard.alerts.life import OPEN
 from dashboard.alerts.life import State as Life
 from dashboard.alerts.listing import Choice, Order, Page
 from dashboard.alerts.tracked import Tracked, now_ms
-from dashboard.alerts.words import headline, status, where
+from dashboard.alerts.words import archive, headline, status, where
 from dashboard.desk import Desk
 from dashboard.pages.parts import age, change_cell, count, loading, notice, table
 from dashboard.results.store import Store
@@ -156,7 +157,8 @@ def register(app: Dash, store: Store, desk: Desk) -> None:
             page = desk.alerts.page(choice, order, MOST * start, MOST)
         everything = page.total or desk.alerts.count(Choice())[0]
         said = desk.look(store.current())
-        return listed(page, order, state, start, everything, said, now_ms()), pages, start + 1, pages == 1
+        archived = desk.alerts.archived()
+        return listed(page, order, state, start, everything, said, now_ms(), archived), pages, start + 1, pages == 1
 
     clientside: Any = app.clientside_callback
     clientside(
@@ -180,7 +182,16 @@ def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "
     return Choice(states, family, machine, owner, search)
 
 
-def listed(page: Page, order: Order, state: str, start: int, everything: int, said: str, now: int) -> list[Any]:
+def listed(
+    page: Page,
+    order: Order,
+    state: str,
+    start: int,
+    everything: int,
+    said: str,
+    now: int,
+    archived: Mapping[str, int] = MappingProxyType({}),
+) -> list[Any]:
     """Return a page of alerts as a table.
 
     Args:
@@ -191,6 +202,7 @@ def listed(page: Page, order: Order, state: str, start: int, everything: int, sa
         everything: number of all alerts, chosen or not.
         said: of the analysis.
         now: ms since 1970.
+        archived: number of archived alerts by machine.
     """
     counted = f"{count(page.total, 'alert')}, {page.slower} of them slower" if page.total else ""
     if page.total > MOST:
@@ -208,17 +220,18 @@ def listed(page: Page, order: Order, state: str, start: int, everything: int, sa
     if order == "family":
         for (family, machine), some in groupby(page.alerts, lambda one: (one.alert.family, one.alert.machine)):
             rows.append(html.Tr(html.Th(f"{family} on {machine}" if family else machine, colSpan=len(_HEAD))))
-            rows += [_row(one, now) for one in some]
+            rows += [_row(one, now, archived) for one in some]
     else:
-        rows = [_row(one, now) for one in page.alerts]
+        rows = [_row(one, now, archived) for one in page.alerts]
     parts.append(table(_HEAD, rows, "Alerts"))
     return parts
 
 
-def _row(one: Tracked, now: int) -> Any:
+def _row(one: Tracked, now: int, archived: Mapping[str, int]) -> Any:
     alert = one.alert
     worst = alert.members[0] if alert.members else None
-    what = dcc.Link(summary(one), href=f"/alert/{one.id}", className="link row", title=headline(alert))
+    text = summary(one) + archive(one, archived)
+    what = dcc.Link(text, href=f"/alert/{one.id}", className="link row", title=headline(alert))
     cells = [
         html.Td(str(one.id), className="number dim"),
         html.Td(what, className="what"),

@@ -28,11 +28,15 @@ from dashboard.alerts.commands.options import (
 from dashboard.places import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dashboard.alerts.life import Ending
     from dashboard.alerts.store import AlertStore
     from dashboard.alerts.tracked import Tracked
+
+
+#: Archived alerts that ``show`` lists.
+_MOST_ARCHIVED = 100
 
 
 class Alerts(Command):  # type: ignore[misc]  # asv has no types
@@ -113,7 +117,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
         print(json.dumps(alerts_json(alerts, _site())))
     else:
-        _print(alerts)
+        _print(alerts, store.archived())
     if any(one.open and one.alert.topic == "slower" for one in alerts):
         return BAD_NEWS
     if results is not None and not results.series():
@@ -122,12 +126,12 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
     return OK
 
 
-def _print(alerts: Sequence[Tracked]) -> None:
+def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from dashboard.alerts.words import headline, status
+    from dashboard.alerts.words import archive, headline, status
 
     console = Console()
     if not console.is_terminal and console.width < 160:
@@ -141,7 +145,7 @@ def _print(alerts: Sequence[Tracked]) -> None:
         table.add_column(name, overflow="fold")
     for one in alerts:
         cause = one.alert.cause.kind if one.alert.members else ""
-        cells = (str(one.id), status(one), headline(one.alert), cause, one.alert.owner)
+        cells = (str(one.id), status(one), headline(one.alert) + archive(one, archived), cause, one.alert.owner)
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
 
@@ -166,6 +170,9 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
     say += [f"evidence: {evidence.text}" for evidence in one.alert.cause.evidence]
     if command := to_find(one):
         say.append(f"to find the commit: {command}")
+    if one.alert.topic == "silent":
+        archived = store.archived_on(one.alert.machine, _MOST_ARCHIVED)
+        say += [f"archived: alert {other.id}: {headline(other.alert)}" for other in archived]
     for event in events:
         at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
         say.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")

@@ -191,6 +191,9 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
     many = "change" if len(found) == 1 else "changes"
     counted = f"{len(found)} {many} in {now.series} series: {slower} slower, {len(found) - slower} faster"
     console.print(counted, highlight=False)
+    for alert in now.alerts:
+        if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
+            console.print(f"{alert.text}: its changes are as they were then", highlight=False)
     side = Settings().run
     for machine, measured in now.commits.items():
         if len(measured) < 2 * side and args.machine in (None, machine):
