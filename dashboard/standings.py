@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
-from dashboard.changes.scatter import CAUTION
+from dashboard.beyond_noise import Look, beyond_noise
 from dashboard.comparing import Difference, beside_baseline, difference
 from dashboard.memo import remembered
 from dashboard.results.model import Commit
@@ -18,7 +18,7 @@ from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import Key, Row, key_of, rows_of, suite_of
 from dashboard.shown import Finding, Shown
-from dashboard.verdicts import Change, Verdict
+from dashboard.verdicts import Verdict
 from lockstep.thresholds import Thresholds
 
 _WEEK_MS = 7 * 86_400_000
@@ -36,7 +36,7 @@ class Standing:
         commit: place of its newest point among the machine's commits.
         news: it failed, and did not at the commit that is compared with.
         noise: standard deviation of a point's logarithm from run to run; NaN unknown.
-        beyond_noise: the change is larger than the noise explains, see ``_beyond``.
+        beyond_noise: the change is larger than the noise explains, see ``dashboard.beyond_noise``.
         absent: the machine cannot measure it, now and at the commit that is compared with.
     """
 
@@ -158,21 +158,27 @@ def standings(
     for row, place in now:
         newest[row.suite] = max(newest[row.suite], place)
     rows = {row.key: row for row, _ in now}
-    looks = sum(row.state != "na" and row.key in before for row, _ in now)
-    # Noise that is estimated from few commits is often too small.
-    doubt = math.sqrt(1 + CAUTION / len(results.commits(machine)))
-    stood = []
+    bare: dict[Key, Difference] = {}
+    looks = []
     for row, place in now:
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
-        compared = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
-        beyond = math.isfinite(scale) and _beyond(compared, row.mde, threshold.confidence, looks, doubt)
+        told = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
+        bare[row.key] = told
+        if math.isfinite(scale):
+            looks.append(Look(row, told, threshold.confidence, place))
+    both = sum(one.worse is not None for one in bare.values())
+    beyond = beyond_noise(results, machine, first, looks, both)
+    stood = []
+    for row, place in now:
+        compared = bare[row.key]
         if compared.verdict in ("slower", "faster"):
             key = row.baseline_key
             beside = rows.get(key)
             baseline = before.get(key), beside if beside and beside.commit == row.commit else None
             own = before.get(row.key), row
-            compared = beside_baseline(compared, own, baseline, noise.get(key, math.nan), threshold.confidence)
+            confidence = thresholds.of(row.suite, row.variant, row.case, row.l2).confidence
+            compared = beside_baseline(compared, own, baseline, noise.get(key, math.nan), confidence)
         later = tuple(one for one in found.get(row.key, ()) if one.last > first)
         news = row.state == "failed" and not (row.key in before and before[row.key].state == "failed")
         stood.append(
@@ -183,32 +189,12 @@ def standings(
                 stale=place < newest[row.suite],
                 commit=place,
                 news=news,
-                noise=scale,
-                beyond_noise=compared.verdict != "baseline moved" and (bool(later) or beyond),
+                noise=noise.get(row.key, math.nan),
+                beyond_noise=compared.verdict != "baseline moved" and (bool(later) or row.key in beyond),
                 absent=row.state == "na" and not (row.key in before and before[row.key].state != "na"),
             )
         )
     return stood
-
-
-def _beyond(compared: Difference, mde: float | None, confidence: float, looks: int, doubt: float) -> bool:
-    """Whether a bare difference is larger than the noise explains among all that a reader looks at.
-
-    The confidence holds for all looks together (Bonferroni): of 500 intervals at 99 % five would leave out zero by
-    chance. The change must also be larger than the smallest that the newest measurement could tell.
-
-    Args:
-        compared: with the noise from run to run in its interval.
-        mde: of the newest measurement, 0.01 is 1 %; ``None`` unknown.
-        confidence: of the interval, and of all looks together.
-        looks: number of series that are compared.
-        doubt: factor on the standard error.
-    """
-    if compared.verdict not in ("slower", "faster") or compared.worse is None or compared.high is None:
-        return False
-    error = (compared.high - compared.worse) / Change(0.0, 1.0).half(confidence)
-    all_sure = Change(compared.worse, doubt * error).sure(1 - (1 - confidence) / max(looks, 1))
-    return all_sure and abs(compared.worse) >= math.log1p(mde or 0.0)
 
 
 def cases_in_order(rows: Sequence[Row]) -> dict[str, list[str]]:

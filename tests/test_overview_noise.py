@@ -28,7 +28,7 @@ def around(value, half):
 def write(root, machine, commits, noise, slower=lambda commit, case: 1.0, half=1.001, year=2026):
     """A machine whose times scatter from run to run by ``noise`` (log units), more than one run knows of."""
     draw = random.Random(7)
-    at = {"started_at": f"{year}-09-21T14:00:00+00:00"}
+    at = {"started_at": f"{year}-09-21T14:00:00+00:00", "baseline": "torch"}
     for n in range(commits):
         records = []
         for case in CASES:
@@ -150,3 +150,13 @@ def test_of_machines_with_as_much_to_see_it_opens_on_the_one_measured_last(tmp_p
     write(root, GPU, 8, noise=0.001)
     write(root, "b200-locked", 6, noise=0.001, year=2027)
     assert '"value": "b200-locked"' in words(overview.layout(open_store(root).current(), OverviewAddress()))
+
+
+def test_an_odd_point_at_the_earlier_commit_is_no_change_of_the_newest(tmp_path):
+    root = tmp_path / "results"
+    # At the first commit, which is compared with, everything was twice as slow.
+    write(root, LAPTOP, 11, noise=0.05, slower=lambda n, case: 2.0 if n == 0 else 1.0, half=1.05)
+    stood = stand(opened(root), LAPTOP)
+    assert min(one.worse for one in stood if one.worse is not None) < -0.5
+    assert not any(one.beyond_noise for one in stood)
+    assert set(colours(stood)[0].values()) == {0.0}
