@@ -63,15 +63,26 @@ def survivors(token: str, seconds: float = GONE_S) -> dict[int, str]:
 
 
 def held_locks(folder: Path) -> list[str]:
-    """Lock files of a folder that somebody holds."""
-    held = []
-    for path in [*folder.rglob("lock"), *folder.rglob("*.lock")]:
-        with path.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                held.append(str(path))
+    """Lock files of a folder that somebody still holds after ``GONE_S``.
+
+    The first thread of a killed process is gone, and its environment cannot be read any more, some milliseconds before
+    its last one, which still holds the files.
+    """
+    until = time.monotonic() + GONE_S
+    while (held := [str(path) for path in folder.rglob("*lock") if _held(path)]) and time.monotonic() < until:
+        time.sleep(0.05)
     return held
+
+
+def _held(path: Path) -> bool:
+    try:
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a folder
+    return False
 
 
 @dataclass
