@@ -189,7 +189,9 @@ def _guard(leader: int, prctl: Callable[..., int]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return
     # An open pipe would hide the leader's end from whoever reads it, and an open file would hold its lock.
-    os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+    for fd in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the listing
+            os.close(int(fd.name))
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
     while os.getppid() == leader:
         signal.sigwait({signal.SIGUSR1})

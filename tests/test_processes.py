@@ -1,6 +1,7 @@
 """A process ends with its parent by any way of dying, and takes what it started with it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -211,3 +212,21 @@ def test_a_guard_keeps_no_pipe_open():
     assert process.poll() is None
     reap(process, 0.0)
     process.stdout.close()
+
+
+#: What starts processes, by module: a child of any other would outlive its parent. A reset of the clocks is meant to.
+STARTS = re.compile(
+    r"subprocess\.(?:run|Popen|call|check_\w+)\(|ProcessPoolExecutor\(|os\.(?:fork|spawn|posix_spawn)\w*\("
+)
+MAY_START = {"lockstep/processes.py", "lockstep/nvml.py"}
+
+
+def test_everything_starts_processes_in_the_same_way():
+    root = Path(__file__).parents[1]
+    found = {
+        str(path.relative_to(root))
+        for package in ("lockstep", "dashboard")
+        for path in (root / package).rglob("*.py")
+        if STARTS.search(path.read_text())
+    }
+    assert found == MAY_START
