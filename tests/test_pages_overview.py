@@ -82,7 +82,9 @@ def test_the_table_downloads_as_it_is_filtered(shown):
     store, _ = shown
     client = create_app(store, findings=shown[1]).server.test_client()
     rows = overview.table(store.current(), FAST, stand(shown))[:2]
-    [answer] = call(client, "overview-file.data", 1, None, state=(rows, *(None,) * 7)).values()
+    [answer] = call(
+        client, "overview-file.data", 1, None, state=(rows, None, None, FAST, "cold", "all", None, None)
+    ).values()
     read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
     assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
         [row["latency"] or math.nan for row in rows], nan_ok=True
