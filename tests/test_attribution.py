@@ -355,6 +355,21 @@ def test_the_range_is_intersected_over_the_machines():
     assert (ours.machine, ours.also_on) == ("h200", ("b200",))
 
 
+def test_a_range_says_what_narrowed_it():
+    """One machine measured every commit, the other every fourth: what it says of one commit is the other's word."""
+    exact = step(11)
+    seldom = step(8, 12, name=series(machine="b200"))
+    there, here = alerts(exact, seldom)
+    assert (there.machine, there.commits, there.narrowed, here.narrowed) == ("b200", (COMMITS[11],), True, False)
+    assert culprits(there) == f"commit {COMMITS[11][:12]} (narrowed by h200)"
+    assert culprits(here) == f"commit {COMMITS[11][:12]}"
+    [alone] = alerts(seldom)
+    assert culprits(alone) == f"one of 5 commits: {COMMITS[7][:12]}..{COMMITS[12][:12]}"
+    [touching] = alerts(replace(seldom, touched=(COMMITS[9],)))
+    only = f"the only one of 5 in {COMMITS[7][:12]}..{COMMITS[12][:12]} that touches the packages under test"
+    assert culprits(touching) == f"commit {COMMITS[9][:12]}, {only}"
+
+
 def test_most_of_the_change_names_the_cause():
     toolchain = [replace(sides("toolchain", *TORCH), series=series(case=f"M={m}")) for m in range(3)]
     [alert] = alerts(step(by=0.06), *toolchain)

@@ -117,6 +117,12 @@ class Alert:
         return bool(self.members) and not self.unknown
 
     @property
+    def narrowed(self) -> bool:
+        """Whether the range is narrower than this machine's own measurements make it."""
+        own = {one.before for one in self.members}, {one.after for one in self.members}
+        return bool(self.also_on) and "" not in own[0] and (self.before not in own[0] or self.after not in own[1])
+
+    @property
     def range(self) -> str:
         """The culprit range as git takes it: ``before..after``, or the one commit if it can be no other."""
         after = self.after[:8]

@@ -93,12 +93,15 @@ def culprits(alert: Alert) -> str:
         return f"last measured at {before}, no more at {after}" if before else f"since {after}"
     if alert.unknown:
         return f"{span}, and what lies between is unknown: {remedy(alert.unknown, before, after)}"
+    # The other machines' change may be another one.
+    narrowed = f" (narrowed by {', '.join(alert.also_on)})" if alert.narrowed else ""
     if number == 1:
-        return f"commit {after}"
+        return f"commit {after}{narrowed}"
     if len(suspects) == 1:
-        return f"commit {suspects[0][:12]}, the only one of {number} in {span} that touches the packages under test"
+        only = f"the only one of {number} in {span} that touches the packages under test"
+        return f"commit {suspects[0][:12]}, {only}{narrowed}"
     also = f", of which {len(suspects)} touch the packages under test" if len(suspects) < number else ""
-    return f"one of {number} commits{also}: {span}"
+    return f"one of {number} commits{also}: {span}{narrowed}"
 
 
 def to_find(one: Tracked) -> str:
