@@ -124,9 +124,10 @@ def test_changes_in_json_and_filtered(run, project):
     status, printed = run("changes", "--json", "--machine", "h200", "--since", commits[AT][:9])
     told = json.loads(printed)["changes"]
     assert (status, len(told)) == (1, 3)
-    assert {(one["machine"], one["cause"]["kind"], tuple(one["commits"])) for one in told} == {
-        ("h200", "own commit", (commits[AT],))
-    }
+    assert {(one["machine"], one["cause"]["kind"]) for one in told} == {("h200", "own commit")}
+    # A series may place it within two commits; the range that all share names the one.
+    assert all(commits[AT] in one["commits"] and len(one["commits"]) <= 2 for one in told)
+    assert [commits[AT]] in [one["commits"] for one in told]
     others = (
         ["--machine", "b200"],
         ["--family", "linear", "--machine", "b200"],
