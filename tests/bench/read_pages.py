@@ -172,10 +172,19 @@ class Reader:
 
 
 @contextmanager
-def dashboard(folder: Path, cache: Path) -> Iterator[tuple[str, int]]:
+def dashboard(folder: Path, cache: Path, state: Path | None = None) -> Iterator[tuple[str, int]]:
     """Serve a folder; gives the address and the process that was started."""
     with tempfile.TemporaryDirectory() as empty:
-        options = ["--results", folder, "--cache", cache, "--state", Path(empty) / "alerts.sqlite", "--port", 0]
+        options = [
+            "--results",
+            folder,
+            "--cache",
+            cache,
+            "--state",
+            state or Path(empty) / "alerts.sqlite",
+            "--port",
+            0,
+        ]
         command = [sys.executable, "-c", START, "dashboard", *map(str, options)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=empty)
         try:
@@ -229,12 +238,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cache", type=Path, help="keep the store's cache here")
+    parser.add_argument("--state", type=Path, help="keep the alerts here (default: begin with none)")
     parser.add_argument("--readers", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--pause", type=float, default=2.0, help="seconds on a page (default: %(default)s)")
     args = parser.parse_args()
     machines = sorted(path.parent.name for path in args.folder.glob("*/machine.json"))
-    with tempfile.TemporaryDirectory() as scratch, dashboard(args.folder, args.cache or Path(scratch)) as (base, pid):
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        dashboard(args.folder, args.cache or Path(scratch), args.state) as (base, pid),
+    ):
         seen = Seen()
         first = Reader(base, seen, 0)
         print(f"analysed {wait_for_analysis(first, machines[0]):.1f} s after the first question", flush=True)
