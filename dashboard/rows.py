@@ -217,6 +217,8 @@ def key_of(series: Series, suite: str) -> Key:
 @remembered
 def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
     """Rows that a machine (``None``: any) ever had."""
+    if machine is None:
+        return frozenset().union(*(keys_of(results, one) for one in results.machines))
     suites = {name: suite_of(one) for name, one in results.benchmarks.items()}
     return frozenset(key_of(one, suites[one.benchmark]) for one in results.series(machine=machine))
 
