@@ -4,6 +4,7 @@ import pytest
 from alerting import series
 
 from dashboard.alerts.freshness import MachineReports, Reports, dead_machines, freshness, is_old
+from dashboard.alerts.words import culprits
 
 DAY = 86_400_000
 START = 1_790_000_000_000
@@ -62,6 +63,13 @@ def test_a_benchmark_that_vanished():
     [alert] = freshness(MachineReports("h200", COMMITS, NOW, series), NOW)
     assert (alert.topic, alert.before, alert.after) == ("vanished", COMMITS[49][0], COMMITS[50][0])
     assert alert.text == "since 32323232 there is no linear.triton"
+
+
+def test_a_benchmark_that_vanished_blames_no_commit():
+    """It is gone at the next commit that was measured, which need not be the one that removed it."""
+    [alert] = freshness(MachineReports("h200", COMMITS, NOW, [STEADY, report(range(50))]), NOW)
+    assert (alert.suspects, alert.range) == ((), f"{COMMITS[49][0][:8]}..{COMMITS[50][0][:8]}")
+    assert culprits(alert) == f"between the measured commits {COMMITS[49][0][:12]} and {COMMITS[50][0][:12]}"
 
 
 def test_a_benchmark_that_was_renamed():

@@ -90,7 +90,7 @@ def culprits(alert: Alert) -> str:
     if not number:
         return "no commit came in"
     if not alert.members:
-        return f"last measured at {before}, no more at {after}" if before else f"since {after}"
+        return f"between the measured commits {before} and {after}" if before else f"since {after}"
     if alert.unknown:
         return f"{span}, and what lies between is unknown: {remedy(alert.unknown, before, after)}"
     # The other machines' change may be another one.
