@@ -10,7 +10,7 @@ from functools import cached_property
 from lockstep.gate.reach import reach
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, Tree, compare
-from lockstep.machine_code.sources import closure
+from lockstep.machine_code.sources import closure, same_code
 from lockstep.suite import Suite
 
 Say = Callable[[str], None]
@@ -106,7 +106,7 @@ def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
     """Today's variants of a suite that reach the same code in both trees."""
     module = f"{suite.package}.{suite.family}"
     before, after = (closure(tree.root, tree.packages, module) for tree in (base, head))
-    if before == after:
+    if same_code(before, after):
         return frozenset(suite.variants())
     prefix, path = (f"{suite.op}." if suite.op else ""), module.replace(".", "/")
     found = set()
