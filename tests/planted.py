@@ -1,3 +1,4 @@
+# ruff: noqa: E501 — the sources of generated modules stand here a line each
 """Small packages with a change planted in one place, to look for changes that a proof overlooks.
 
 A package is put together from features: ways in which code can come to a number. Each variant adds up the numbers of a
@@ -21,14 +22,19 @@ from hypothesis import strategies as st
 #: planted change changes, "{i}" makes names unique.
 FEATURES: dict[str, tuple[dict[str, str], str]] = {
     "constant": ({"{p}/c{i}.py": "VALUE{i} = {n}\n"}, "_m('{p}.c{i}').VALUE{i}"),
-    "function": ({"{p}/f{i}.py": "def f{i}():\n    return g{i}()\n\n\ndef g{i}():\n    return {n}\n"}, "_m('{p}.f{i}').f{i}()"),
+    "function": (
+        {"{p}/f{i}.py": "def f{i}():\n    return g{i}()\n\n\ndef g{i}():\n    return {n}\n"},
+        "_m('{p}.f{i}').f{i}()",
+    ),
     "default": ({"{p}/d{i}.py": "SIZE{i} = {n}\n\n\ndef f{i}(n=SIZE{i}):\n    return n\n"}, "_m('{p}.d{i}').f{i}()"),
     "closure": (
         {"{p}/k{i}.py": "def outer{i}():\n    n = {n}\n    return lambda: n\n\n\nf{i} = outer{i}()\n"},
         "_m('{p}.k{i}').f{i}()",
     ),
     "partial": (
-        {"{p}/p{i}.py": "from functools import partial\n\n\ndef f{i}(n):\n    return n\n\n\npart{i} = partial(f{i}, {n})\n"},
+        {
+            "{p}/p{i}.py": "from functools import partial\n\n\ndef f{i}(n):\n    return n\n\n\npart{i} = partial(f{i}, {n})\n"
+        },
         "_m('{p}.p{i}').part{i}()",
     ),
     "class attribute": ({"{p}/a{i}.py": "class Tile{i}:\n    size = {n}\n"}, "_m('{p}.a{i}').Tile{i}.size"),
@@ -54,7 +60,9 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
         "_m('{p}.m{i}').FOUND{i}[0].n",
     ),
     "module getattr": (
-        {"{p}/g{i}.py": "def __getattr__(name):\n    if name == 'late{i}':\n        return {n}\n    raise AttributeError(name)\n"},
+        {
+            "{p}/g{i}.py": "def __getattr__(name):\n    if name == 'late{i}':\n        return {n}\n    raise AttributeError(name)\n"
+        },
         "_m('{p}.g{i}').late{i}",
     ),
     "patched": (
@@ -88,7 +96,7 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "data": (
         {
-            "{p}/tables/t{i}.json": "{{\"n\": {n}}}\n",
+            "{p}/tables/t{i}.json": '{{"n": {n}}}\n',
             "{p}/j{i}.py": "import json\nfrom pathlib import Path\n\n\ndef f{i}():\n"
             "    return json.loads(Path(__file__).parent.joinpath('tables', 't{i}.json').read_text())['n']\n",
         },
@@ -103,7 +111,7 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
         "_m('{p}.z{i}').N{i}",
     ),
     "docstring": (
-        {"{p}/h{i}.py": "def f{i}():\n    \"\"\"{n}\"\"\"\n\n\ndef n{i}():\n    return int(f{i}.__doc__)\n"},
+        {"{p}/h{i}.py": 'def f{i}():\n    """{n}"""\n\n\ndef n{i}():\n    return int(f{i}.__doc__)\n'},
         "_m('{p}.h{i}').n{i}()",
     ),
     "line": (
@@ -115,10 +123,16 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
         "_late('{p}.lazy{i}.deep').f{i}()",
     ),
     "shadowed": (
-        {"{p}/v{i}.py": "import math\n\n\ndef f{i}():\n    from {p} import u{i} as math\n    return math.sqrt()\n", "{p}/u{i}.py": "def sqrt():\n    return {n}\n"},
+        {
+            "{p}/v{i}.py": "import math\n\n\ndef f{i}():\n    from {p} import u{i} as math\n    return math.sqrt()\n",
+            "{p}/u{i}.py": "def sqrt():\n    return {n}\n",
+        },
         "_m('{p}.v{i}').f{i}()",
     ),
-    "star": ({"{p}/aa{i}.py": "def star{i}():\n    return {n}\n", "{p}/ab{i}.py": "from {p}.aa{i} import *\n"}, "_m('{p}.ab{i}').star{i}()"),
+    "star": (
+        {"{p}/aa{i}.py": "def star{i}():\n    return {n}\n", "{p}/ab{i}.py": "from {p}.aa{i} import *\n"},
+        "_m('{p}.ab{i}').star{i}()",
+    ),
     "folder first": (
         {"{p}/ac{i}.py": "N{i} = 0\n", "{p}/ac{i}/__init__.py": "N{i} = {n}\n"},
         "_m('{p}.ac{i}').N{i}",
@@ -197,9 +211,10 @@ def planted(draw: st.DrawFn, *, commented: bool = False) -> Planted:
             parts, expression = FEATURES[name]
             home = homes[i]
             if name == "outside":
-                parts = {key: text.replace("{p}.__name__.count('.') + 1", str(home.count(".") + 1)) for key, text in parts.items()}
-            if name == "data":
-                parts = {key: text for key, text in parts.items()}
+                parts = {
+                    key: text.replace("{p}.__name__.count('.') + 1", str(home.count(".") + 1))
+                    for key, text in parts.items()
+                }
             for path, text in parts.items():
                 path = path.format(p=home.replace(".", "/"), i=i)
                 found[path] = text.format(p=home, n=numbers[i], i=i)
@@ -232,8 +247,10 @@ def planted(draw: st.DrawFn, *, commented: bool = False) -> Planted:
         return found
 
     base = files(numbers)
-    head = {k: f"# Words.\n{v}\n# More words.\n" if k.endswith(".py") else v for k, v in base.items()} if commented else files(
-        {**numbers, at: numbers[at] + 100}
+    head = (
+        {k: f"# Words.\n{v}\n# More words.\n" if k.endswith(".py") else v for k, v in base.items()}
+        if commented
+        else files({**numbers, at: numbers[at] + 100})
     )
     packages = tuple(sorted({path.split("/")[0] for path in base if "/" in path}))
     return Planted(base, head, packages, package, ("a", "b", "c"), commented, chosen[at])

@@ -1,15 +1,21 @@
 """No change is overlooked by a proof from the sources, and comments disprove nothing.
 
-A part of the examples runs with all tests. All of them: ``LOCKSTEP_PROOF_EXAMPLES=2000 pytest tests/test_proof_property.py``.
+A part of the examples runs with all tests. ``LOCKSTEP_PROOF_EXAMPLES=2000 pytest tests/test_proof_property.py`` runs
+that many.
 """
 
 import itertools
+import json
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from planted import FEATURES, Planted, answers, lay_out, planted
+from planted import Planted, answers, lay_out, planted
+from traced import WORLD
 
 from lockstep.gate.proof import prove
 from lockstep.machine_code import Tree
@@ -73,3 +79,19 @@ def test_comments_disprove_nothing(folder):
     assert sum(proved) >= 0.95 * len(proved)
 
 
+def test_no_change_behind_a_question_to_the_world_is_proved_by_a_trace():
+    tests = Path(__file__).parent
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent)])
+    count = max(len(WORLD), EXAMPLES // 10)
+    done = subprocess.run(
+        [sys.executable, tests / "traced.py", str(count)],
+        env=environment, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == count
+    assert [what for what, _, same, _ in found if same] == []
+    # What the target answers is traced; the change shows as another step, not as a doubt.
+    assert [(what, unknown) for what, way, _, unknown in found if WORLD[way][2] and unknown] == []
+    assert [what for what, way, _, unknown in found if not WORLD[way][2] and not unknown] == []

@@ -107,6 +107,16 @@ TORCH = (
 NOT_TORCH = frozenset(
     {"get_num_threads", "get_num_interop_threads", "initial_seed", "seed", "load", "save", "_C", "_dynamo"}
 )
+#: Functions of ``torch._C`` that answer by what the code itself has set, and not by the machine.
+STATE_OF_TORCH = frozenset(
+    {
+        *("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cache_enabled"),
+        *("get_autocast_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "is_autocast_cpu_enabled", "parse_ir"),
+        *("get_autocast_cpu_dtype", "are_deterministic_algorithms_enabled", "_is_torch_function_enabled"),
+        *("_get_deterministic_algorithms", "_set_grad_enabled", "_has_torch_function", "_has_torch_function_unary"),
+        *("_has_torch_function_variadic", "_is_tracing", "_get_tracing_state", "_functionalization_reapply_views_tls"),
+    }
+)
 #: Parts of Triton that measure or ask more than its driver, for which a stand-in answers.
 NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build")
 
@@ -256,8 +266,11 @@ def refused_call(function: Any) -> str:
         module = holder.__name__ if isinstance(holder, ModuleType) else type(holder).__module__
     if module == "builtins" and isinstance(holder, ModuleType):
         return f"calls {name}" if name in REFUSED_BUILTINS else ""
+    if module == "torch._C" or (isinstance(holder, ModuleType) and holder.__name__ == "torch._C"):
+        # Functions of the module itself; operators are methods of other objects.
+        return "" if name in STATE_OF_TORCH else f"asks torch ({name})"
     if top(str(module)) in ("torch", "triton", "numpy"):
-        return f"asks torch ({name})" if name.startswith(("_cuda", "_get_cuda", "_xpu", "_mps")) else ""
+        return ""
     if allowed(str(module), name) or module in ("_io", "io", "_sre", "builtins"):
         return ""  # what _io reads was opened before, and opening is seen
     return f"calls {module}.{name}"

@@ -1,0 +1,226 @@
+# ruff: noqa: E501 — the sources of generated modules stand here a line each
+"""Trace generated packages that ask the world in many ways, each before and after a change, and print what was found.
+
+``python tests/traced.py EXAMPLES`` prints a JSON list: what was asked, whether the two versions count as the same,
+whether base counts as the same as itself, and why base is unknown. Each version is traced in a fork of a process that
+answers as an H200.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from planted import lay_out
+
+#: Ways to ask by name: module-level code, the expression that the variant adds to x, and whether the target answers.
+#: {n} is changed; on an H200 the expression then is another number.
+WORLD: dict[str, tuple[str, str, bool]] = {
+    "multiprocessors": ("", "torch.cuda.get_device_properties(x.device).multi_processor_count // {n}", True),
+    "multiprocessors at import": (
+        "SM = torch.cuda.get_device_properties(0).multi_processor_count\n",
+        "SM // {n}",
+        True,
+    ),
+    "capability": ("", "({n} if torch.cuda.get_device_capability() >= (9, 0) else 5)", True),
+    "is_cuda": ("", "({n} if x.is_cuda else 5)", True),
+    "device type": ("", "({n} if x.device.type == 'cuda' else 5)", True),
+    "device equal": ("", "({n} if x.device == torch.device('cuda', 0) else 5)", True),
+    "available": ("", "({n} if torch.cuda.is_available() else 5)", True),
+    "name": ("", "({n} if 'H200' in torch.cuda.get_device_name() else 5)", True),
+    "triton driver": (
+        "from triton.runtime import driver\n",
+        "driver.active.utils.get_device_properties(0)['multiprocessor_count'] // {n}",
+        True,
+    ),
+    "environment": ("import os\n", "int(os.environ.get('NOT_SET', '{n}'))", True),
+    "environment at import": ("import os\nN = int(os.getenv('NOT_SET') or {n})\n", "N", True),
+    "own file": ("from pathlib import Path\n", "{n} * len(Path(__file__).name)", True),
+    "backward": (
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n\n"
+        "    @staticmethod\n    def backward(ctx, g):\n"
+        "        return g * (torch.cuda.get_device_properties(g.device).multi_processor_count // {n})\n\n\n"
+        "def train(x):\n    x = x.detach().requires_grad_()\n"
+        "    return torch.autograd.grad(F.apply(x), x, torch.empty_like(x))[0]\n",
+        "train(x)",
+        True,
+    ),
+    "backward asks is_cuda": (
+        "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        return g * ({n} if g.is_cuda else 5)\n\n\n"
+        "def train(x):\n    x = x.detach().requires_grad_()\n"
+        "    return torch.autograd.grad(F.apply(x), x, torch.empty_like(x))[0]\n",
+        "train(x)",
+        True,
+    ),
+    "is_meta": ("", "(5 if x.is_meta else {n})", False),
+    "memory": ("", "({n} if torch.cuda.mem_get_info()[1] > 1 else 5)", False),
+    "memory of properties": (
+        "",
+        "({n} if getattr(torch.cuda.get_device_properties(0), 'total_memory', 0) else 5)",
+        False,
+    ),
+    "processors": ("import os\n", "({n} if os.cpu_count() == -1 else 5)", False),
+    "processors by map": ("import os\n", "({n} if list(map(lambda f: f(), [os.cpu_count]))[0] == -1 else 5)", False),
+    "processors by partial": (
+        "import functools, os\nask = functools.partial(os.cpu_count)\n",
+        "({n} if ask() == -1 else 5)",
+        False,
+    ),
+    "processors at import": ("import os\nCOUNT = os.cpu_count()\n", "({n} if COUNT == -1 else 5)", False),
+    "processors in a default": (
+        "import os\ndef f(n=os.cpu_count()):\n    return n\n",
+        "({n} if f() == -1 else 5)",
+        False,
+    ),
+    "time": ("import time\n", "({n} if time.time() < 0 else 5)", False),
+    "time from": ("from time import perf_counter_ns as clock\n", "({n} if clock() < 0 else 5)", False),
+    "date": ("import datetime\n", "({n} if datetime.datetime.now().year < 0 else 5)", False),
+    "chance": ("import random\n", "({n} if random.random() < 0 else 5)", False),
+    "chance of torch": ("", "({n} if torch.rand(1).item() < 0 else 5)", False),
+    "file": ("", "({n} if open('/proc/uptime').read() == '' else 5)", False),
+    "path exists": ("from pathlib import Path\n", "({n} if Path('/dev/nvidia0').exists() else 5)", False),
+    "os.path exists": ("import os\n", "({n} if os.path.exists('/dev/nvidia0') else 5)", False),
+    "process": ("import subprocess\n", "({n} if subprocess.run(['true']).returncode else 5)", False),
+    "library": ("import ctypes\n", "({n} if ctypes.CDLL(None).getpid() < 0 else 5)", False),
+    "host": ("import socket\n", "({n} if socket.gethostname() == '' else 5)", False),
+    "platform": ("import platform\n", "({n} if platform.machine() == '' else 5)", False),
+    "module getattr": ("", "({n} if getattr(torch, 'cuda').mem_get_info()[0] > 1 else 5)", False),
+    "alias": ("cu = torch.cuda\n", "({n} if cu.memory_reserved() else 5)", False),
+    "import by name": ("import importlib\n", "({n} if importlib.import_module('time').time() < 0 else 5)", False),
+    "value of a tensor": (
+        "def f(x):\n    try:\n        return int(x.max())\n    except Exception:\n        return -1\n",
+        "(5 if f(x) == -1 else {n})",
+        False,
+    ),
+    "cache of a value": (
+        "import functools\n@functools.cache\ndef f(d):\n    try:\n        return int(torch.zeros(1, device=d).item())\n"
+        "    except Exception:\n        return -1\n",
+        "(5 if f(x.device) == -1 else {n})",
+        False,
+    ),
+    "backends": ("", "({n} if torch.backends.cudnn.is_available() else 5)", False),
+    "cuda version": ("", "({n} if torch.version.cuda else 5)", False),
+    "threads": ("", "({n} if torch.get_num_threads() > 64 else 5)", False),
+    "identity": ("", "({n} if id(x) == 1 else 5)", False),
+    "globals": ("import sys, os\n", "({n} if globals()['os'].cpu_count() == -1 else 5)", False),
+    "eval": ("", "({n} if eval('1') == 2 else 5)", False),
+    "third party": ("import rich\n", "({n} if rich.get_console().width == 1 else 5)", False),
+    "compiled": (
+        "def f(x):\n    return x + ({n} if torch.compiler.is_compiling() else 5)\n\n\ng = torch.compile(f)\n",
+        "g(x)",
+        False,
+    ),
+    "triton benchmark": (
+        "import triton\n",
+        "({n} if triton.testing.get_max_simd_tflops(torch.float32) > 1 else 5)",
+        False,
+    ),
+    "clock of the driver": (
+        "from triton.runtime import driver\n",
+        "({n} if driver.active.utils.get_device_properties(0).get('sm_clock_rate') else 5)",
+        False,
+    ),
+    "process id": ("import os\n", "({n} if os.getpid() < 0 else 5)", False),
+    "stream": ("", "({n} if torch.cuda.current_stream().cuda_stream == 0 else 5)", False),
+}
+
+
+def version(way: str, n: int, package: str, helper: str, variant_asks: bool) -> dict[str, str]:
+    """Files of one version: the asking code in a module of ``helper``, the variant in one of ``package``."""
+    setup, expression, _ = WORLD[way]
+    setup, expression = setup.replace("{n}", str(n)), expression.replace("{n}", str(n))
+    asking = f"import torch\n{setup}\n\ndef ask(x):\n    return {expression}\n"
+    call = "ask(x)"
+    work = f"import torch\nfrom {helper}.asking import ask\n\n\ndef work(x):\n    return x + {call}\n\n\n"
+    if not variant_asks:  # through the standard library, and imported late
+        work = (
+            "import functools\n\n\ndef work(x):\n"
+            f"    from {helper} import asking\n    return functools.reduce(lambda a, f: a + f(x), [asking.ask], x)\n\n\n"
+        )
+    files = {
+        f"{helper.replace('.', '/')}/asking.py": asking,
+        f"{package.replace('.', '/')}/work.py": work + 'VARIANTS = {"work": work}\n',
+    }
+    for path in list(files):
+        for folder in Path(path).parents:
+            if str(folder) != ".":
+                files.setdefault(f"{folder}/__init__.py", "")
+    return files
+
+
+def traced(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[str], str]:
+    """Steps and reason to distrust of the one case of the version at ``root``, found in a fork."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            steps, unknown = trace_here(root, packages, package)
+            os.write(theirs, json.dumps([steps, unknown]).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as answer:
+        content = answer.read()
+    os.waitpid(child, 0)
+    return tuple(json.loads(content)) if content else ([], "the process died")  # type: ignore[return-value]
+
+
+def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[str], str]:
+    """As ``traced``, in this process."""
+    from lockstep.checkout import import_from
+    from lockstep.machine_code.targets import Target
+    from lockstep.machine_code.worker import Tracer
+    from lockstep.suite import Case, Suite
+
+    suite = Suite(
+        "work", (Case(M=4),), (Case(M=4),), inputs=lambda draw, M: {"x": draw.normal(M, 16)}, reference=dict,
+        flops=float, bytes=float, baseline="work", package=package,
+    )  # fmt: skip
+    import_from(root, packages)
+    tracer = Tracer({"work": suite}, root, packages, (), 1, lambda *_, **__: None)
+    target = Target(90, 132, "NVIDIA H200")
+    if os.environ.get("ANSWERING"):
+        tracer._answering = target.spell()
+    tracer._answer_as(target.spell())
+    [(_, _, _, (steps, _, unknown))] = tracer._suite(suite, target, {})
+    return steps, unknown
+
+
+def main() -> None:
+    """Trace as many examples as the first argument says: every way once, then by lot."""
+    import rich  # noqa: F401 — the forks have it already
+
+    with tempfile.TemporaryDirectory() as room:  # what is imported and answered once, the forks need not again
+        lay_out(Path(room), version("multiprocessors", 1, "warmup", "warmup", True))
+        trace_here(Path(room), ("warmup",), "warmup")
+    os.environ["ANSWERING"] = "1"
+    chance = random.Random(15)
+    count = int(sys.argv[1])
+    ways = [*WORLD, *(chance.choice(list(WORLD)) for _ in range(max(0, count - len(WORLD))))][:count]
+    found = []
+    for way in ways:
+        package = chance.choice(["toy", "toy.deep.kernels"])
+        helper = chance.choice(["toy", "helpers", "helpers.low"])
+        asks = chance.random() < 0.6
+        packages = tuple({package.split(".")[0], helper.split(".")[0]})
+        before, after = 1, chance.choice([2, 7, 8])
+        with tempfile.TemporaryDirectory() as room:
+            answers = []
+            for side, n in (("base", before), ("head", after)):
+                lay_out(Path(room, side), version(way, n, package, helper, asks))
+                answers.append(traced(Path(room, side), packages, package))
+        (steps, unknown), (other, doubt) = answers
+        same = not unknown and not doubt and steps == other
+        found.append([f"{way} ({package}, {helper}, {asks})", way, same, unknown])
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
