@@ -206,15 +206,23 @@ class Hypotheses:
         order = np.argsort(start, axis=1)
         start, share = np.take_along_axis(start, order, axis=1), np.take_along_axis(share, order, axis=1)
         share /= share.sum(axis=1, keepdims=True)
-        apart = np.abs(start[:, :, None] - start[:, None, :])
-        near = np.einsum("rij,rj->ri", apart <= NEARBY, share)
-        here = np.einsum("rij,rj->ri", apart == 0, share)
+        near, here = _within(start, share, NEARBY), _within(start, share, 0)
         # Where the step is clear, all its neighbours have it nearby: of those take the likeliest itself.
         index = np.where(near > 0.95 * near.max(axis=1, keepdims=True), here, -1.0).argmax(axis=1)
         grown = np.cumsum(share, axis=1)
         which = np.arange(rows.size)
         earliest, latest = (grown >= TAIL).argmax(axis=1), (grown >= 1 - TAIL).argmax(axis=1)
         return start[which, index], start[which, earliest], start[which, latest]
+
+
+def _within(start: Ints, share: Floats, reach: int) -> Floats:
+    """Sum of the shares that lie within ``reach`` of each [rows, width]; ``start`` ascends in every row."""
+    grown = np.concatenate([np.zeros((len(share), 1)), np.cumsum(share, axis=1)], axis=1)
+    found = np.empty_like(share)
+    for row, places in enumerate(start):
+        low, high = np.searchsorted(places, places - reach), np.searchsorted(places, places + reach, "right")
+        found[row] = grown[row, high] - grown[row, low]
+    return found
 
 
 def sooner(former: Floats, first: Floats) -> Floats:

@@ -25,6 +25,8 @@ WINDOW = 120
 #: or uniform distribution lie 2.5 to 3.5 apart, and seldom more than 4.5 in samples of a dozen.
 _APART = 5.0
 _MOST = 4
+#: The means of two halves of a normal distribution lie 2.6 of their own standard deviations apart; of any modes, 3.4.
+_HALVES = 3.0
 #: Points of a mode: fewer are outliers, and so are points of a mode that never follow one another.
 _FEWEST = 3
 #: Of the points that leave their mode, at most this share may be outliers.
@@ -73,12 +75,14 @@ def modes(y: Floats) -> Modes | None:
     """
     y = y[-WINDOW:]
     ordered = np.sort(y)
+    if not _halves_apart(ordered):
+        return None
     # The most levels that are apart: two of three could be taken for one that scatters.
     for cuts in reversed(_partitions(ordered)):
         parts = [part for part in np.split(ordered, cuts) if part.size >= _FEWEST]
         if len(parts) < 2 or sum(part.size for part in parts) < (1 - _OUTLIERS) * y.size:
             continue
-        levels = np.array([np.median(part) for part in parts])
+        levels = np.array([_median(part) for part in parts])
         spread = max(float(np.sqrt(np.mean([_spread(part) ** 2 for part in parts]))), 1e-12)
         if np.diff(levels).min() > _APART * spread:
             switches = _switches(np.abs(y[:, None] - levels).argmin(axis=1), len(levels))
@@ -127,6 +131,24 @@ def _returns(y: Floats, index: int) -> bool:
     return {int(mode) for mode in np.abs(y[index:, None] - found.levels).argmin(axis=1)} <= there
 
 
+def _halves_apart(ordered: Floats) -> bool:
+    """Whether the best cut of sorted values into two leaves them apart at all; noise around one level seldom is.
+
+    It is worked out in a twentieth of the time that ``_partitions`` takes.
+    """
+    size = ordered.size
+    if size < 2 * _FEWEST + 2:
+        return False
+    count = np.arange(1, size)
+    sums, squares = np.cumsum(ordered - ordered[0]), np.cumsum((ordered - ordered[0]) ** 2)
+    left, right = sums[:-1] / count, (sums[-1] - sums[:-1]) / (size - count)
+    within = squares[-1] - count * left**2 - (size - count) * right**2
+    within = within[_FEWEST - 1 : size - _FEWEST]
+    best = int(within.argmin())
+    apart = (right - left)[best + _FEWEST - 1]
+    return bool(apart * apart * size > _HALVES**2 * max(float(within[best]), 0.0))
+
+
 def _partitions(ordered: Floats) -> list[NDArray[np.intp]]:
     """Where to cut sorted values into two, three and four parts so that they scatter least within (Fisher 1958)."""
     size = ordered.size
@@ -163,7 +185,12 @@ def _switches(labels: NDArray[np.intp], count: int) -> int:
 
 
 def _spread(part: Floats) -> float:
-    """Robust standard deviation; the sample's own where a handful of points makes the median useless."""
+    """Robust standard deviation of sorted values; the sample's own where they are too few for a median."""
     if part.size < 6:
         return float(part.std(ddof=1))
-    return float(np.median(np.abs(part - np.median(part)))) / 0.6745
+    return _median(np.sort(np.abs(part - _median(part)))) / 0.6745
+
+
+def _median(ordered: Floats) -> float:
+    """Median of sorted values: numpy's own takes 50 times as long on so few."""
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2

@@ -158,13 +158,15 @@ class Scatter:
         # A level has noise of its own once its points say so clearly; those before it are then forgotten.
         present = np.isfinite(squares) & (index[enough] >= self._since[rows[enough], None])
         own = present.sum(axis=1)
-        for place in np.flatnonzero((own >= _OWN) & (self._since[rows[enough]] > 0)).tolist():
-            alone = float(spread(np.where(present[place], squares[place], np.nan)[None], self._settings.gate)[0])
-            if abs(np.log(max(alone, _FLOOR**2) / max(found[place], _FLOOR**2))) > _CLEARLY * np.sqrt(2 / own[place]):
-                row = int(rows[enough][place])
+        fresh = np.flatnonzero((own >= _OWN) & (self._since[rows[enough]] > 0))
+        if fresh.size:
+            alone = spread(np.where(present[fresh], squares[fresh], np.nan), self._settings.gate)
+            apart = np.abs(np.log(np.maximum(alone, _FLOOR**2) / np.maximum(found[fresh], _FLOOR**2)))
+            clear = apart > _CLEARLY * np.sqrt(2 / own[fresh])
+            for row in rows[enough][fresh[clear]].tolist():
                 self._innovations[row, : self._since[row]] = np.nan
-                found[place] = alone
-                count[np.flatnonzero(enough)[place]] = own[place]
+            found[fresh[clear]] = alone[clear]
+            count[np.flatnonzero(enough)[fresh[clear]]] = own[fresh[clear]]
         self.variance[rows[enough]] = np.maximum(found, self._least(rows[enough]))
         self.points[rows[enough]] = count[enough]
         self._due[rows] = seen + np.maximum(seen // 10, 2)
