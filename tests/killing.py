@@ -137,8 +137,8 @@ class Place:
         return (self.folder / "printed").read_text(errors="replace")[-600:]
 
 
-def make_place(folder: Path, machines: int = 2, commits: int = 40, series: int = 720) -> Place:
-    """Write the project and the tree; the defaults have the analysis start pools, a quarter does not."""
+def make_place(folder: Path, machines: int = 2, commits: int = 80, series: int = 720) -> Place:
+    """Write the project and the tree; the defaults have reading and analysing start pools."""
     sys.path.insert(0, str(Path(__file__).parent / "bench"))
     try:
         from make_tree import write_tree
