@@ -133,3 +133,15 @@ def test_the_budget_ends_between_cases(project):
     done = project.lockstep("tune", "product", "--budget", "0")
     assert (done.returncode, "0 s are over: 1 of 1 cases were not begun" in done.stdout) == (3, True), done.stdout
     assert table(project)["times"] == 30
+
+
+def test_a_candidate_that_never_returns_ends_the_run_and_is_named(tmp_path):
+    project = make_project(tmp_path / "toy", timeout=2.0)
+    project.write(
+        "toy/product.py",
+        KERNELS.replace("if times > 99:", "while times == 20:\n            pass\n        if times > 99:"),
+    )
+    project.write("toy/tables/cpu.json", '{"times": 30, "by": "hand"}')
+    process = project.popen("tune", "product", before="import lockstep.commands.tune as verb; verb.LIMIT_S = 0")
+    shown, _ = process.communicate(timeout=200)
+    assert (process.returncode, "hung for 2 s: times=20 (check)" in shown) == (3, True), shown
