@@ -96,3 +96,20 @@ def test_what_returns_to_a_known_level_is_explained_and_a_new_level_is_not():
     moved = np.append(y, np.repeat([1.0, 1.15], 6))
     assert explained(moved, [90], 96) == 0
     assert explained(np.append(moved[:96], np.full(6, 1.33)), [90], 96) is None
+
+
+def test_the_levels_of_a_fleet_after_a_step_are_told_once():
+    """A fleet whose second commit after the step is another machine: two changes are reported before that shows."""
+    machines = "cccccaaaaabbbbbbbbaaaaaaaaacccccbbbbbbbbbbbbbbbbbbccccccbbbaaabbbbaabaaaaabbbbbbccc"
+    machines += "aaaaaaabbbcccaccbbbbbbccccccccccaaaaa"
+    rng = np.random.default_rng(1)
+    levels = np.log(
+        [{"a": 1.0, "b": 1.15, "c": 1.4}[one] * (1.9 if at >= 90 else 1.0) for at, one in enumerate(machines)]
+    )
+    found = analyse(Trend(np.exp(levels + rng.normal(0, 0.0045, len(machines)))))
+    [change] = found.changes
+    assert (change.index, change.left) == (90, change.size)
+    # Of each level with itself: a's and b's share of the commits is another before and after.
+    assert change.low < np.log(1.9) < change.high
+    assert change.size == pytest.approx(np.log(1.9), abs=0.004)
+    assert found.noise.kind == "multimodal"

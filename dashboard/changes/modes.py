@@ -61,10 +61,20 @@ class Modes:
 
     def hold_moved(self, y: Floats) -> bool:
         """Whether some shift of the levels holds the points."""
+        return self.shift(y) is not None
+
+    def shift(self, y: Floats) -> float | None:
+        """How far all levels have moved if they hold the points then, log units; ``None`` if they do not."""
+        if not y.size:
+            return None
         shifts = (y[:, None] - self.levels).ravel()
         off = np.abs(y[:, None, None] - self.levels[:, None] - shifts).min(axis=1)
-        outliers = np.count_nonzero(off > self.reach, axis=0)
-        return bool(outliers.min(initial=y.size) <= _OUTLIERS * y.size)
+        best = int((np.minimum(off, self.reach) ** 2).sum(axis=0).argmin())
+        if np.count_nonzero(off[:, best] > self.reach) > _OUTLIERS * y.size:
+            return None
+        rest = y[:, None] - self.levels - shifts[best]
+        nearest = rest[np.arange(y.size), np.abs(rest).argmin(axis=1)]
+        return float(shifts[best] + np.median(nearest[np.abs(nearest) <= self.reach]))
 
 
 def modes(y: Floats) -> Modes | None:
@@ -90,6 +100,25 @@ def modes(y: Floats) -> Modes | None:
     return None
 
 
+def step_within(before: Floats, after: Floats) -> tuple[float, float] | None:
+    """How far the levels of a series that switches moved, each compared with itself, and the standard error of that.
+
+    Means of both sides differ as well where one side met another machine more often.
+
+    Args:
+        before, after: log values on both sides of the step, none missing.
+
+    Returns:
+        the step and its standard error, log units; ``None`` if the series does not switch before the step, or lies at
+        other levels after it.
+    """
+    found = modes(before)
+    shift = None if found is None else found.shift(after)
+    if found is None or shift is None:
+        return None
+    return shift, found.spread * float(np.sqrt(np.pi / 2 * (1 / before[-WINDOW:].size + 1 / after.size)))
+
+
 def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
     """Whether switching explains that the level changes at ``index``, and which reported changes with it.
 
@@ -110,9 +139,10 @@ def explained(y: Floats, edges: Sequence[int], index: int) -> int | None:
     if _returns(y[starts[-1] :], index - starts[-1]):
         return 0
     # After a step of all modes each of them is a level that was never seen; they lie apart as they did before.
-    before = modes(y[starts[-2] : edges[-1]]) if edges else None
-    if before is not None and before.hold_moved(y[edges[-1] :]):
-        return 0
+    for several, edge in enumerate(reversed(edges)):
+        before = modes(y[starts[-2 - several] : edge])
+        if before is not None and before.hold_moved(y[edge:]):
+            return several
     # Reported one by one, before there were enough to see that they are switches.
     for several in range(2, len(edges) + 1):
         start = starts[-1 - several]

@@ -14,7 +14,7 @@ from dashboard.changes.doubts import autocorrelation
 from dashboard.changes.findings import Analysis, Change, Level, Noise, Seen, Sense
 from dashboard.changes.hindsight import Sight
 from dashboard.changes.hypotheses import NEARBY, Floats, Ints
-from dashboard.changes.modes import modes
+from dashboard.changes.modes import modes, step_within
 from dashboard.changes.replay import LARGEST, Replay, Shift
 from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
@@ -152,6 +152,10 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
         if row not in shifts:
             shifts[row] = replay.reported(row)
         shift = next(shifts[row])
+        own = _within_modes(replay, row, shift.index)
+        if own is not None:
+            remains = own[0] if remains == log_size else remains
+            log_size, low, high = own[0], own[0] - WIDE * own[1], own[0] + WIDE * own[1]
         changes[row].append(
             Change(
                 index=shift.index,
@@ -179,6 +183,16 @@ def _interval(found: Stretches, left: Ints, right: Ints, size: Floats, error: Fl
         np.where(open_, found.low[right] - found.high[left], low),
         np.where(open_, found.high[right] - found.low[left], high),
     )
+
+
+def _within_modes(replay: Replay, row: int, index: int) -> tuple[float, float] | None:
+    """The step at ``index`` and its standard error if the series switches between levels on both sides of it."""
+    if not any(shift.silent == "modes" for shift in replay.shifts[row]):
+        return None
+    edges = [0, *(shift.index for shift in replay.reported(row)), int(replay.length[row])]
+    at = edges.index(index)
+    before, after = (replay.values[row, edges[at + side] : edges[at + side + 1]] for side in (-1, 0))
+    return step_within(_measured(before), _measured(after))
 
 
 def _last_measured(replay: Replay, row: int, before: int) -> int:
