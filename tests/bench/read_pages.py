@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 START = "from lockstep.cli import main; main()"
 
@@ -139,15 +140,14 @@ class Reader:
                     "colours.data": "light",
                 }
                 self.timed("family", "family-trend.children", family)
-            commits = self.ask("overview-since.data", {"overview-machine.value": machine})
-            hashes = [one["value"] for one in commits["response"]["overview-since"]["data"] if len(one["value"]) == 40]
+            hashes = [one["hash"] for one in json.loads(self.get(f"/api/v1/commits/{quote(machine)}"))]
             at = {"commit": self.draw.choice(hashes), "machine": machine}
             self.timed(
                 "commit", "commit-grid.rowData", {"commit-address.data": at, "commit-grid.rowModelType": "infinite"}
             )
             self.rows("commit", {"commit-address.data": at})
             sides = {"compare-bm.value": machine, "compare-hm.value": machine, "compare-quantity.value": "latency"}
-            sides |= {"compare-bc.value": self.draw.choice(hashes), "compare-hc.value": hashes[0]}
+            sides |= {"compare-bc.value": self.draw.choice(hashes), "compare-hc.value": hashes[-1]}
             self.timed("compare", "compare-body.children", {**sides, "colours.data": "light"})
             self.page("machines")
             self.timed("machines body", "machines-body.children", {"colours.data": "light"})
