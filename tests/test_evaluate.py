@@ -18,6 +18,7 @@ from dashboard.evaluate.recorded import from_recorded, run_noise
 from dashboard.evaluate.rivals import RIVALS, Rival, oracle
 from dashboard.evaluate.samples import SIZES, Law, Sample, others, planted, standard
 from dashboard.evaluate.scoring import Alarm, judge, total
+from dashboard.evaluate.shapes import shapes
 from lockstep.record import RecordError
 
 ROOT = Path(__file__).parent.parent
@@ -100,6 +101,14 @@ class TestIdeal:
         best, most = (total([one for one in told if one.kind != "0.5 %"]) for told in seeing(samples, SIZES[2:]))
         assert best.f1 >= most.f1 > 0.8
         assert most.recall >= best.recall
+
+
+def test_shapes_hold_their_steps():
+    for sample in shapes(np.random.default_rng(4), 3):
+        y = np.log(sample.trend.values)
+        assert len(sample.steps) == len(sample.sizes)
+        for step, size in list(zip(sample.steps, sample.sizes, strict=True))[-1:]:
+            assert np.median(y[step + 1 :]) - np.median(y[max(0, step - 2) : step]) == pytest.approx(size, abs=0.04)
 
 
 def test_samples_are_what_they_say():

@@ -74,6 +74,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         from dashboard.evaluate.recorded import from_recorded, run_noise
         from dashboard.evaluate.rivals import RIVALS
         from dashboard.evaluate.samples import others, standard
+        from dashboard.evaluate.shapes import shapes
 
         count = 5 if args.quick else args.series
         noises = run_noise(history) if history.is_dir() else []
@@ -81,6 +82,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         for seed in args.seeds[:1] if args.quick else args.seeds:
             rng = np.random.default_rng(seed)
             samples += standard(rng, count) + others(rng, max(1, count // 4))
+            samples += shapes(np.random.default_rng([seed, 1]), max(1, count // 4))
             samples += from_recorded(rng, noises, count) if noises else []
         rivals = [] if args.alone else [one for one in RIVALS if not args.quick or one.milliseconds < 1]
         board = fill(samples, settings=Settings(), rivals=rivals, processes=args.processes)
