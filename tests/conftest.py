@@ -21,6 +21,9 @@ from browser import chromium, visit, window
 __all__ = ["chromium", "visit", "window"]
 
 
+_THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
+
+
 @pytest.fixture(autouse=True)
 def _untouched():
     """Fail a test that leaves the process other than it found it: the tests after it would depend on it.
@@ -35,8 +38,8 @@ def _untouched():
 
 def _process():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # pytest names the running test there.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    # pytest names the running test there, and torch's compiler sets variables of its own when it is first imported.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_THEIRS)}
     return {
         "environment": environment,
         "folder": Path.cwd(),
