@@ -197,7 +197,7 @@ def mistake(chance, root, suites, config):
     elif kind == "option":
         words.append(chance.choice(["--nope", "--sinse=1", "-Z", "--1", "--\udcff"]))
     elif kind == "missing":
-        words.append(chance.choice([one for one in options if one]))
+        words.append(chance.choice([one for one in options if one not in ("", "--parallel")]))
     elif kind == "word":
         words += ["nope", "nope", "nope", "nope"]
     elif kind == "config" and chance.random() < 0.4:
