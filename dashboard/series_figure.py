@@ -15,7 +15,6 @@ from dashboard.alerts.words import change
 from dashboard.axes import commit_axis, value_axis, within
 from dashboard.beside import beside
 from dashboard.causes import cause_colour
-from dashboard.changes import Seen
 from dashboard.figures import commit_line, wrapped
 from dashboard.numbers import significant
 from dashboard.results.model import Commit, Point
@@ -28,9 +27,6 @@ Figure = dict[str, Any]
 
 #: Points up to which samples are drawn, and up to which each has its own marker.
 _SAMPLED, _MARKED = 150, 400
-
-#: A step seen in hindsight this near to a change is the change, and needs no mark of its own.
-_NEARBY = 2
 
 #: Share of the height of the main part and of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
@@ -183,29 +179,6 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
         for level in analysis.levels
         if math.isfinite(level.value)
     ]
-
-
-def hindsight_marks(
-    points: Sequence[tuple[Point, Measured | None]],
-    commits: Sequence[Commit],
-    analysis: Behaviour,
-    seen: Sequence[Seen],
-    scheme: Scheme,
-    zoom: tuple[float, ...] = (),
-) -> Figure:
-    """Further "shapes" and "annotations": a thin mark for each step that did not ring, or rang for another commit.
-
-    Args:
-        points, commits, analysis, scheme, zoom: as of ``series_figure``.
-        seen: what hindsight sees.
-    """
-    own = _analysed(analysis, [(point, number) for point, number in points if number is not None])
-    rang = [level.start for level in analysis.levels[1:]]
-    apart = [one for one in seen if own and all(abs(one.index - index) > _NEARBY for index in rang)]
-    marks = [
-        _upright(own[one.index] - 0.5, f"{change(one.size)} in hindsight", neutral(scheme), "dot", 0.9) for one in apart
-    ]
-    return _marked(marks, commit_axis(commits, zoom)["range"])
 
 
 def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:

@@ -12,7 +12,7 @@ from dashboard.memo import remembered
 from dashboard.results.model import Point
 from dashboard.results.picture import Results
 from dashboard.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
-from dashboard.series_figure import hindsight_marks, series_figure
+from dashboard.series_figure import series_figure
 from dashboard.shown import Behaviour, Finding, Shown
 from dashboard.standings import found_by_key, keys_by_name
 from dashboard.theme import Scheme, styles
@@ -84,17 +84,6 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
     style = styles([address.variant], set())[address.variant]
     commits = results.commits(address.machine)
     return series_figure(shown.points, commits, shown.what, shown.found, _levels(shown), style, scheme, address.zoom)
-
-
-def looked_back(
-    results: Results, address: SeriesAddress, shown: SeriesView, picture: Shown, scheme: Scheme
-) -> dict[str, Any]:
-    """What hindsight adds to the figure's layout, see ``hindsight_marks``; {} nothing."""
-    analysis = _levels(shown)
-    if analysis is None or shown.name is None:
-        return {}
-    seen = picture.in_hindsight(shown.name)
-    return hindsight_marks(shown.points, results.commits(address.machine), analysis, seen, scheme, address.zoom)
 
 
 def _levels(shown: SeriesView) -> Behaviour | None:

@@ -19,12 +19,12 @@ from dashboard.alerts.followed import name_in
 from dashboard.alerts.grouping import Alert
 from dashboard.alerts.ranges import Unknown
 from dashboard.alerts.steps import SeriesName
-from dashboard.changes import Analysis, Seen
+from dashboard.changes import Analysis
 from dashboard.kept import write_whole
 
 Quiet = Literal["", "small", "unsure", "noise"]
 
-#: How a series scatters, what it could show, its levels and what hindsight sees.
+#: How a series scatters, what it could show, and its levels.
 Behaviour = Analysis
 
 
@@ -90,7 +90,6 @@ class Shown:
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector, self._state = detector, state
         self._said: dict[SeriesName, Behaviour] = {}
-        self._seen: dict[SeriesName, tuple[Seen, ...]] = {}
         content = json.loads(changes.read_bytes())
         try:
             names = [SeriesName(*name) for name in content["series"]]
@@ -106,26 +105,16 @@ class Shown:
     def behaviour(self, name: SeriesName) -> Behaviour | None:
         """How a series behaves under its newest ruler; ``None`` if it is not followed, or is being analysed anew."""
         if name not in self._said:
-            for said in self._asked(name, hindsight=False):
+            for said in self._asked(name):
                 self._said[name] = said
         return self._said.get(name)
 
-    def in_hindsight(self, name: SeriesName) -> tuple[Seen, ...]:
-        """The steps that a series shows now that it is seen whole; () if ``behaviour`` knows nothing of it.
-
-        It goes over all of its points: for 2000 of them that takes 60 ms, the first time.
-        """
-        if name not in self._seen:
-            for said in self._asked(name, hindsight=True):
-                self._seen[name] = said.in_hindsight
-        return self._seen.get(name, ())
-
-    def _asked(self, name: SeriesName, hindsight: bool) -> Iterable[Behaviour]:
+    def _asked(self, name: SeriesName) -> Iterable[Behaviour]:
         """What the detector's file says of a series, or nothing."""
         if name not in self._rows:
             return ()
         try:
-            return memory.said(self._detector, self._state, [self._rows[name]], hindsight)
+            return memory.said(self._detector, self._state, [self._rows[name]])
         except (ValueError, KeyError):
             return ()
 

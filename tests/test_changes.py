@@ -205,63 +205,6 @@ class TestDoubts:
         assert autocorrelation(remembering) == pytest.approx(0.6, abs=4 * math.sqrt((1 - 0.6**2) / 4000))
 
 
-class TestHindsight:
-    def test_what_was_too_small_to_ring_is_seen_in_the_end(self):
-        analysis = analyse(Trend(stepped(33, 60, 0.009, 120)))
-        assert analysis.changes == ()
-        (seen,) = analysis.in_hindsight
-        assert (seen.reported_at, seen.sense) == (None, "worse")
-        assert seen.earliest <= 60 <= seen.latest
-        assert seen.size == pytest.approx(0.009, abs=0.003)
-        assert Settings().share <= seen.confidence < 0.5
-
-    def test_what_rang_is_named_and_placed(self):
-        analysis = analyse(Trend(stepped(11, 60, 0.009, 120)))
-        (change,), (seen,) = analysis.changes, analysis.in_hindsight
-        assert seen.reported_at == change.reported_at
-        assert abs(seen.index - 60) <= 2
-
-    def test_places_more_of_them_rightly_than_rang(self):
-        analyses = analyse_many([Trend(stepped(seed, 60, 0.011, 120)) for seed in range(1000, 1300)])
-        rang, seen = (
-            [[one.index for one in found] for found in told]
-            for told in ([one.changes for one in analyses], [one.in_hindsight for one in analyses])
-        )
-        right = [sum(any(abs(index - 60) <= 2 for index in found) for found in told) for told in (rang, seen)]
-        assert right[1] > right[0]
-
-    @pytest.mark.parametrize("odd", [0, 38, 41, 79])
-    def test_an_odd_point_at_an_edge_moves_nothing(self, odd):
-        y = noisy(12)
-        y[40:] += 0.1
-        y[odd] += 0.15
-        assert [one.index for one in analyse(Trend(np.exp(y))).in_hindsight] == [40]
-
-    def test_up_and_down_again(self):
-        y = noisy(2)
-        y[40:60] -= 0.05
-        assert [(one.index, one.sense) for one in analyse(Trend(np.exp(y))).in_hindsight] == [
-            (40, "better"),
-            (60, "worse"),
-        ]
-
-    def test_gaps_are_no_points(self):
-        values = stepped(7, 60, 0.06, 120)
-        values[[0, 1, 119, *range(56, 64)]] = np.nan
-        values[20:50:3] = np.nan
-        assert [one.index for one in analyse(Trend(values)).in_hindsight] == [64]
-
-    def test_nothing_is_seen_in_two_modes_or_a_slope(self):
-        upper = np.random.default_rng(4).random(150) < 0.4
-        assert analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper))).in_hindsight == ()
-        assert analyse(Trend(np.exp(noisy(6, 60) + 0.001 * np.arange(60)))).in_hindsight == ()
-
-    def test_little_is_seen_where_there_is_nothing(self):
-        """120,000 commits of pure noise: at most one step in three thousand."""
-        analyses = analyse_many([Trend(np.exp(noisy(seed, 120))) for seed in range(1000)])
-        assert sum(len(one.in_hindsight) for one in analyses) <= 40
-
-
 class TestEffect:
     def test_the_mde_is_reported_four_times_in_five(self):
         preset = Settings()

@@ -2,12 +2,11 @@
 
 import plotly.graph_objects as go
 import pytest
-from history import Here, commits_of, write_history
 from served import words
 from showcase import COMMITS, FAST, SLOW
-from test_dashboard_app import CASE, ask, call, golden
+from test_dashboard_app import CASE, call, golden
 from test_pages_overview import shown
-from trees import MACHINE, analysed, open_store, record, write_measurement
+from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard import series_view
 from dashboard.address import SeriesAddress, parse_series
@@ -44,28 +43,6 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     text = words(series.changes(results, ONE, seen))
     assert "Commit 40" in text
     assert "cd34" in text
-
-
-def test_a_step_that_never_rang_is_added_to_the_chart_as_a_quiet_mark(tmp_path):
-    commits = commits_of(tmp_path / "repo", COMMITS)
-    write_history(tmp_path / "r", "h200", commits, lambda n: Here(slower=1.001 if n >= 30 else 1.0))
-    store = open_store(tmp_path / "r", repo=tmp_path / "repo")
-    client = create_app(store, findings=analysed(store, tmp_path / "repo")).server.test_client()
-    address = SeriesAddress("h200", "linear", "triton", "M=1,K=64", "cold")
-    drawn = call(client, "series-drawn.data", "speedup", "", "light", "1", state=(vars(address),))
-    assert drawn["series-chart"]["figure"]["layout"]["annotations"] == []
-    added = ask(client, "series-chart.figure@", ("1",), ("speedup", "", "light", vars(address)))
-    assert "0.1 % in hindsight" in added.text
-    assert '"x":29.5' in added.text
-    assert ask(client, "series-chart.figure@", ("1",), ("latency", "", "light", vars(address))).json["response"] == {}
-
-
-def test_what_rang_needs_no_mark_of_hindsight(shown):
-    _, findings = shown
-    results, seen = view(shown, ONE)
-    picture = findings.picture(results, FAST)
-    assert [step.reported_at is not None for step in picture.in_hindsight(seen.name)] == [True]
-    assert series_view.looked_back(results, ONE, seen, picture, "light") == {"shapes": [], "annotations": []}
 
 
 def test_the_machine_code_of_each_commit_stands_below(shown):
@@ -124,7 +101,7 @@ def test_the_page_answers_and_its_address_restores_it(shown):
     store, findings = shown
     client = create_app(store, findings=findings).server.test_client()
     kept = {**vars(address), "zoom": list(address.zoom)}
-    answer = call(client, "series-drawn.data", "latency", "10.50,42.00", "light", None, state=(kept,))
+    answer = call(client, "series-facts.children", "latency", "10.50,42.00", "light", None, state=(kept,))
     assert answer["series-chart"]["figure"]["layout"]["xaxis"]["range"] == [10.5, 42.0]
     assert "Latency \\u00b5s" in str(answer).encode("unicode_escape").decode().replace("\\xb5", "\\u00b5")
 

@@ -143,11 +143,8 @@ def scales(path: Path, of: str) -> dict[str, float]:
     return dict(zip(_names(arrays), scale.tolist(), strict=True))
 
 
-def said(path: Path, of: str, names: Sequence[str], hindsight: bool = True) -> list[Analysis]:
-    """The analyses of these series.
-
-    Hindsight goes over every point of a series, which is nothing for the one that somebody looks at, and would be most
-    of the work of an analysis that asked it of all.
+def said(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
+    """Return the analyses of these series.
 
     Raises:
         ValueError: the files were made of something else, or are damaged.
@@ -165,7 +162,7 @@ def said(path: Path, of: str, names: Sequence[str], hindsight: bool = True) -> l
     for one in past:
         some = np.flatnonzero(mine[one.row] >= 0)
         monitor.replay.extend(np.log(one.values[some]), one.errors[some], mine[one.row[some]])
-    return monitor.analyses(hindsight=hindsight)
+    return monitor.analyses()
 
 
 def _recent(path: Path) -> Path:

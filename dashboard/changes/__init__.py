@@ -4,7 +4,7 @@ Pure functions on arrays: no files, no clock, no randomness. ``docs/detection.md
 """
 
 from dashboard.changes.analysis import Monitor, analyse, analyse_many
-from dashboard.changes.findings import Analysis, Change, Level, Noise, Revision, Seen
+from dashboard.changes.findings import Analysis, Change, Level, Noise, Revision
 from dashboard.changes.settings import Settings
 from dashboard.changes.trend import Trend
 
@@ -15,7 +15,6 @@ __all__ = [
     "Monitor",
     "Noise",
     "Revision",
-    "Seen",
     "Settings",
     "Trend",
     "analyse",

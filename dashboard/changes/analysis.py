@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dashboard.changes.findings import Analysis, Change
-from dashboard.changes.hindsight import look_back
 from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.replay import Replay
 from dashboard.changes.settings import DEFAULT, Settings
@@ -101,14 +100,13 @@ class Monitor:
         self.replay.extend(np.log(trend.values), trend.errors, rows)
         return [row for row in which if self.replay.news(row) != before[row]]
 
-    def analyses(self, rows: Iterable[int] | None = None, hindsight: bool = True) -> list[Analysis]:
-        """What the series ``rows`` (all of them if not given) say now; ``hindsight`` goes over every point again."""
+    def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
+        """Return the analyses of the series ``rows`` (all of them if not given)."""
         which = list(range(len(self)) if rows is None else rows)
         found: list[Analysis] = []
         for first in range(0, len(which), _TOGETHER):
             part = which[first : first + _TOGETHER]
-            seen = look_back(self.replay, part) if hindsight else [[]] * len(part)
-            found += summarise(self.replay, part, self.better, seen)
+            found += summarise(self.replay, part, self.better)
         return found
 
     def changes(self) -> dict[int, tuple[Change, ...]]:

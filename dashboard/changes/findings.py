@@ -86,30 +86,6 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A step as the whole series shows it, seen at once: for the eye, nothing rings for it.
-
-    It may be too small to have rung, and a later commit may take it back without a ``Revision``.
-
-    Attributes:
-        index: first point at the new level.
-        earliest, latest: the points between which ``index`` lies with 95 % probability.
-        size: log(new level / old level).
-        confidence: probability that there is a step, within two commits of ``index``.
-        reported_at: names the change that tells of it; ``None`` if none does.
-        sense: whether it went the good way of the series' trend.
-    """
-
-    index: int
-    earliest: int
-    latest: int
-    size: float
-    confidence: float
-    reported_at: int | None
-    sense: Sense
-
-
-@dataclass(frozen=True, slots=True)
 class Noise:
     """How a series scatters about its level.
 
@@ -155,7 +131,6 @@ class Analysis:
             in no other place.
         levels: the stretches between changes, oldest first; they cover the whole series.
         noise: of the series.
-        in_hindsight: the steps that the series shows now that it is seen whole, oldest first; () if not asked for.
         outliers: points that lie far off their level and stand alone.
         mde: smallest relative change that would be reported within ``Settings.prompt`` commits with 80 %
             probability, from the present level; infinite when "short".
@@ -166,7 +141,6 @@ class Analysis:
     changes: tuple[Change, ...]
     revisions: tuple[Revision, ...]
     levels: tuple[Level, ...]
-    in_hindsight: tuple[Seen, ...]
     noise: Noise
     outliers: tuple[int, ...]
     mde: float

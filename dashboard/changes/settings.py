@@ -30,11 +30,6 @@ class Settings:
         memory: correlation of that wandering from one commit to the next.
         prompt: commits within which ``Analysis.mde`` is to be reported.
         width: hypotheses kept for each series.
-        share: probability, within two commits of its place, from which on a step is seen in hindsight.
-        doubt: log odds against a step at any one commit, in hindsight.
-        alone: by how much less in a series that shows no other: a second step is often the first one's tail, an end of
-            a slope or odd points beside it.
-        lasting: points on either side of a step that is seen in hindsight and never rang.
     """
 
     burn_in: int = 10
@@ -53,10 +48,6 @@ class Settings:
     memory: float = 0.9
     prompt: int = 3
     width: int = 28
-    share: float = 0.2
-    doubt: float = 6.5
-    alone: float = 2.0
-    lasting: int = 20
 
 
 DEFAULT = Settings()

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dashboard.changes.doubts import autocorrelation
-from dashboard.changes.findings import Analysis, Change, Level, Noise, Seen, Sense
-from dashboard.changes.hindsight import Sight
-from dashboard.changes.hypotheses import NEARBY, Floats, Ints
+from dashboard.changes.findings import Analysis, Change, Level, Noise, Sense
+from dashboard.changes.hypotheses import Floats, Ints
 from dashboard.changes.modes import modes, step_within
 from dashboard.changes.replay import LARGEST, Replay, Shift
 from dashboard.changes.scatter import CAUTION
 from dashboard.changes.settings import Settings
-from dashboard.changes.stretches import WIDE, Stretches, between_changes, limits, stretches, wandering
+from dashboard.changes.stretches import WIDE, Stretches, between_changes, limits, wandering
 from dashboard.changes.trend import Better
 
 #: Normal quantile of a power of 80 %.
@@ -35,16 +34,13 @@ def changes_of(replay: Replay, rows: Sequence[int], better: Sequence[Better]) ->
     return _changes(replay, between_changes(replay, np.array(those, dtype=np.int64)), better)
 
 
-def summarise(
-    replay: Replay, rows: Sequence[int], better: Sequence[Better], sights: Sequence[Sequence[Sight]]
-) -> list[Analysis]:
+def summarise(replay: Replay, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
     """The analyses of the series ``rows``, in each trend's own unit.
 
     Args:
         replay: of all series.
         rows: which.
         better: of all series.
-        sights: what each of ``rows`` shows in hindsight.
     """
     found = between_changes(replay, np.array(rows, dtype=np.int64))
     changes = _changes(replay, found, better)
@@ -65,7 +61,6 @@ def summarise(
                 changes=changes.get(row, ()),
                 revisions=tuple(replay.revisions[row]),
                 levels=tuple(level for level in levels[own] if math.isfinite(level.value)),
-                in_hindsight=_seen(replay, row, sights[place], better[row]),
                 noise=noise,
                 outliers=tuple(index for odd, _ in apart for index in odd),
                 mde=float(mde[place]) if known else math.inf,
@@ -204,37 +199,6 @@ def _last_measured(replay: Replay, row: int, before: int) -> int:
 
 def _sense(size: float, better: Better) -> Sense:
     return "worse" if (size > 0) == (better == "lower") else "better"
-
-
-def _seen(replay: Replay, row: int, sights: Sequence[Sight], better: Better) -> tuple[Seen, ...]:
-    if not sights:
-        return ()
-    edges = np.array([0, *(sight.index for sight in sights), replay.length[row]], dtype=np.int64)
-    rows = np.full(len(edges) - 1, row)
-    mean = stretches(replay, rows, edges[:-1], edges[1:], np.zeros(rows.size, dtype=np.bool_)).mean
-    told: dict[int, int] = {}
-    for shift in replay.reported(row):
-        near = [
-            sight.index
-            for sight in sights
-            if sight.index not in told
-            and sight.earliest - NEARBY <= shift.latest
-            and shift.earliest <= sight.latest + NEARBY
-        ]
-        if near:
-            told[min(near, key=lambda index: abs(index - shift.index))] = shift.reported_at
-    return tuple(
-        Seen(
-            sight.index,
-            sight.earliest,
-            sight.latest,
-            size=size,
-            confidence=sight.share,
-            reported_at=told.get(sight.index),
-            sense=_sense(size, better),
-        )
-        for sight, size in zip(sights, np.diff(mean).tolist(), strict=True)
-    )
 
 
 def _measured(series: Floats) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, Patch, State, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.alerts.words import change, span
@@ -22,7 +22,7 @@ from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.rows import series_of
 from dashboard.series_figure import figure_height
-from dashboard.series_view import SeriesView, chart, key_at, looked_back, offered, view
+from dashboard.series_view import SeriesView, chart, key_at, offered, view
 from dashboard.shown import Behaviour, Finding, Shown
 from dashboard.theme import Scheme
 from dashboard.verdicts import sign
@@ -60,7 +60,6 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             html.P(["on ", mono(address.machine), *(["; also on ", *also[1:]] if also else [])], className="said"),
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
-            dcc.Store(id="series-drawn"),
             html.Div(
                 html.Div(
                     [
@@ -99,12 +98,6 @@ def layout(results: Results, address: SeriesAddress) -> Any:
 
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
-    asked = [Input("series-quantity", "value"), Input("series-zoom", "data"), Input("colours", "data")]
-
-    def seen(quantity: str, zoom: str | None, kept: dict[str, Any]) -> tuple[Results, SeriesAddress, Shown | None]:
-        results = store.current()
-        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
-        return results, address, findings.picture(results, address.machine)
 
     @app.callback(
         Output("series-chart", "figure"),
@@ -112,8 +105,9 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("series-facts", "children"),
         Output("series-found", "children"),
         Output("series-table", "children"),
-        Output("series-drawn", "data"),
-        *asked,
+        Input("series-quantity", "value"),
+        Input("series-zoom", "data"),
+        Input("colours", "data"),
         Input("version", "data"),
         State("series-address", "data"),
     )
@@ -121,8 +115,10 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         quantity: str, zoom: str | None, scheme: Scheme | None, version: str | None, kept: dict[str, Any]
     ) -> tuple[Any, ...]:
         if scheme is None:
-            return (no_update,) * 6
-        results, address, picture = seen(quantity, zoom, kept)
+            return (no_update,) * 5
+        results = store.current()
+        address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
+        picture = findings.picture(results, address.machine)
         shown = view(results, address, picture)
         figure = chart(results, address, shown, scheme)
         return (
@@ -131,24 +127,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             facts(shown, picture),
             changes(results, address, shown),
             commit_table(results.commits(address.machine), address.machine, shown.points, shown.what, address.zoom),
-            version,
         )
-
-    # After the chart, which would wait for it: it goes over every point of the series once more.
-    @app.callback(
-        Output("series-chart", "figure", allow_duplicate=True),
-        Input("series-drawn", "data"),
-        *(State(one.component_id, one.component_property) for one in asked),
-        State("series-address", "data"),
-        prevent_initial_call=True,
-    )
-    def look_back(_: str | None, quantity: str, zoom: str | None, scheme: Scheme, kept: dict[str, Any]) -> Any:
-        results, address, picture = seen(quantity, zoom, kept)
-        further = looked_back(results, address, view(results, address, picture), picture, scheme) if picture else {}
-        figure = Patch()
-        for part, marks in further.items():
-            figure["layout"][part].extend(marks)
-        return figure if any(further.values()) else no_update
 
     clientside: Any = app.clientside_callback
     clientside(

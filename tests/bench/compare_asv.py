@@ -124,7 +124,7 @@ def ours(here: Path) -> None:
         one = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
         for what, output, values in (
             ("first page again", "overview-grid.rowData", overview_of(machine)),
-            ("one graph", "series-drawn.data", one),
+            ("one graph", "series-facts.children", one),
         ):
             seconds, size, _ = min(ask(reader, output, values) for _ in range(5))
             print(f"           {what}: {1e3 * seconds:.0f} ms, {size:,} bytes", flush=True)

@@ -128,8 +128,7 @@ class Reader:
                 address = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
                 kept = {**address, "l2": row["l2"] or "", "quantity": "", "zoom": []}
                 shown = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
-                self.timed("series", "series-drawn.data", shown)
-                self.timed("hindsight", "series-chart.figure@", {"series-drawn.data": "", **shown})
+                self.timed("series", "series-facts.children", shown)
                 family = {
                     "family-machine.value": machine,
                     "family-cases.value": [row["case"]],

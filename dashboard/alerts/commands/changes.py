@@ -122,7 +122,7 @@ def _noise(found: Sequence[Found], results: Results, args: argparse.Namespace) -
     for machine in results.machines:
         rows = list(dict.fromkeys(one.row for one in found if one.step.series.machine == machine))
         try:
-            analyses = said(kept.detector(machine), results.state(machine), rows, hindsight=False)
+            analyses = said(kept.detector(machine), results.state(machine), rows)
         except (ValueError, KeyError):
             continue
         noise |= {row: one.noise for row, one in zip(rows, analyses, strict=True)}
