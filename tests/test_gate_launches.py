@@ -5,11 +5,15 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from project import make_project
 
 from lockstep import Suite, cases
 from lockstep.family import Family
+from lockstep.gate.client import GateWorker, Ring
+from lockstep.gate.confirm import confirm
 from lockstep.gate.launches import Launched, Ran, contradiction, observe, ran_from
 from lockstep.gate.plan import sample
+from lockstep.gate.proof import Proof
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, KernelCode, MachineCode
 
@@ -122,3 +126,144 @@ def test_torchs_operators_are_seen_where_they_really_run(monkeypatch, tmp_path):
     assert "aten.add" in contradiction(plain, other)
     assert "head fails: AttributeError" in contradiction(plain, fails)
     assert sum("aten.mul" in call for call in train.calls) == 3
+
+
+ADAPTER = """
+    import torch
+
+
+    def train(function, leaves, *grads):
+        leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+        outputs = (function(*leaves),)
+        grads = torch.autograd.grad(outputs, leaves, grads or None)
+        return tuple(one.detach().reshape(one.shape or (1,)) for one in outputs) + grads
+
+
+    class Normalized(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x, weight):
+            scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+            context.save_for_backward(x, weight, scale)
+            return x * scale * weight
+
+        @staticmethod
+        def backward(context, dy):
+            x, weight, scale = context.saved_tensors
+            unit, along = x * scale, dy * weight
+            return scale * (along - unit * (along * unit).mean(-1, keepdim=True)), (dy * unit).sum(0)
+
+
+    def plain(x, weight):
+        return train(lambda x, weight: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight, (x, weight), x)
+
+
+    def fused(x, weight):
+        return train(Normalized.apply, (x, weight), x)
+
+
+    def broken(x, weight):
+        raise RuntimeError("no such kernel")
+
+
+    def unsupported(x, weight):
+        raise NotImplementedError("not for this device")
+
+
+    VARIANTS = {"plain": plain, "fused": fused, "broken": broken, "unsupported": unsupported}
+    """
+
+SUITE = """
+    from lockstep import Suite, cases
+
+
+    def reference(x, weight):
+        import torch
+
+        x, weight = (one.double().detach().requires_grad_() for one in (x, weight))
+        y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+        return (y.detach(), *torch.autograd.grad(y, (x, weight), x.detach()))
+
+
+    SUITE = Suite(
+        "norm",
+        cases(T=4, H=8),
+        quick=cases(T=4, H=8),
+        inputs=lambda draw, T, H: {
+            "x": draw.normal(T, H, dtype="float32"), "weight": draw.normal(H, dtype="float32")
+        },
+        reference=reference,
+        flops=lambda T, H: T * H,
+        bytes=lambda T, H: T * H,
+        baseline="plain",
+        package="toy",
+    )
+    """
+
+
+@pytest.fixture
+def ring(tmp_path):
+    for name in ("base", "head"):
+        project = make_project(tmp_path / name)
+        project.write("toy/norm.py", ADAPTER)
+        project.write("benchmarks/norm.py", SUITE)
+    base, head = tmp_path / "base", tmp_path / "head"
+    return Ring(base, head, ("toy",), head / "benchmarks", ("norm",), seed=1, quick=True)
+
+
+def test_a_worker_calls_forward_and_backward_of_both_sides(ring):
+    worker = GateWorker(ring, 60.0)
+    try:
+        found = {
+            variant: worker.observe(SeriesKey("norm", variant, "T=4,H=8", "warm"), calls=True)
+            for variant in ("plain", "fused", "broken", "unsupported")
+        }
+    finally:
+        worker.close(patience_s=1.0)
+    for variant in ("plain", "fused"):
+        base, head = found[variant]
+        assert (base.error, head.error) == ("", "")
+        assert base == head
+        assert any("aten.rsqrt" in call for call in base.calls)
+    assert found["plain"] != found["fused"]
+    assert [one.error for one in found["broken"]] == ["RuntimeError: no such kernel"] * 2
+    assert [(one.error, one.refused) for one in found["unsupported"]] == [
+        ("NotImplementedError: not for this device", True)
+    ] * 2
+
+
+NAMES = ("x", "y", "z")
+KEYS = [SeriesKey("a", variant, "M=1", "cold") for variant in NAMES]
+ALL = Proof(frozenset(("a", variant) for variant in NAMES))
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({}, "proofs checked on this GPU: 3 of 3 proved cases called, all launch the same"),
+        ({"y": (ran(FORWARD), ran(BACKWARD))}, "a proof was wrong: a y M=1: base launches _forward[2048]"),
+        (
+            {"y": (ran(error="OutOfMemoryError: no room"),) * 2},
+            "a y M=1 could not be called: OutOfMemoryError: no room",
+        ),
+        ({"y": (ran(error="NotImplementedError: no", refused=True),) * 2}, "3 of 3 proved cases called"),
+    ],
+)
+def test_a_sample_that_is_not_confirmed_confirms_no_proof(answers, said):
+    def call(key, calls):
+        return answers.get(key.variant, (ran(FORWARD), ran(FORWARD)))
+
+    proof, note = confirm(ALL, KEYS, KEYS, call, random.Random(1), float("inf"))
+    assert said in note
+    confirmed = "could not" not in said and "wrong" not in said
+    assert [proof.same(key) for key in KEYS] == [confirmed] * 3
+    assert note.endswith("and all are measured") is not confirmed
+
+
+@pytest.mark.parametrize(("held", "until"), [([], float("inf")), (KEYS, 0.0)])
+def test_no_called_case_confirms_no_proof(held, until):
+    def call(key, calls):
+        raise AssertionError("no case may be called")
+
+    proof, note = confirm(ALL, KEYS, held, call, random.Random(1), until)
+    assert "no proved case was called" in note
+    assert not any(map(proof.same, KEYS))

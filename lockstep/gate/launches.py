@@ -36,28 +36,34 @@ class Ran:
         launches: kernels in order.
         calls: torch's operators in order, with shapes; empty where they were not noted.
         error: why it could not be observed, else "".
+        refused: the variant itself says that it does not support the case; ``error`` has its words.
     """
 
     launches: tuple[Launched, ...] = ()
     calls: tuple[str, ...] = ()
     error: str = ""
+    refused: bool = False
 
 
 def ran_from(row: Mapping[str, Any]) -> Ran:
     """What ``dataclasses.asdict`` made of it, back."""
     launches = tuple(Launched(one["name"], tuple(one["grid"]), one["fingerprint"]) for one in row["launches"])
-    return Ran(launches, tuple(row["calls"]), row["error"])
+    return Ran(launches, tuple(row["calls"]), row["error"], row["refused"])
 
 
 def contradiction(base: Ran, head: Ran, traced: Sequence[CaseCode | None] = (None, None)) -> str:
     """Why what ran contradicts the proof that base and head do the same; "" if it does not, or cannot be told.
 
+    Where both sides raise an error, nothing can be told, unless both refuse the case in the same words.
+
     Args:
         base, head: what ran.
         traced: what the traces of base and head say; ``None`` where the proof rests on the sources.
     """
-    if base.error and head.error:
-        return ""
+    if base.error and head.error and not (base.refused and head.refused):
+        return "" if base.refused == head.refused else f"base fails: {base.error}; head: {head.error}"
+    if base.refused and head.refused:
+        return "" if base.error == head.error else f"base refuses: {base.error}; head: {head.error}"
     if base.error or head.error:  # what is the same fails on both sides
         return f"base fails: {base.error}" if base.error else f"head fails: {head.error}"
     if found := _difference(base, head):
@@ -139,9 +145,15 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
         call(**arguments)  # tunes, compiles and fills what is kept between calls
         with _launches() as launches, _operators(calls) as operators:
             call(**arguments)
+    except NotImplementedError as error:
+        return Ran(error=_spell(error), refused=True)
     except Exception as error:
-        return Ran(error=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
+        return Ran(error=_spell(error))
     return Ran(tuple(launches), tuple(operators))
+
+
+def _spell(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 @contextlib.contextmanager

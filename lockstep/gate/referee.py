@@ -142,7 +142,7 @@ class Referee:
                 answer[key.variant] = {"outcome": "failed", "reason": brief(error)}
         return answer
 
-    def observe(self, suite: Suite, *, variant: str, case: str, calls: bool, **_: Any) -> dict[str, Any]:
+    def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
         """What a case of base and of head launches, by side; see ``lockstep.gate.launches``.
 
         Raises:

@@ -79,7 +79,7 @@ def main() -> int:
                 continue
             if "observe" in request:
                 wanted = request["observe"]
-                emit("observed", ran=referee.observe(suites[wanted["suite"]], **wanted))
+                emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))
                 continue
             asked = asked_from(request["judge"])
             for verdict in referee.judge(suites[asked.group.suite], asked):
