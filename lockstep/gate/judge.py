@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.client import GateWorker, Ring
-from lockstep.gate.launches import Ran, contradiction
+from lockstep.gate.confirm import confirm
+from lockstep.gate.launches import Ran
 from lockstep.gate.plan import (
     Selection,
     deadline_of_group,
     groups,
     meter,
     recorded_noise,
-    sample,
     worst_first,
 )
 from lockstep.gate.proof import Proof
@@ -87,6 +87,7 @@ class Judge:
         self.found: Mapping[str, Mapping[str, SideFacts]] = {}
         self.apart: dict[str, SideFacts] = {}
         self._cases = 0
+        self.compared_s = 0.0
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -125,6 +126,10 @@ class Judge:
             self._worker.close(patience_s=1.0)
             self._worker = None
 
+    def begin(self, budget_s: float) -> None:
+        """Let the time for judging begin now."""
+        self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
+
     def judge(self, selection: Selection, proof: Proof) -> None:
         """Fill ``verdicts`` and ``metered``; what is not reached stays unsure."""
         keys = list(selection.keys(self.found))
@@ -158,40 +163,29 @@ class Judge:
                     self._say(line(self.verdicts[verdict.key]))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
-        """The proof, or one that proves nothing if what launches on this GPU contradicts it.
-
-        A seeded sample of the proved cases is called on both sides. On a CPU nothing is launched that could be read.
-        """
-        proved = [key for key in keys if proof.same(key) and self._held_by_one(key)]
+        """The proof if what launches here confirms it, else one that proves nothing. On a CPU nothing launches."""
+        proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
         if not proved or self.machine["device"] == "cpu":
             return proof
-        picked = sample(proved, lambda key: proof.traced(key) is not None, random.Random(self.ring.seed))
+        held = [key for key in proved if self._held_by_one(key)]
         until = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
-        checked = failed = 0
-        for key in picked:
-            if time.monotonic() >= until:
-                break
-            traced = proof.traced(key)
-            try:
-                base, head = self.worker.observe(key, calls=traced is not None)
-            except WorkerDied as died:
-                self.close()
-                if died.at_start:
-                    raise
-                base, head = Ran(error=died.how), Ran(error=died.how)
-            if found := contradiction(base, head, traced or (None, None)):
-                self.notes.append(
-                    f"a proof was wrong: {key.suite} {key.variant} {key.case}: {found}; so no case counts as proved in "
-                    "this run, and all are measured"
-                )
-                return replace(proof, contradicted=found)
-            checked += not base.error
-            failed += bool(base.error)
-        unread = f", {failed} could not be called" if failed else ""
-        self.notes.append(
-            f"proofs checked on this GPU: {checked} of {len(proved)} proved cases launch the same{unread}"
-        )
-        return proof
+        confirmed, note = confirm(proof, proved, held, self._observe, random.Random(self.ring.seed), until)
+        self.notes.append(note)
+        return confirmed
+
+    def _observe(self, key: SeriesKey, calls: bool) -> tuple[Ran, Ran]:
+        """What base and head of a case launch; a worker that dies of it is an error of both. Raises as ``worker``."""
+        try:
+            return self.worker.observe(key, calls=calls)
+        except WorkerDied as died:
+            self.close()
+            if died.at_start:
+                raise
+            return Ran(error=died.how), Ran(error=died.how)
+
+    def _is_in_head(self, key: SeriesKey) -> bool:
+        head = self.apart.get(key.suite) or self.found.get(key.suite, {}).get("head", SideFacts())
+        return key.variant in head.variants
 
     def _held_by_one(self, key: SeriesKey) -> bool:
         """Whether the worker holds the case's variant in base and in head."""

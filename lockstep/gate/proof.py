@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lockstep.gate.reach import reach
 from lockstep.gate.verdict import SeriesKey
-from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, Tree, compare
+from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources import closure, same_code
 from lockstep.suite import Suite
 
@@ -24,13 +24,15 @@ class Proof:
         unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reach``.
         comparison: of machine code and host traces; ``None`` if it was not made.
         measure_all: prove nothing, and say what differs all the same.
-        contradicted: how what ran contradicted a proof; nothing is proved then. "" if nothing did.
+        contradicted: how what ran contradicted a proof, or why no run confirms it; nothing is proved then. Else "".
+        note: what the report has to say of the comparison; "" for nothing.
     """
 
     unreached: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison | None = None
     measure_all: bool = False
     contradicted: str = ""
+    note: str = ""
 
     def same(self, key: SeriesKey) -> bool:
         """Whether the case's machine code and launch are provably those of base."""
@@ -73,7 +75,14 @@ class Proof:
         return {case: tuple(changes) for case, changes in found.items()}
 
 
-def prove(base: Tree, head: Tree, suites: Iterable[Suite], host: Mapping[str, str], say: Say) -> Proof:
+def prove(
+    base: Tree,
+    head: Tree,
+    suites: Iterable[Suite],
+    host: Mapping[str, str],
+    say: Say,
+    limit_s: float | None = None,
+) -> Proof:
     """Compare two trees, as far as it takes.
 
     Without a GPU only sources are compared: the code that a CPU runs is not the one that is traced and compiled.
@@ -84,6 +93,7 @@ def prove(base: Tree, head: Tree, suites: Iterable[Suite], host: Mapping[str, st
         suites: today's, those that are judged.
         host: facts of the machine.
         say: told what takes long.
+        limit_s: seconds after which tracing and compiling end, and cases that need them are unknown; ``None``: never.
 
     Raises:
         lockstep.machine_code.TracingFailed: a tree's process does not start.
@@ -99,7 +109,11 @@ def prove(base: Tree, head: Tree, suites: Iterable[Suite], host: Mapping[str, st
         return Proof(frozenset(unreached))
     # Kernels that choose by the name of the GPU are traced for this one, which the tracing process does not see.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
-    return Proof(frozenset(unreached), compare(base, head, differ, Target.of_host(host), say=say))
+    try:
+        compared = compare(base, head, differ, Target.of_host(host), say=say, limit_s=limit_s)
+    except TooSlow as slow:
+        return Proof(frozenset(unreached), note=f"{slow}; so their cases are measured")
+    return Proof(frozenset(unreached), compared)
 
 
 def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:

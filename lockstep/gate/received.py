@@ -81,8 +81,9 @@ def from_json(text: bytes) -> Report:
         trouble=entry.text("trouble"),
         interrupted=entry.flag("interrupted"),
         mode=entry.text("mode"),
-        # Reports of earlier versions have no such field.
+        # Reports of earlier versions lack these fields.
         absent=entry.texts("absent") if "absent" in entry.values else (),
+        compared_s=entry.number("compared_s") if "compared_s" in entry.values else 0.0,
     )
 
 

@@ -31,18 +31,19 @@ class Report:
         base, head: as asked for, with the commit.
         min_effect: asked for by default; a case has its own in its verdict.
         confidence: 1 − the family-wise error rate.
-        budget_s: seconds allowed.
+        budget_s: seconds for judging.
         seed: of buffers, order and the meter's picks.
         machine: GPU or CPU, clock state, toolchain.
         cases: a verdict a case.
         meter: unchanged code that was measured all the same: what the machine makes of no change.
-        wall_s: seconds used.
+        wall_s: seconds in all.
         notes: what a reader must know: thresholds widened, two processes, a control that moved.
         trouble: why the machine cannot judge; "" if it can.
         interrupted: it was stopped; what it had not reached is unsure.
         controls: as ``Controls.summary``.
         mode: "one process", or "two processes" where one could not hold both.
         absent: suites that were asked for and whose family neither version has.
+        compared_s: seconds of ``wall_s`` that comparing the code took; not part of the budget.
     """
 
     base: str
@@ -61,6 +62,7 @@ class Report:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     mode: str = "one process"
     absent: tuple[str, ...] = ()
+    compared_s: float = 0.0
 
     @property
     def state(self) -> State:

@@ -52,7 +52,9 @@ def remarks(report: Report) -> list[str]:
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
     told = [
         f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
-        f"{report.wall_s:.0f} s of {report.budget_s:.0f} s, {report.mode}, seed {report.seed}; "
+        f"{report.wall_s - report.compared_s:.0f} s of {report.budget_s:.0f} s"
+        f"{f' after {report.compared_s:.0f} s of comparing code' if report.compared_s >= 1 else ''}, "
+        f"{report.mode}, seed {report.seed}; "
         f"changes count from {percent(report.min_effect)} on, intervals at {percent(report.confidence)}",
     ]
     if report.meter:

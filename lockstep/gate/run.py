@@ -23,6 +23,9 @@ from lockstep.suites import nearest
 from lockstep.thresholds import Thresholds
 from lockstep.watched import WorkerDied
 
+#: Seconds that comparing the code may take at least; more if the budget is larger.
+LEAST_COMPARISON_S = 60.0
+
 
 @dataclass(frozen=True)
 class Request:
@@ -42,7 +45,7 @@ class Request:
         thresholds: of thresholds.toml.
         min_effect: overrides theirs; ``None`` leaves it to them.
         about: "#123" and the like, for slowdowns that are accepted.
-        budget_s: seconds for everything.
+        budget_s: seconds for judging; the code is compared before, within this time or a minute.
         silence_s: seconds without a sign of life after which a worker is killed.
         seed: of buffers, order and the noise meter.
         measure_all: also what is proved unchanged.
@@ -138,6 +141,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             absent=judge.absent,
             mode="two processes" if judge.apart else "one process",
             wall_s=time.monotonic() - started,
+            compared_s=judge.compared_s,
         )
 
 
@@ -152,14 +156,18 @@ def _hold(request: Request, judge: Judge, base: Version, head: Version, say: Cal
         return trouble
     started = time.monotonic()
     proof = _prove(request, judge, base, head, say)
-    say(f"code compared in {time.monotonic() - started:.0f} s")
+    judge.compared_s = time.monotonic() - started
+    say(f"code compared in {judge.compared_s:.0f} s")
+    judge.begin(request.budget_s)
     judge.judge(selection, proof)
     return judge.trouble()
 
 
 def _prove(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> Proof:
     try:
-        proof = prove(base.tree, head.tree, request.suites.values(), judge.machine, say)
+        limit_s = max(LEAST_COMPARISON_S, request.budget_s)
+        proof = prove(base.tree, head.tree, request.suites.values(), judge.machine, say, limit_s)
+        judge.notes += [proof.note] if proof.note else []
         if request.measure_all:
             _compile(request, judge.machine, (base, head), say)
     except TracingFailed as failed:

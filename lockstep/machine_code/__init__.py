@@ -15,7 +15,7 @@
 from lockstep.machine_code.compare import Comparison, codes_of, compare
 from lockstep.machine_code.differences import CodeChange, differences
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
-from lockstep.machine_code.session import TracingFailed, Tree
+from lockstep.machine_code.session import TooSlow, TracingFailed, Tree
 from lockstep.machine_code.targets import Target, TargetError
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "MachineCode",
     "Target",
     "TargetError",
+    "TooSlow",
     "TracingFailed",
     "Tree",
     "codes_of",

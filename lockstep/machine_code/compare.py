@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,7 @@ import lockstep
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.differences import CodeChange, differences, differing
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
-from lockstep.machine_code.session import Session, Tree
+from lockstep.machine_code.session import Session, TooSlow, TracingFailed, Tree
 from lockstep.machine_code.sources import closure, digest, same_code
 from lockstep.machine_code.targets import Target
 from lockstep.suite import Suite
@@ -82,6 +83,7 @@ def compare(
     *,
     cache: Cache | None = None,
     say: Say = lambda line: None,
+    limit_s: float | None = None,
 ) -> Comparison:
     """Trace both trees and compile what they have the compiler do differently.
 
@@ -92,8 +94,10 @@ def compare(
         target: what to compile for.
         cache: what was found out before; by default the user's.
         say: told what takes long.
+        limit_s: seconds for tracing and compiling; ``None`` for as many as it takes.
 
     Raises:
+        TooSlow: ``limit_s`` was not enough.
         TracingFailed: a tree's process does not start.
     """
     chosen = list(suites)
@@ -108,19 +112,39 @@ def compare(
         _Reader(head, rest, each, kept, say) as its,
         ThreadPoolExecutor(2) as both,
     ):
+        ended = threading.Event()
+        late = threading.Timer(limit_s or 0.0, _end, (ended, mine, its))
+        late.daemon = True
         try:
+            if limit_s is not None:
+                late.start()
             before, after = both.map(lambda reader: reader.traced(target), (mine, its))
             wanted = differing(before, after)
             before, after = both.map(
                 lambda reader, codes, identities: reader.built(target, codes, identities),
                 (mine, its), (before, after), wanted,
             )  # fmt: skip
+        except TracingFailed as failed:
+            mine.stop()
+            its.stop()
+            if ended.is_set():
+                names = ", ".join(suite.name for suite in rest)
+                raise TooSlow(f"comparing the code of {names} took more than {limit_s:.0f} s") from failed
+            raise
         except BaseException:
             # Leaving the pool waits for its threads, and they for processes that may compile for a minute more.
             mine.stop()
             its.stop()
             raise
+        finally:
+            late.cancel()
     return Comparison(target, before, after, frozenset(same))
+
+
+def _end(ended: threading.Event, *readers: _Reader) -> None:
+    ended.set()
+    for reader in readers:
+        reader.stop()
 
 
 def codes_of(

@@ -29,6 +29,10 @@ class TracingFailed(RuntimeError):
     """The worker does not start, or dies whatever it does; the message ends with what it printed last."""
 
 
+class TooSlow(RuntimeError):
+    """Tracing and compiling took longer than they may."""
+
+
 @dataclass(frozen=True)
 class Tree:
     """Sources of the packages under test.
