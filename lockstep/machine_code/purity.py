@@ -10,7 +10,9 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import functools
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FunctionType, ModuleType
@@ -50,6 +52,7 @@ FACTS: Mapping[tuple[str, str], str] = {
     ("inspect", "signature"): "of a function",
     ("inspect", "Parameter"): "a class of plain values",
     ("inspect", "Signature"): "a class of plain values",
+    ("inspect", "get_annotations"): "of its argument",
     ("inspect", "isfunction"): "of its argument",
     ("inspect", "isclass"): "of its argument",
     ("os", "environ"): "noted where it is read",
@@ -75,8 +78,6 @@ FACTS: Mapping[tuple[str, str], str] = {
     ("torch.version", "hip"): "None for every CUDA build of torch (torch/version.py)",
     ("torch.version", "__version__"): "what is installed",
     ("torch.xpu", "is_available"): "false for every CUDA build of torch (torch/xpu/__init__.py)",
-    # Hugging Face's transformers: whether the package torch_npu is installed (utils/import_utils.py).
-    ("transformers.utils.import_utils", "is_torch_npu_available"): "what is installed",
 }
 
 #: Parts of torch that answer by their arguments. Its operators are written in C and noted as they are called.
@@ -134,6 +135,14 @@ HELD = frozenset(
     {("os", "_Environ"), ("re", "Pattern"), ("re", "Match"), ("pathlib", "PosixPath"), ("pathlib", "Path")}
 )
 
+#: Packages whose parts this module knows, and those that torch calls itself (``Requires-Dist`` of its wheel).
+KNOWN = frozenset(
+    {
+        *("torch", "triton", "numpy", "lockstep", "packaging", "typing_extensions", "__main__"),
+        *("sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec", "filelock"),
+    }
+)
+
 _MISSING = object()
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _FAST = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK")
@@ -165,7 +174,14 @@ def allowed(module: str, name: str) -> bool:
     return False
 
 
-def refused_mentions(code: CodeType, scope: Mapping[str, Any], own: frozenset[str]) -> list[str]:
+def is_foreign(package: str) -> bool:
+    """Whether a top-level package is neither the standard library nor one that a trace knows by its parts."""
+    return bool(package) and package not in sys.stdlib_module_names and package not in KNOWN
+
+
+def refused_mentions(
+    code: CodeType, scope: Mapping[str, Any], own: frozenset[str], caches: list[Any] | None = None
+) -> list[str]:
     """Values that a function of the code under test mentions and may not use; a sentence each.
 
     Only what calls do not show is looked for here: values, and functions and types written in C, which other C code may
@@ -175,12 +191,22 @@ def refused_mentions(code: CodeType, scope: Mapping[str, Any], own: frozenset[st
         code: of the function.
         scope: its globals.
         own: top-level packages under test, and those that they may call.
+        caches: gets the cached functions of other packages that are mentioned: they run unseen if they remember.
     """
     found = [f"uses {name}" for name in code.co_names if name in HIDING_ATTRIBUTES]
     for owner, name, value in _mentions(code, scope):
         if value is _MISSING or _seen_when_called(value):
             continue
         foreign = owner is not None and top(owner.__name__) not in own
+        if isinstance(value, functools._lru_cache_wrapper):
+            inner = inspect.unwrap(value)
+            home = str(getattr(inner, "__module__", ""))
+            if is_foreign(top(home)):
+                if caches is not None and top(home) not in own:
+                    caches.append(value)
+            elif not allowed(home, getattr(inner, "__qualname__", name)):
+                found.append(f"asks {home}.{name}")
+            continue
         if isinstance(value, BuiltinFunctionType | BuiltinMethodType):
             found += [reason] if (reason := refused_call(value)) else []
         elif owner is not None and foreign and not isinstance(value, ModuleType | type):

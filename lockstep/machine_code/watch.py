@@ -12,11 +12,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from lockstep.machine_code.purity import PURE, allowed, refused_call, refused_mentions, refused_scope, top
+from lockstep.machine_code.foreign import unknown_globals
+from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_mentions, refused_scope, top
 
 #: Audit events that ask the world; https://docs.python.org/3/library/audit_events.html.
 AUDITED = (
@@ -47,6 +49,8 @@ OF_NAMES = frozenset(
         *("__getitem__", "__iter__"),
     }
 )
+#: Parts of the standard library that look for what is installed.
+INSTALLED = ("importlib._bootstrap", "importlib.metadata", "importlib.util")
 _LOOKING_UP = (globals, locals, vars)
 #: Environment variables that differ here from what a measuring process sees.
 OURS = frozenset({"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONSAFEPATH", "TRITON_INTERPRET"})
@@ -74,11 +78,14 @@ class Watch:
         self._doubt: Callable[[str], None] | None = None
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
         self._spoilt: dict[str, str] = {}
+        self._caches: list[Any] = []
         sys.addaudithook(self._audit)
+        self._leave_imports_out()
 
     @contextlib.contextmanager
     def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
         """Within the block, tell ``doubt`` why what runs cannot be trusted."""
+        self._forget()
         before, self._doubt = self._doubt, doubt
         state = self._state() if before is None else None
         asked: list[str] = []
@@ -102,12 +109,29 @@ class Watch:
     @contextlib.contextmanager
     def loads(self) -> Iterator[None]:
         """Within the block modules of the code under test are imported; ``loading`` has what they asked."""
+        self._forget()
         before, self._doubt = self._doubt, self._doubt_loading
         with _profiled(self._event):
             try:
                 yield
             finally:
                 self._doubt = before
+
+    def _forget(self) -> None:
+        """Empty the caches of other packages' functions: they answer unseen from them."""
+        for cached in self._caches:
+            cached.cache_clear()
+
+    def _leave_imports_out(self) -> None:
+        """Stop watching while a module is imported that is not under test: that is the same on both sides, and slow."""
+        run = SourceFileLoader.exec_module
+
+        def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+            watched = self._doubt is not None and top(module.__name__) in self.packages
+            with _profiled(self._event if watched else None):
+                run(loader, module)
+
+        SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
 
     def _doubt_loading(self, reason: str) -> None:
         frame: FrameType | None = sys._getframe(1)
@@ -129,10 +153,11 @@ class Watch:
             elif not known.harmless:
                 self._judge(frame, known)
         elif event == "c_call":
-            if self._known(frame).own:
+            known = self._known(frame)
+            if known.own or (known.foreign and not known.harmless and self._follows(frame)):
                 looks_up = argument in _LOOKING_UP and refused_scope(frame.f_globals, self._own)
                 if reason := looks_up or refused_call(argument):
-                    self._doubt(f"{self._known(frame).name} {reason}")
+                    self._doubt(f"{known.name} {reason}")
         elif event == "return" and frame.f_code.co_name == "<module>" and self._known(frame).own:
             for reason in refused_mentions(frame.f_code, frame.f_globals, self._own):
                 self.loading.setdefault(frame.f_code.co_filename, f"{_module(frame)} {reason}")
@@ -150,11 +175,11 @@ class Watch:
         if top(known.module) in FILES and (frame.f_code.co_name in OF_NAMES or self._inside(frame)):
             return
         called = f"{known.module}.{frame.f_code.co_qualname}"
-        if top(known.module) in ("torch", "triton") or top(known.module) in sys.stdlib_module_names:
-            self._doubt(f"{self._known(caller).name} asks {called}, which is not known to be pure")
+        if known.foreign:
+            for reason in known.reasons:
+                self._doubt(f"{self._known(caller).name} calls {called}, which {reason}")
         else:
-            name = f"{top(known.module)} ({frame.f_code.co_name})"
-            self._doubt(f"calls {name}, which is not under test and may launch what is not seen here")
+            self._doubt(f"{self._known(caller).name} asks {called}, which is not known to be pure")
 
     def _read_environment(self, name: Any) -> None:
         assert self._doubt is not None
@@ -190,12 +215,26 @@ class Watch:
             module = _module(caller)
             if top(module) in self.packages:
                 return caller
-            if module.startswith("importlib._bootstrap") or top(module) not in sys.stdlib_module_names:
+            if is_foreign(top(module)) and top(module) not in self._own:
+                return caller if self._follows(caller) else None
+            if module.startswith(INSTALLED) or top(module) not in sys.stdlib_module_names:
                 return None
             if module in ("linecache", "warnings") or not (any_library or module in PURE):
                 return None  # the first two: to print a line of the source
             caller = caller.f_back
         return None
+
+    def _follows(self, frame: FrameType) -> bool:
+        """Whether a function of another package runs for the code under test, and not while a module is imported."""
+        caller = frame.f_back
+        while caller is not None:
+            module = _module(caller)
+            if top(module) in self.packages:
+                return True
+            if module.startswith("importlib._bootstrap"):
+                return False
+            caller = caller.f_back
+        return False
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self._doubt is None or not event.startswith(AUDITED):
@@ -219,9 +258,15 @@ class Watch:
     def _look(self, frame: FrameType) -> _Known:
         module, code = _module(frame), frame.f_code
         own = top(module) in self.packages
+        foreign = not own and is_foreign(top(module)) and top(module) not in self._own
         reasons: tuple[str, ...] = ()
-        if own and code.co_name != "<module>":
-            reasons = tuple(refused_mentions(code, frame.f_globals, self._own))
+        if (own or foreign) and code.co_name != "<module>":
+            before = len(self._caches)
+            reasons = tuple(refused_mentions(code, frame.f_globals, self._own, self._caches))
+            for cached in self._caches[before:]:
+                cached.cache_clear()
+            if foreign:
+                reasons += tuple(unknown_globals(code, frame.f_globals))
         loading = module.startswith("importlib._bootstrap")
         harmless = (
             own
@@ -230,7 +275,7 @@ class Watch:
             or allowed(module, code.co_qualname)
             or allowed(module, code.co_name)
         )
-        return _Known(module, f"{module}.{code.co_qualname}", own, harmless, reasons)
+        return _Known(module, f"{module}.{code.co_qualname}", own, foreign, harmless, reasons)
 
     def _state(self) -> dict[str, Any]:
         """What the modules under test hold, so far as it shows that something was remembered."""
@@ -244,10 +289,13 @@ class Watch:
 class _Known:
     """What is known of a function."""
 
-    __slots__ = ("harmless", "module", "name", "own", "reasons")
+    __slots__ = ("foreign", "harmless", "module", "name", "own", "reasons")
 
-    def __init__(self, module: str, name: str, own: bool, harmless: bool, reasons: tuple[str, ...]) -> None:
-        self.module, self.name, self.own, self.harmless, self.reasons = module, name, own, harmless, reasons
+    def __init__(
+        self, module: str, name: str, own: bool, foreign: bool, harmless: bool, reasons: tuple[str, ...]
+    ) -> None:
+        self.module, self.name, self.own, self.foreign = module, name, own, foreign
+        self.harmless, self.reasons = harmless, reasons
 
 
 def _held(value: Any) -> Any:
