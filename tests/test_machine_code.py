@@ -337,7 +337,7 @@ UNTRUSTED = {
     "asks_on_cpu": r"draws random numbers on the CPU",
     "falls_back": r"cannot be followed without a GPU",
     "own": r"calls the operator toy::own",
-    "elsewhere": r"calls rich \(get_console\), which is not under test",
+    "elsewhere": r"toy.kinds.elsewhere calls rich.get_console, which reads rich._console",
     "nothing": r"launches nothing and calls nothing of torch",
     "dies": r"cannot be followed without a GPU \(killed by SIGSEGV",
     "raises": r"cannot be followed without a GPU \(RuntimeError: broken\)",

@@ -49,6 +49,7 @@ OF_NAMES = frozenset(
         *("__getitem__", "__iter__"),
     }
 )
+_EXECUTE = SourceFileLoader.exec_module  # Python's own, whatever watches there were before
 #: Parts of the standard library that look for what is installed.
 INSTALLED = ("importlib._bootstrap", "importlib.metadata", "importlib.util")
 _LOOKING_UP = (globals, locals, vars)
@@ -124,12 +125,11 @@ class Watch:
 
     def _leave_imports_out(self) -> None:
         """Stop watching while a module is imported that is not under test: that is the same on both sides, and slow."""
-        run = SourceFileLoader.exec_module
 
         def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
             watched = self._doubt is not None and top(module.__name__) in self.packages
             with _profiled(self._event if watched else None):
-                run(loader, module)
+                _EXECUTE(loader, module)
 
         SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
 
