@@ -105,6 +105,15 @@ class TestShortLevels:
         assert [change.index for change in analysis.changes] == [30, 32, 34, 36, 38]
         assert [level.value for level in analysis.levels] == pytest.approx([946, 1100, 1300, 2791, 1920, 928], rel=0.03)
 
+    @pytest.mark.parametrize("points", [3, 4, 5])
+    def test_the_second_of_two_steps_is_named_as_well_as_the_first(self, points):
+        generator = np.random.default_rng(10)
+        values = np.repeat([100.0, 115.0, 140.0], [30, points, 10])
+        analyses = analyse_many([Trend(values * noisy(generator, values.size)) for _ in range(100)])
+        assert not any(one.revisions for one in analyses)
+        second = [one.changes[1] for one in analyses]
+        assert sum(change.index == change.earliest == 30 + points for change in second) >= 95
+
     def test_points_that_agree_on_no_level_are_called_unsettled(self):
         generator = np.random.default_rng(5)
         unsettled = [1300, 2791, 1600, 2100, 1200, 2500, 1800]

@@ -140,7 +140,7 @@ class Replay(Follower):
         found = self.hypotheses
         rows = np.array([row])
         challengers = (found.depth[row] == self.depth[row] + 1) & self._stands(rows, rows * 0 + now)[0]
-        index, earliest, latest = (int(each[0]) for each in found.locate(np.array([row]), challengers[None]))
+        index, earliest, latest = (int(each[0]) for each in found.locate(rows, challengers[None]))
         silent: Silence = ""
         switched = self._switched(row, index, now)
         if switched is not None:
@@ -157,7 +157,8 @@ class Replay(Follower):
         self.shifts[row].append(Shift(index, earliest, latest, now, silent))
         self._look[row] = now + 1
         self.unsettled[row] = -1
-        self._lost[row] = 0.0
+        # How far off points were is counted from the level that has ended.
+        self._off[row], self._odd[row], self._lost[row] = 0.0, -1, 0.0
         self.scatter.forget(row, index, now + 1, int(self._seen[row]))
         if switched:
             self._take_back(row, now, switched)
