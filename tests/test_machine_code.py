@@ -561,11 +561,32 @@ def test_the_verb_tells_a_change_and_its_exit_code_if_asked(project):
     project.git("checkout", "-q", "toy")
 
 
+def test_the_verb_prints_each_target_as_it_ends(project):
+    head = "def plain(x, weight, *, out=None):\n"
+    kernels = project.root / "toy/product.py"
+    kernels.write_text(kernels.read_text().replace(head, f"{head}    torch.add(x, 1)\n"))
+    done = project.lockstep("code", "diff", "HEAD", ".", "--target", "sm_90", "--target", "sm_80")
+    told = done.stdout.splitlines()
+    assert told.index("sm_90: HEAD → .") < min(at for at, one in enumerate(told) if one.endswith(" for sm_80"))
+    assert "sm_80: HEAD → ." in told
+    project.git("checkout", "-q", "toy")
+
+
+def test_a_target_is_refused_before_the_suites_are_imported(project):
+    suite = project.root / "benchmarks/product.py"
+    suite.write_text("raise RuntimeError('imported')\n")
+    done = project.lockstep("code", "diff", "HEAD", "--target", "sm_999")
+    project.git("checkout", "-q", "benchmarks")
+    assert (done.returncode, "is not a target" in done.stdout, "imported" in done.stdout) == (4, True, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (("diff", "nosuch"), "has no commit 'nosuch'"),
-        (("diff", "HEAD", "--target", "hopper"), "'hopper' is no target"),
+        (("diff", "HEAD", "--target", "hopper"), "'hopper' is not a target"),
+        (("diff", "HEAD", "--target", "sm_91"), "'sm_91' is not a target"),
+        (("show", "--target", "sm90"), "'sm90' is not a target; there is sm_80"),
         (("show", "--family", "prodct"), "did you mean product?"),
         (("show", "--family", "product", "--variant", "plian"), "did you mean plain?"),
         (("show", "--family", "product", "--case", "M=5"), "M=5"),

@@ -11,20 +11,27 @@ H200 = Target(90, 132)
     ("text", "target"),
     [
         ("sm_90", Target(90, 132)),
-        ("90", Target(90, 132)),
         ("sm_80", Target(80, 108)),
         ("sm_100:160", Target(100, 160)),
-        ("sm_121", Target(121, 188)),
+        ("sm_121", Target(121, 48)),
+        ("sm_87", Target(87, 16)),
     ],
 )
 def test_a_target_is_read(text, target):
     assert Target.parse(text) == target
 
 
-@pytest.mark.parametrize("text", ["", "hopper", "sm_9", "sm_70", "sm_90:0", "sm_90:", "gfx942"])
-def test_what_is_no_target_is_refused(text):
-    with pytest.raises(TargetError, match="is no target; give sm_80"):
+@pytest.mark.parametrize(
+    "text", ["", "hopper", "sm_9", "sm_70", "sm_90:0", "sm_90:", "gfx942", "sm_91", "sm_999", "sm_099", "sm90", "90"]
+)
+def test_a_text_that_is_not_a_target_is_refused(text):
+    with pytest.raises(TargetError, match=f"'{text}' is not a target; there is sm_80, sm_86, .*sm_121"):
         Target.parse(text)
+
+
+def test_a_gpu_newer_than_the_tables_is_a_target_all_the_same():
+    """Its driver answered; the limits are those of the nearest architecture below."""
+    assert Target.of_host({"capability": "12.9", "sm_count": "20"}).limits.warps == 48
 
 
 def test_a_hosts_gpu_is_a_target():

@@ -86,16 +86,19 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
+        try:  # before the suites, whose imports take seconds
+            targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
+        except TargetError as error:
+            return _fail(USAGE, str(error))
         loaded = load_suites(Path(conf.benchmark_dir))
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
         trusted = tuple(settings.get("trusted", ()))
         packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded), trusted
         try:
-            targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
             act = _show if args.action == "show" else _diff
             return act(args, packages, suites, targets)
-        except (TargetError, RefError) as error:
+        except RefError as error:
             return _fail(USAGE, str(error))
         except TracingFailed as error:
             return _fail(NO_WORKER, str(error))
@@ -141,15 +144,19 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
         if absent := _absent(suites, base.root, head.root):
             return _fail(NO_WORKER, f"nothing can be said: neither {args.base} nor {args.head} has the family {absent}")
-        comparisons = [compare(base, head, suites, target, say=_say) for target in targets]
+        out = console()
+        comparisons = []
+        for target in targets:
+            comparison = compare(base, head, suites, target, say=_say)
+            comparisons.append(comparison)
+            if not args.json:
+                # Each target as it ends: tracing one may take minutes.
+                for line in diff_lines(comparison, args.base, args.head):
+                    out.print(line, markup=False, highlight=False, soft_wrap=True)
+                out.file.flush()
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
         print(json.dumps({"base": args.base, "head": args.head, "targets": rows}, indent=2))
-    else:
-        out = console()
-        for comparison in comparisons:
-            for line in diff_lines(comparison, args.base, args.head):
-                out.print(line, markup=False, highlight=False, soft_wrap=True)
     _summarize(comparisons, args)
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     if not args.exit_code or not kinds:

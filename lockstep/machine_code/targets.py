@@ -2,7 +2,7 @@
 
 Limits of each architecture: CUDA Programming Guide, appendix "Compute Capabilities", technical specifications.
 Allocation units: ``cuda_occupancy.h`` of the CUDA toolkit. Multiprocessors: NVIDIA's architecture whitepapers (A100,
-H100, RTX Blackwell) and the B200's data sheet.
+H100, RTX Blackwell) and the data sheets of B200, Jetson AGX Orin and GB10.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Limits:
     shared_block: int
 
 
-#: By compute capability; an unknown one takes the limits of the nearest below it.
+#: By compute capability. These are the architectures that ``Target.parse`` accepts. A GPU at hand may be newer: it
+#: takes the limits of the nearest architecture below.
 LIMITS = {
     80: Limits(64, 32, 164 << 10, 163 << 10),
     86: Limits(48, 16, 100 << 10, 99 << 10),
@@ -44,10 +45,11 @@ LIMITS = {
     100: Limits(64, 32, 228 << 10, 227 << 10),
     103: Limits(64, 32, 228 << 10, 227 << 10),
     120: Limits(48, 24, 100 << 10, 99 << 10),
+    121: Limits(48, 24, 100 << 10, 99 << 10),
 }
 
-#: Multiprocessors of the GPU one thinks of first: A100, RTX 3090, L40S, H100 SXM and H200, B200, B300, RTX PRO 6000.
-PROCESSORS = {80: 108, 86: 82, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188}
+#: Multiprocessors of one usual GPU for each architecture; ``NAMES`` has its name.
+PROCESSORS = {80: 108, 86: 82, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
 
 
 class TargetError(ValueError):
@@ -58,11 +60,13 @@ class TargetError(ValueError):
 NAMES = {
     80: "NVIDIA A100-SXM4-80GB",
     86: "NVIDIA GeForce RTX 3090",
+    87: "Orin",
     89: "NVIDIA L40S",
     90: "NVIDIA H200",
     100: "NVIDIA B200",
     103: "NVIDIA B300",
     120: "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    121: "NVIDIA GB10",
 }
 
 
@@ -136,16 +140,16 @@ class Target:
         """A target from "sm_90", or "sm_90:114" with its number of multiprocessors.
 
         Raises:
-            TargetError: it is neither.
+            TargetError: the text has another form, or ``LIMITS`` does not have the architecture.
         """
-        match = re.fullmatch(r"(?:sm_?)?(\d{2,3})(?::([1-9]\d*))?", text.strip())
-        if match is None or int(match[1]) < min(LIMITS):
+        match = re.fullmatch(r"sm_([1-9]\d+)(?::([1-9]\d*))?", text.strip())
+        arch = int(match[1]) if match else 0
+        if match is None or arch not in LIMITS:
             raise TargetError(
-                f"{text!r} is no target; give sm_80, sm_90, sm_100, sm_120 or, with its multiprocessors, sm_90:114"
+                f"{text!r} is not a target; there is {', '.join(f'sm_{known}' for known in LIMITS)}; "
+                "with another number of multiprocessors, sm_90:114"
             )
-        arch = int(match[1])
-        usual = PROCESSORS[max(known for known in PROCESSORS if known <= arch)]
-        return cls(arch, int(match[2]) if match[2] else usual)
+        return cls(arch, int(match[2]) if match[2] else PROCESSORS[arch])
 
 
 def occupancy(
