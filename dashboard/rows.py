@@ -168,11 +168,23 @@ def suite_of(benchmark: Benchmark) -> str:
 
 
 @remembered
-def benchmarks_by_suite(results: Results) -> Mapping[str, Sequence[Benchmark]]:
-    """Benchmarks by what their page is called."""
+def suites(results: Results) -> frozenset[str]:
+    """Return the names of all suites, see ``suite_of``."""
+    return frozenset(map(suite_of, results.benchmarks.values()))
+
+
+def benchmarks_of(results: Results, suite: str) -> Sequence[Benchmark]:
+    """Return the benchmarks of a suite; () for an unknown one."""
+    named = results.benchmarks.get(suite)
+    return (*_ours(results).get(suite, ()), *([named] if named and not named.ours else []))
+
+
+@remembered
+def _ours(results: Results) -> Mapping[str, Sequence[Benchmark]]:
     found: dict[str, list[Benchmark]] = defaultdict(list)
     for one in results.benchmarks.values():
-        found[suite_of(one)].append(one)
+        if one.ours:
+            found[one.suite].append(one)
     return dict(found)
 
 
@@ -199,15 +211,16 @@ def relative_rows(rows: Sequence[Row]) -> list[Row]:
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     """Names of the quantities that a suite can have."""
-    own = benchmarks_by_suite(results).get(suite, ())
+    own = benchmarks_of(results, suite)
     if any(one.ours for one in own):
         return (*QUANTITIES, RELATIVE)
     return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
 
 
-@lru_cache(maxsize=100_000)
 def key_of(series: Series, suite: str) -> Key:
     """Identity of the row that a series belongs to."""
+    if not series.axes:
+        return series.machine, suite, "", "", ""
     named = dict(series.axes)
     variant, l2 = named.pop("variant", ""), named.pop("l2", "")
     case = named["case"] if list(named) == ["case"] else ",".join(f"{key}={value}" for key, value in named.items())
@@ -218,15 +231,16 @@ def key_of(series: Series, suite: str) -> Key:
 def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
     """Rows that a machine (``None``: any) ever had."""
     if machine is None:
-        return frozenset().union(*(keys_of(results, one) for one in results.machines))
-    suites = {name: suite_of(one) for name, one in results.benchmarks.items()}
-    return frozenset(key_of(one, suites[one.benchmark]) for one in results.series(machine=machine))
+        first, *others = (keys_of(results, one) for one in results.machines) if results.machines else [frozenset()]
+        return first.union(*others) if others else first
+    of = results.benchmarks
+    return frozenset(key_of(one, suite_of(of[one.benchmark])) for one in results.series(machine=machine))
 
 
 def series_of(results: Results, suite: str, machine: str | None = None) -> dict[Key, list[Series]]:
     """Series of a suite by row."""
     found: dict[Key, list[Series]] = {}
-    for benchmark in benchmarks_by_suite(results).get(suite, ()):
+    for benchmark in benchmarks_of(results, suite):
         for one in results.series(machine=machine, benchmark=benchmark.name):
             found.setdefault(key_of(one, suite), []).append(one)
     return found
@@ -292,9 +306,8 @@ def _measured(point: Point | None) -> Measured | None:
     return Measured(point.value, point.low, point.high, point.error)
 
 
-@lru_cache(maxsize=100_000)
 def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in series.axes if name not in ("variant", "l2"))
+    return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
 
 
 @lru_cache(maxsize=100_000)

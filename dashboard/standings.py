@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
@@ -24,7 +23,7 @@ from lockstep.thresholds import Thresholds
 _WEEK_MS = 7 * 86_400_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Standing:
     """One series.
 
@@ -50,12 +49,12 @@ class Standing:
     beyond_noise: bool = False
     absent: bool = False
 
-    @cached_property
+    @property
     def worse(self) -> float | None:
         """Log of the factor by which it became worse: what the detector found, else the bare difference."""
         return math.fsum(one.size for one in self.found) if self.found else self.difference.worse
 
-    @cached_property
+    @property
     def verdict(self) -> Verdict:
         """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
         told = self.difference.verdict
@@ -100,8 +99,9 @@ def rows_now(results: Results, machine: str) -> tuple[tuple[Row, int], ...]:
     # Latency and speedup of a series may have come to an end at different commits.
     for row in rows_of(results, points):
         at = place[row.commit]
-        if row.key not in newest or newest[row.key][1] < at:
-            newest[row.key] = (row, at)
+        key = row.key
+        if key not in newest or newest[key][1] < at:
+            newest[key] = (row, at)
     return tuple(newest.values())
 
 
@@ -118,19 +118,20 @@ def rows_at(results: Results, machine: str, commit: str) -> Mapping[Key, Row]:
 @remembered
 def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, Key]:
     """The page's name of each series that alerts name."""
-    return {
-        name_of(one, results.benchmarks[one.benchmark]): key_of(one, suite_of(results.benchmarks[one.benchmark]))
-        for one in results.series(machine=machine)
-    }
+    of = results.benchmarks
+    series = results.series(machine=machine)
+    return {name_of(one, of[one.benchmark]): key_of(one, suite_of(of[one.benchmark])) for one in series}
 
 
 @remembered
 def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, Sequence[Finding]]:
     """Changes worth telling, by series, oldest first."""
+    told = [one for one in picture.found if not one.quiet] if picture else []
+    # Names are made for all series of a machine, so only where some are asked for.
+    keys = keys_by_name(results, machine) if told else {}
     found: dict[Key, list[Finding]] = defaultdict(list)
-    keys = keys_by_name(results, machine)
-    for one in picture.found if picture else ():
-        if not one.quiet and one.series in keys:
+    for one in told:
+        if one.series in keys:
             found[keys[one.series]].append(one)
     return {key: sorted(some, key=lambda one: one.last) for key, some in found.items()}
 
@@ -138,9 +139,9 @@ def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mappi
 @remembered
 def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, float]:
     """Run-to-run noise of each series that is followed (standard deviation of the logarithm)."""
-    keys = keys_by_name(results, machine)
-    noise = picture.noise.items() if picture else ()
-    return {keys[name]: scale for name, scale in noise if name in keys}
+    noise = picture.noise if picture else {}
+    keys = keys_by_name(results, machine) if noise else {}
+    return {keys[name]: scale for name, scale in noise.items() if name in keys}
 
 
 @remembered
@@ -158,29 +159,28 @@ def standings(
     for row, place in now:
         newest[row.suite] = max(newest[row.suite], place)
     rows = {row.key: row for row, _ in now}
-    bare: dict[Key, Difference] = {}
+    bare: list[Difference] = []
     looks = []
-    for row, place in now:
+    for (key, row), (_, place) in zip(rows.items(), now, strict=True):
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
-        scale = noise.get(row.key, math.nan)
-        told = difference(before.get(row.key), row, scale, threshold.min_effect, threshold.confidence)
-        bare[row.key] = told
+        scale = noise.get(key, math.nan)
+        told = difference(before.get(key), row, scale, threshold.min_effect, threshold.confidence)
+        bare.append(told)
         if math.isfinite(scale):
             looks.append(Look(row, told, threshold.confidence, place))
-    both = sum(one.worse is not None for one in bare.values())
+    both = sum(one.worse is not None for one in bare)
     beyond = beyond_noise(results, machine, first, looks, both)
     stood = []
-    for row, place in now:
-        compared = bare[row.key]
+    for (key, row), (_, place), compared in zip(rows.items(), now, bare, strict=True):
+        old = before.get(key)
         if compared.verdict in ("slower", "faster"):
-            key = row.baseline_key
-            beside = rows.get(key)
-            baseline = before.get(key), beside if beside and beside.commit == row.commit else None
-            own = before.get(row.key), row
+            of = row.baseline_key
+            beside = rows.get(of)
+            baseline = before.get(of), beside if beside and beside.commit == row.commit else None
             confidence = thresholds.of(row.suite, row.variant, row.case, row.l2).confidence
-            compared = beside_baseline(compared, own, baseline, noise.get(key, math.nan), confidence)
-        later = tuple(one for one in found.get(row.key, ()) if one.last > first)
-        news = row.state == "failed" and not (row.key in before and before[row.key].state == "failed")
+            compared = beside_baseline(compared, (old, row), baseline, noise.get(of, math.nan), confidence)
+        later = tuple(one for one in found.get(key, ()) if one.last > first)
+        news = row.state == "failed" and not (old and old.state == "failed")
         stood.append(
             Standing(
                 row,
@@ -189,9 +189,9 @@ def standings(
                 stale=place < newest[row.suite],
                 commit=place,
                 news=news,
-                noise=noise.get(row.key, math.nan),
-                beyond_noise=compared.verdict != "baseline moved" and (bool(later) or row.key in beyond),
-                absent=row.state == "na" and not (row.key in before and before[row.key].state != "na"),
+                noise=noise.get(key, math.nan),
+                beyond_noise=compared.verdict != "baseline moved" and (bool(later) or key in beyond),
+                absent=row.state == "na" and not (old and old.state != "na"),
             )
         )
     return stood

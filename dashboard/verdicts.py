@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Literal, Protocol
 
@@ -57,7 +58,7 @@ class Change:
 
     def half(self, confidence: float) -> float:
         """Half the width of its interval, a normal one, at this confidence."""
-        return NormalDist().inv_cdf(0.5 + confidence / 2) * self.error
+        return _quantile(confidence) * self.error
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Both ends of the interval."""
@@ -79,6 +80,12 @@ class Change:
         if self.sure(confidence) and abs(self.worse) >= least:
             return "slower" if self.worse > 0 else "faster"
         return "same" if abs(self.worse) + self.half(confidence) < least else "unsure"
+
+
+@lru_cache(maxsize=64)
+def _quantile(confidence: float) -> float:
+    """Half the width of a normal interval in standard errors."""
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
 UNKNOWN = Change(math.nan, math.nan)

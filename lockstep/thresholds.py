@@ -104,6 +104,8 @@ class Thresholds:
 
     def of(self, suite: str, variant: str, case: str, l2: str) -> Threshold:
         """The threshold of one series."""
+        if not self.rules:
+            return self.default
         values: dict[str, Any] = {}
         for rule in self.rules:
             if rule.match.matches(suite, variant, case, l2):

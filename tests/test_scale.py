@@ -14,7 +14,7 @@ from dashboard.pages import commit, overview
 from dashboard.pages.overview_table import cells_of
 from dashboard.pages.overview_values import VALUES
 from dashboard.pages.row_source import block, chosen_rows
-from dashboard.rows import benchmarks_by_suite
+from dashboard.rows import benchmarks_of, suites
 from lockstep.thresholds import Thresholds
 
 #: Benchmarks of the smaller tree and of the larger one.
@@ -91,8 +91,11 @@ def test_a_heatmap_has_room_for_so_many_families(trees):
 
 def test_the_benchmarks_of_a_suite_are_looked_up(trees):
     results = trees[FEW].current()
-    assert benchmarks_by_suite(results) is benchmarks_by_suite(results)
-    assert len(benchmarks_by_suite(results)) == FEW
+    assert suites(results) is suites(results)
+    assert len(suites(results)) == FEW
+    name = min(results.benchmarks)
+    assert benchmarks_of(results, name) == (results.benchmarks[name],)
+    assert benchmarks_of(results, "unknown") == ()
 
 
 def test_the_servers_values_are_those_of_the_grid(trees):

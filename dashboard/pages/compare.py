@@ -19,7 +19,7 @@ from dashboard.pages.parts import count, day, graph, loading, minus, notice, tab
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
-from dashboard.rows import benchmarks_by_suite
+from dashboard.rows import suites
 from dashboard.theme import Scheme
 from dashboard.verdicts import LOUDEST, SIGNS
 from lockstep.thresholds import Thresholds
@@ -108,7 +108,7 @@ def register(app: Dash, store: Store, desk: Desk | None) -> None:
     def offer(typed: str | None, suite: str | None) -> Any:
         results = store.current()
         # With few suites the browser has them all.
-        few = len(benchmarks_by_suite(results)) <= OFFERED
+        few = len(suites(results)) <= OFFERED
         return no_update if few else suites_like(results, suite or "", typed or "")
 
     @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
@@ -182,7 +182,7 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
 
 def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
     """Return at most ``OFFERED`` suites that contain what was typed, and the chosen one, sorted."""
-    names = benchmarks_by_suite(results)
+    names = suites(results)
     found = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
     return sorted({*found, *([chosen] if chosen in names else [])})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,13 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
             entry.get("quantity", ours["quantity"]),
         )
     prefix = last.partition("_")[0].lower()
+    # Tables repeat these for every benchmark, of which there may be tens of thousands.
     return Benchmark(
         name,
-        entry.get("unit", _UNITS.get(prefix, "")),
-        kind or _KINDS.get(prefix, prefix if prefix in ("time", "timeraw", "track") else ""),
-        tuple(entry.get("param_names", ())),
-        name.rpartition(".")[0] or name,
+        sys.intern(entry.get("unit", _UNITS.get(prefix, ""))),
+        sys.intern(kind or _KINDS.get(prefix, prefix if prefix in ("time", "timeraw", "track") else "")),
+        tuple(map(sys.intern, entry.get("param_names", ()))),
+        sys.intern(name.rpartition(".")[0] or name),
         last,
     )
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields
+from functools import cache
 from pathlib import Path
 
 from dashboard.results.model import Problem
@@ -249,7 +250,8 @@ class Reading:
     def series(self) -> dict[int, tuple[str, tuple[str, ...]]]:
         """Benchmark and parameters' values by number of series."""
         rows = self._connection.execute("SELECT id, benchmark, parameters FROM series")
-        return {number: (benchmark, tuple(json.loads(text))) for number, benchmark, text in rows}
+        values = cache(lambda text: tuple(json.loads(text)))
+        return {number: (benchmark, values(text)) for number, benchmark, text in rows}
 
     def versions(self) -> dict[int, str]:
         """Texts of versions by number."""

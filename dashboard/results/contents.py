@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +128,17 @@ class Shelf:
         found = {number: self.one(number) for number in self._numbers}
         keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
         order = sorted(found, key=lambda number: _order(found[number], keys))
-        return {number: found[number] for number in order}
+        self._made = {number: found[number] for number in order}
+        return self._made
 
     def series_of(self, benchmark: str) -> Sequence[Series]:
         """Series of a benchmark, in order of parameters; () for an unknown benchmark."""
-        return self._by_benchmark.get(benchmark, ())
+        start = bisect_left(self._in_order, benchmark, key=_BENCHMARK)
+        return self._in_order[start : bisect_right(self._in_order, benchmark, start, key=_BENCHMARK)]
 
     @cached_property
-    def _by_benchmark(self) -> dict[str, list[Series]]:
-        found: dict[str, list[Series]] = defaultdict(list)
-        for one in self.series.values():
-            found[one.benchmark].append(one)
-        return dict(found)
+    def _in_order(self) -> tuple[Series, ...]:
+        return tuple(self.series.values())
 
     @cached_property
     def numbers(self) -> dict[Series, int]:
@@ -148,6 +149,9 @@ class Shelf:
     def rank(self) -> dict[int, int]:
         """Place of each number among the series."""
         return {number: place for place, number in enumerate(self.series)}
+
+
+_BENCHMARK = attrgetter("benchmark")
 
 
 def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -94,22 +94,22 @@ class Results:
         """
         wanted = (axes or {}).items()
         shelves = [shelf for name, shelf in self._shelves.items() if machine in (None, name)]
-        if benchmark is not None:
-            # Pages ask for one benchmark after the other: together they must not scan everything each time.
-            named = [self.benchmarks[benchmark]] if benchmark in self.benchmarks else []
-        else:
-            named = list(self.benchmarks.values())
-        of = {
-            one.name
-            for one in named
-            if family in (None, one.family) and suite in (None, one.suite) and quantity in (None, one.quantity)
-        }
-        return tuple(
+        # Pages ask for one benchmark after the other: together they must not scan everything each time.
+        named = (
             one
             for shelf in shelves
             for one in (shelf.series.values() if benchmark is None else shelf.series_of(benchmark))
-            if one.benchmark in of and all(pair in one.axes for pair in wanted)
         )
+        if wanted:
+            named = (one for one in named if all(pair in one.axes for pair in wanted))
+        if not (family is None and suite is None and quantity is None):
+            of = {
+                one.name
+                for one in self.benchmarks.values()
+                if family in (None, one.family) and suite in (None, one.suite) and quantity in (None, one.quantity)
+            }
+            named = (one for one in named if one.benchmark in of)
+        return tuple(named)
 
     def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
         """Each of the series (``None``: all) over its commits; read in few passes, so ask for many at once.
