@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dashboard.alerts.code_change import code_evidence, same_code, same_kernels
-from dashboard.memo import once, remembered
+from dashboard.memo import remembered
 from dashboard.results.model import Benchmark, Point, Run
 from dashboard.results.picture import Results
 from dashboard.rows import key_of, suite_of
@@ -36,7 +36,7 @@ class Side:
     variant: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
     """One case on both sides.
 
@@ -124,7 +124,10 @@ def compare(
         suite, l2: only of these; "" all.
     """
     across = bool(base.variant and head.variant)
-    ours, theirs = (_by_key(results, side, across) for side in (base, head))
+    # The points are not kept: of a long comparison they take far more memory than what it says.
+    points = {place: _points(results, *place) for place in {(side.machine, side.commit) for side in (base, head)}}
+    ours, theirs = (_by_key(results, points[side.machine, side.commit], side.variant, across) for side in (base, head))
+    baselines = [_baselines(results, points[side.machine, side.commit]) for side in (base, head)]
     pairs, rulers, alone = [], 0, 0
     for key in ours.keys() | theirs.keys():
         if suite not in ("", key[0]) or l2 not in ("", key[3]):
@@ -136,9 +139,10 @@ def compare(
         elif one.version != other.version:
             rulers += 1
         elif quantity == "latency" or not _is_baseline(one) or not _is_baseline(other):
-            pair = _pair(key[0], one, other, quantity, thresholds, results.benchmarks[one.series.benchmark])
+            names = tuple(key_of(point.series, key[0])[2] for point in (one, other)) if across else (key[1], key[1])
+            pair = _pair(key, names, (one, other), quantity, thresholds, results.benchmarks[one.series.benchmark])
             if quantity == "speedup" and pair.verdict in ("slower", "faster"):
-                beside = [_baselines(results, side).get((key[0], key[2], key[3])) for side in (base, head)]
+                beside = [some.get((key[0], key[2], key[3])) for some in baselines]
                 confidence = thresholds.of(pair.suite, pair.head_variant, pair.case, pair.l2).confidence
                 pair = _beside_baseline(pair, (one, other), beside, confidence)
             pairs.append(pair)
@@ -168,36 +172,24 @@ def toolchain_text(run: Run) -> str:
     return " · ".join(tools) or run.environment
 
 
-def _points(results: Results, side: Side) -> tuple[Point, ...]:
-    """Points of a side, one a case: of our two benchmarks of a suite the latency, which carries the ratio as well."""
-
-    def read() -> tuple[Point, ...]:
-        return tuple(
-            point
-            for point in results.at(side.commit, side.machine)
-            if not results.benchmarks[point.series.benchmark].is_ratio
-        )
-
-    return once(results, "comparison", (side.machine, side.commit), read)
+def _points(results: Results, machine: str, commit: str) -> list[Point]:
+    """Return one point a case: of our two benchmarks of a suite the latency, which carries the ratio as well."""
+    return [one for one in results.at(commit, machine) if not results.benchmarks[one.series.benchmark].is_ratio]
 
 
 def _order(pair: Pair) -> tuple[Any, ...]:
     return loudness(pair.verdict, pair.log, pair.suite, pair.case, pair.l2, pair.head_variant)
 
 
-def _baselines(results: Results, side: Side) -> Mapping[tuple[str, str, str], Point]:
-    """The baseline's points of a side, by suite, case and cache state."""
-
-    def read() -> dict[tuple[str, str, str], Point]:
-        found = {}
-        for point in _points(results, side):
-            if _is_baseline(point):
-                suite = suite_of(results.benchmarks[point.series.benchmark])
-                _, _, _, case, l2 = key_of(point.series, suite)
-                found[suite, case, l2] = point
-        return found
-
-    return once(results, "baselines", (side.machine, side.commit), read)
+def _baselines(results: Results, points: Iterable[Point]) -> Mapping[tuple[str, str, str], Point]:
+    """Return the points of the baselines by suite, case and cache state."""
+    found = {}
+    for point in points:
+        if _is_baseline(point):
+            suite = suite_of(results.benchmarks[point.series.benchmark])
+            _, _, _, case, l2 = key_of(point.series, suite)
+            found[suite, case, l2] = point
+    return found
 
 
 def _beside_baseline(pair: Pair, own: tuple[Point, Point], baseline: Sequence[Point | None], confidence: float) -> Pair:
@@ -211,19 +203,31 @@ def _beside_baseline(pair: Pair, own: tuple[Point, Point], baseline: Sequence[Po
     return replace(pair, times=times, verdict=called(pair.verdict, pair.log, times, confidence))
 
 
-def _by_key(results: Results, side: Side, across: bool) -> dict[_Key, Point]:
-    """Suite, variant ("" where variants are compared), case and cache state of a side's points."""
+def _by_key(results: Results, points: Iterable[Point], only: str, across: bool) -> dict[_Key, Point]:
+    """Return points by suite, variant ("" where variants are compared), case and cache state.
+
+    ``only`` is the variant that counts, "" for all.
+    """
     found = {}
-    for point in _points(results, side):
+    for point in points:
         suite = suite_of(results.benchmarks[point.series.benchmark])
         _, _, variant, case, l2 = key_of(point.series, suite)
-        if side.variant in ("", variant):
+        if only in ("", variant):
             found[suite, "" if across else variant, case, l2] = point
     return found
 
 
-def _pair(suite: str, base: Point, head: Point, quantity: Quantity, rules: Thresholds, benchmark: Benchmark) -> Pair:
-    (_, _, base_variant, case, l2), (_, _, head_variant, _, _) = (key_of(one.series, suite) for one in (base, head))
+def _pair(
+    key: _Key,
+    variants: tuple[str, ...],
+    points: tuple[Point, Point],
+    quantity: Quantity,
+    rules: Thresholds,
+    benchmark: Benchmark,
+) -> Pair:
+    suite, _, case, l2 = key
+    base_variant, head_variant = variants
+    base, head = points
     change = _change(base, head, quantity, benchmark.higher_is_better)
     verdict, why = _verdict(base, head, change, rules.of(suite, head_variant, case, l2))
     return Pair(
@@ -280,8 +284,10 @@ def _code(base: Point, head: Point) -> str:
 
 
 def _read(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
     try:
-        code = json.loads(text or "{}")
+        code = json.loads(text)
     except ValueError:
         return {}
     return code if isinstance(code, dict) else {}
