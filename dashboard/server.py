@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import socket
+from contextlib import suppress
 from typing import Any
 
 from dash import Dash
@@ -12,6 +14,9 @@ from gunicorn.app.base import BaseApplication
 from dashboard.access import Network
 from dashboard.connections import KEEP_ALIVE_S, worker_for
 from lockstep.processes import end_with_parent
+
+#: glibc's number of the setting: ``M_ARENA_MAX`` of <malloc.h>.
+_M_ARENA_MAX = -8
 
 _SETTINGS: dict[str, Any] = {
     "threads": 8,
@@ -56,6 +61,7 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
     """
     warm(app)
     collect_seldom()
+    share_arenas()
     _Server(app, listener, workers, trusted).run()
 
 
@@ -66,6 +72,16 @@ def collect_seldom() -> None:
     of again and again, a tenth of a second each time.
     """
     gc.set_threshold(50_000, 20, 50)
+
+
+def share_arenas() -> None:
+    """Have all threads take memory from one arena, where the C library has several.
+
+    glibc gives each thread an arena of its own, up to eight a core, and none returns what another could use: a worker
+    of eight threads held twice the memory of one thread that answers the same.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def warm(app: Dash) -> None:
