@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,11 +16,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Made:
-    """A thing, and the lock of who makes it."""
+    """A thing, once it is made."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
     done: bool = False
     value: Any = None
     #: Items that it holds, if it is a collection.
@@ -33,6 +32,10 @@ _MOST, _MOST_HELD = 16, 200_000
 
 _KEPT: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Made]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
+
+#: Held by the thread that makes things. Python runs one thread at a time, so several that make large things take no
+#: less time than one after the other, and hold the memory of all at once.
+_MAKING = threading.RLock()
 
 
 def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) -> T:
@@ -49,16 +52,16 @@ def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) 
         kept.move_to_end(key)
         while len(kept) > _MOST:
             kept.popitem(last=False)
-    # Not under the lock of all: what is made asks for other things.
-    with made.lock:
-        if not made.done:
-            made.value = make()
-            made.held = len(made.value) if isinstance(made.value, Sized) else 1
-            made.done = True
-            with _LOCK:
-                while len(kept) > 1 and sum(one.held for one in kept.values()) > _MOST_HELD:
-                    kept.popitem(last=False)
-        found: T = made.value
+    if not made.done:
+        with _MAKING:
+            if not made.done:
+                made.value = make()
+                made.held = len(made.value) if isinstance(made.value, Sized) else 1
+                made.done = True
+                with _LOCK:
+                    while len(kept) > 1 and sum(one.held for one in kept.values()) > _MOST_HELD:
+                        kept.popitem(last=False)
+    found: T = made.value
     return found
 
 
