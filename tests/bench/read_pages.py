@@ -202,10 +202,15 @@ def workers_of(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def memory(pid: int) -> tuple[int, int]:
-    """Resident memory of a process in MB, now and at most."""
-    told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(told["VmRSS"].split()[0]) >> 10, int(told["VmHWM"].split()[0]) >> 10
+def memory(pid: int) -> str:
+    """Return the resident memory of a process in MB: now, of it anonymous and shared with others, and at most."""
+    lines = [*Path(f"/proc/{pid}/status").read_text().splitlines()]
+    lines += Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    told = dict(line.split(":", 1) for line in lines)
+    now, most, own, clean, dirty = (
+        int(told[name].split()[0]) >> 10 for name in ("VmRSS", "VmHWM", "Anonymous", "Shared_Clean", "Shared_Dirty")
+    )
+    return f"{now} MB in a worker ({own} MB anonymous, {clean + dirty} MB shared), {most} MB at most"
 
 
 def wait_for_analysis(reader: Reader, machine: str) -> float:
@@ -263,11 +268,11 @@ def main() -> None:
             median, most = (1e3 * one for one in (sorted(times)[len(times) // 2], p95(times)))
             print(f"{page:13} {len(times):5} answers, median {median:.0f} ms, p95 {most:.0f} ms")
         used = sum(map(cpu, workers_of(pid))) - before
+        print(f"load          {os.getloadavg()[0]:.1f} processes in the last minute, readers and workers among them")
         print(f"CPU           {used:.1f} s of all workers, {1e3 * used / len(every):.0f} ms an answer")
         print(f"errors        {len(seen.errors)} {'; '.join(seen.errors[:3])}")
         for worker in workers_of(pid):
-            now, peak = memory(worker)
-            print(f"memory        {now} MB in a worker, {peak} MB at most")
+            print(f"memory        {memory(worker)}")
 
 
 if __name__ == "__main__":
