@@ -15,8 +15,8 @@ from dashboard.access import Network
 from dashboard.connections import KEEP_ALIVE_S, worker_for
 from lockstep.processes import end_with_parent
 
-#: glibc's number of the setting: ``M_ARENA_MAX`` of <malloc.h>.
-_M_ARENA_MAX = -8
+#: glibc's numbers of the settings, from <malloc.h>.
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 
 _SETTINGS: dict[str, Any] = {
     "threads": 8,
@@ -81,7 +81,10 @@ def share_arenas() -> None:
     of eight threads held twice the memory of one thread that answers the same.
     """
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 1)
+        # Otherwise glibc takes ever larger blocks from that arena, which returns nothing below the last one in use.
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 18)
 
 
 def warm(app: Dash) -> None:
