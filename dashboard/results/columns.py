@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 
@@ -22,16 +24,6 @@ DTYPES: Mapping[Kind, Any] = {
     "time": np.int64,
     "number": np.float64,
 }
-_ARROW: Mapping[Kind, pa.DataType] = {
-    "key": pa.int64(),
-    "code": pa.uint8(),
-    "count": pa.int32(),
-    "time": pa.int64(),
-    "number": pa.float64(),
-    "text": pa.string(),
-    "samples": pa.list_(pa.float64()),
-}
-
 #: Every column of a part. Unknown numbers are NaN, counts and times 0, texts ""; a column that no file of a part
 #: has is null.
 COLUMNS: Mapping[str, Kind] = {
@@ -95,6 +87,18 @@ def blank(kind: Kind, length: int) -> Any:
 
 def as_table(files: Sequence[FilePoints]) -> pa.Table:
     """The points of several files as one table, sorted by series: what one asks for lies together."""
+    # Only what writes needs it, and it takes 25 MB of a process that reads.
+    import pyarrow as pa
+
+    types: Mapping[Kind, pa.DataType] = {
+        "key": pa.int64(),
+        "code": pa.uint8(),
+        "count": pa.int32(),
+        "time": pa.int64(),
+        "number": pa.float64(),
+        "text": pa.string(),
+        "samples": pa.list_(pa.float64()),
+    }
     order = np.argsort(_joined("series", "key", files), kind="stable")
     arrays = []
     for name, kind in COLUMNS.items():
@@ -102,9 +106,9 @@ def as_table(files: Sequence[FilePoints]) -> pa.Table:
             values = _joined(name, kind, files)
             # Not Arrow's own ``take``: it imports all of its functions, which takes longer than a few files.
             ordered = [values[at] for at in order.tolist()] if kind in ("text", "samples") else values[order]
-            arrays.append(pa.array(ordered, type=_ARROW[kind]))
+            arrays.append(pa.array(ordered, type=types[kind]))
         else:
-            arrays.append(pa.nulls(len(order), _ARROW[kind]))
+            arrays.append(pa.nulls(len(order), types[kind]))
     return pa.table(dict(zip(COLUMNS, arrays, strict=True)))
 
 

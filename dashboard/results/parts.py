@@ -9,13 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dashboard.results.catalog import Part
 from dashboard.results.columns import COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 #: Rows that are read together: a series of 2000 points touches one group, or two.
 _GROUP = 32_768
@@ -45,7 +48,10 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
 
     The points are taken in ranges of series, so that memory does not grow with the history.
     """
-    import pyarrow.compute as pc  # seldom needed, and 40 ms to import
+    # Seldom needed, and 40 ms to import.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
     runs = np.array(sorted(live), dtype=np.int32)
     files = [pq.ParquetFile(parts / part.name, memory_map=True) for part in old]
@@ -106,6 +112,8 @@ def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
 
 def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
     """Points of series in ``low <= number < high``; the greatest number of all is in the last range."""
+    import pyarrow as pa
+
     groups = []
     for group in range(file.metadata.num_row_groups):
         bounds = file.metadata.row_group(group).column(0).statistics
@@ -134,6 +142,8 @@ class _Writer:
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
+            import pyarrow.parquet as pq
+
             self._writer = pq.ParquetWriter(
                 self._temporary, table.schema, compression="lz4", use_dictionary=_DICTIONARY
             )
