@@ -248,12 +248,18 @@ def series_of(results: Results, suite: str, machine: str | None = None) -> dict[
 
 def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
     """Points as rows, in the order of the points."""
-    pairs: dict[tuple[Key, str], dict[str, Point]] = {}
+    pairs: dict[tuple[Key, str], dict[str, Point] | Row] = {}
     for point in points:
         benchmark = results.benchmarks[point.series.benchmark]
-        key = key_of(point.series, suite_of(benchmark)), point.run.commit
-        pairs.setdefault(key, {})[part_of(benchmark)] = point
-    return [_row(key, pair, results) for (key, _), pair in pairs.items()]
+        key = key_of(point.series, suite_of(benchmark))
+        if benchmark.ours:
+            pair = pairs.setdefault((key, point.run.commit), {})
+            assert isinstance(pair, dict)
+            pair[part_of(benchmark)] = point
+        else:
+            # Nothing else belongs to it, and the point need not be held until all are read.
+            pairs[key, point.run.commit] = _row(key, {part_of(benchmark): point}, results)
+    return [one if isinstance(one, Row) else _row(key, one, results) for (key, _), one in pairs.items()]
 
 
 def part_of(benchmark: Benchmark) -> str:

@@ -91,18 +91,17 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
 
 
 @remembered
-def rows_now(results: Results, machine: str) -> tuple[tuple[Row, int], ...]:
-    """The newest row of every series, and the place of its commit."""
-    points = results.latest(machine)
-    place = {results.commits(machine)[point.commit].hash: point.commit for point in points}
+def rows_now(results: Results, machine: str) -> Mapping[Key, tuple[Row, int]]:
+    """Return the newest row of every series, and the place of its commit."""
+    place = {commit.hash: at for at, commit in enumerate(results.commits(machine))}
     newest: dict[Key, tuple[Row, int]] = {}
     # Latency and speedup of a series may have come to an end at different commits.
-    for row in rows_of(results, points):
+    for row in rows_of(results, results.walk(machine)):
         at = place[row.commit]
         key = row.key
         if key not in newest or newest[key][1] < at:
             newest[key] = (row, at)
-    return tuple(newest.values())
+    return newest
 
 
 @remembered
@@ -111,8 +110,8 @@ def rows_at(results: Results, machine: str, commit: str) -> Mapping[Key, Row]:
     commits = results.commits(machine)
     if commits and commit == commits[-1].hash:
         # The newest point of whatever was measured there: read once for both.
-        return {row.key: row for row, place in rows_now(results, machine) if place == len(commits) - 1}
-    return {row.key: row for row in rows_of(results, results.at(commit, machine))}
+        return {key: row for key, (row, place) in rows_now(results, machine).items() if place == len(commits) - 1}
+    return {row.key: row for row in rows_of(results, results.walk(machine, commit))}
 
 
 @remembered
@@ -156,12 +155,11 @@ def standings(
     found, noise = found_by_key(results, machine, picture), noise_by_key(results, machine, picture)
     now = rows_now(results, machine)
     newest: dict[str, int] = defaultdict(int)
-    for row, place in now:
+    for row, place in now.values():
         newest[row.suite] = max(newest[row.suite], place)
-    rows = {row.key: row for row, _ in now}
     bare: list[Difference] = []
     looks = []
-    for (key, row), (_, place) in zip(rows.items(), now, strict=True):
+    for key, (row, place) in now.items():
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(key, math.nan)
         told = difference(before.get(key), row, scale, threshold.min_effect, threshold.confidence)
@@ -171,11 +169,11 @@ def standings(
     both = sum(one.worse is not None for one in bare)
     beyond = beyond_noise(results, machine, first, looks, both)
     stood = []
-    for (key, row), (_, place), compared in zip(rows.items(), now, bare, strict=True):
+    for (key, (row, place)), compared in zip(now.items(), bare, strict=True):
         old = before.get(key)
         if compared.verdict in ("slower", "faster"):
             of = row.baseline_key
-            beside = rows.get(of)
+            beside, _ = now.get(of, (None, 0))
             baseline = before.get(of), beside if beside and beside.commit == row.commit else None
             confidence = thresholds.of(row.suite, row.variant, row.case, row.l2).confidence
             compared = beside_baseline(compared, (old, row), baseline, noise.get(of, math.nan), confidence)

@@ -10,7 +10,7 @@ from statistics import median
 from dashboard.memo import once
 from dashboard.results.model import Commit, Run
 from dashboard.results.picture import Results
-from dashboard.rows import key_of, keys_of, suite_of
+from dashboard.rows import Key, key_of, keys_of, suite_of
 from lockstep.nvml import THROTTLING
 
 #: Points of a control's trend.
@@ -68,18 +68,23 @@ def upkeep(results: Results, machine: str) -> Upkeep:
 
 def _upkeep(results: Results, machine: str) -> Upkeep:
     runs, commits = results.runs_of(machine), results.commits(machine)
-    points = results.at(commits[-1].hash, machine)
-    times = [one for one in points if not results.benchmarks[one.series.benchmark].is_ratio]
-    # A series is a row of the overview: its latency and its speedup are two points.
-    failed = {
-        key_of(one.series, suite_of(results.benchmarks[one.series.benchmark]))
-        for one in points
-        if one.state == "failed"
-    }
-    clocked = [one for one in points if one.sm_mhz]
-    reasons = [[reason for reason in one.clock_reasons if reason in THROTTLING] for one in clocked]
-    errors = [one.error for one in times if one.error]
-    mdes = [one.mde for one in points if one.mde]
+    failed: set[Key] = set()
+    clocks: list[float] = []
+    reasons: list[list[str]] = []
+    errors: list[float] = []
+    mdes: list[float] = []
+    for one in results.walk(machine, commits[-1].hash):
+        benchmark = results.benchmarks[one.series.benchmark]
+        if one.state == "failed":
+            # A series is a row of the overview: its latency and its speedup are two points.
+            failed.add(key_of(one.series, suite_of(benchmark)))
+        if one.sm_mhz:
+            clocks.append(one.sm_mhz)
+            reasons.append([reason for reason in one.clock_reasons if reason in THROTTLING])
+        if one.error and not benchmark.is_ratio:
+            errors.append(one.error)
+        if one.mde:
+            mdes.append(one.mde)
     return Upkeep(
         machine=machine,
         run=runs[-1],
@@ -88,10 +93,10 @@ def _upkeep(results: Results, machine: str) -> Upkeep:
         series=len(keys_of(results, machine)),
         failed=len(failed),
         reported_at=max(run.measured_at for run in runs),
-        points=len(clocked),
+        points=len(clocks),
         throttled=sum(bool(one) for one in reasons),
         reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
-        sm_mhz=median(one.sm_mhz for one in clocked if one.sm_mhz) if clocked else None,
+        sm_mhz=median(clocks) if clocks else None,
         noise=median(errors) if errors else None,
         mde=median(mdes) if mdes else None,
         controls=_controls(runs),

@@ -1,6 +1,8 @@
 """Work grows with what a page shows: counted, or compared at two sizes, so that no machine's speed decides."""
 
+import gc
 import time
+import tracemalloc
 
 import pytest
 from bench.make_tree import write_many
@@ -8,6 +10,7 @@ from served import call
 from trees import open_store
 
 from dashboard.app import create_app
+from dashboard.comparison import Side, compare
 from dashboard.findings import Findings
 from dashboard.heatmap import MOST_SUITES, heatmap
 from dashboard.pages import commit, overview
@@ -15,6 +18,7 @@ from dashboard.pages.overview_table import cells_of
 from dashboard.pages.overview_values import VALUES
 from dashboard.pages.row_source import block, chosen_rows
 from dashboard.rows import benchmarks_of, suites
+from dashboard.upkeep import upkeep
 from lockstep.thresholds import Thresholds
 
 #: Benchmarks of the smaller tree and of the larger one.
@@ -22,6 +26,9 @@ FEW, MANY = 1500, 6000
 
 #: The larger tree takes four times as long where work is linear, and sixteen times where it is quadratic.
 LINEAR = 8
+
+#: Bytes that a process may hold for a series of two commits, once all pages were seen.
+BYTES_A_SERIES = 3000
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +58,36 @@ def test_the_overviews_work_is_linear_in_its_series(trees):
 
     few, many = (seconds(lambda of=of: fill(trees[of])) for of in (FEW, MANY))
     assert many < LINEAR * few
+
+
+def held(do):
+    """Return the bytes that Python holds after a call and did not hold before."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept = do()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0], kept
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_worker_holds_few_bytes_a_series(trees):
+    """Everything that the overview, Compare and Machines remember of a picture, per series that it has more."""
+
+    def show(store):
+        again = open_store(store.root, patience=60.0)
+        client = create_app(again).server.test_client()
+        first, last = (one.hash for one in again.current().commits("machine-0"))
+        call(client, "page.children", ["/"], ("",))
+        call(client, "overview-cards.children", ("machine-0", "all", "all", "change", 0, "light", None), ("infinite",))
+        results = again.current()
+        compare(results, Side("machine-0", first), Side("machine-0", last), "latency", Thresholds())
+        upkeep(results, "machine-0")
+        return again, client
+
+    (few, _), (many, _) = (held(lambda of=of: show(trees[of])) for of in (FEW, MANY))
+    assert (many - few) / (MANY - FEW) < BYTES_A_SERIES
 
 
 def ask(client, output, inputs, state):

@@ -286,7 +286,7 @@ def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[Key, list[Se
 
 def _newest(results: Results, machine: str, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
     """The last commit at which one of these has a point."""
-    places = [place for row, place in rows_now(results, machine) if row.key in keys]
+    places = [place for key, (_, place) in rows_now(results, machine).items() if key in keys]
     return results.commits(machine)[max(places)] if places else None
 
 

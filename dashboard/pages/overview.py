@@ -245,7 +245,7 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     """The first cache state that the machine has numbers for: a CPU has none that are cold."""
     if len(l2s) == 1:
         return l2s[0]
-    there = {row.l2 for row, _ in rows_now(results, machine) if row.latency or row.value}
+    there = {row.l2 for row, _ in rows_now(results, machine).values() if row.latency or row.value}
     return next((l2 for l2 in l2s if l2 in there), l2s[0])
 
 

@@ -171,17 +171,23 @@ class Results:
 
     def latest(self, machine: str) -> list[Point]:
         """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""
-        shelf = self._shelves.get(machine)
-        return self._points(self._reader.latest(shelf.source), shelf) if shelf else []
+        return list(self.walk(machine))
 
     def at(self, commit: str, machine: str | None = None) -> list[Point]:
         """Every point of a commit (its full hash) on a machine, ``None``: on all; in the order of ``series()``."""
-        found: list[Point] = []
-        for name, shelf in self._shelves.items():
-            runs = shelf.ids_at.get(commit)
-            if machine in (None, name) and runs:
-                found += self._points(self._reader.rows(shelf.source, runs=runs), shelf)
-        return found
+        machines = self.machines if machine is None else [machine]
+        return [point for name in machines for point in self.walk(name, commit)]
+
+    def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
+        """Give the points of a machine at a commit (its full hash), or the newest of every series, one by one.
+
+        They are in the order of ``series()``. Together they take a kilobyte each: who needs them once holds none.
+        """
+        shelf = self._shelves.get(machine)
+        if shelf and commit is None:
+            yield from self._points(self._reader.latest(shelf.source), shelf)
+        elif shelf and commit in shelf.ids_at:
+            yield from self._points(self._reader.rows(shelf.source, runs=shelf.ids_at[commit]), shelf)
 
     def _trends(self, found: Numbers, shelf: Shelf) -> Iterator[Trend]:
         version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
@@ -206,22 +212,28 @@ class Results:
                 repeat=found.repeat[own],
             )
 
-    def _points(self, rows: Rows, shelf: Shelf) -> list[Point]:
-        """Rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
+    def _points(self, rows: Rows, shelf: Shelf) -> Iterator[Point]:
+        """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
         if not rows:
-            return []
+            return
         runs = [shelf.index_of[run] for run in rows["run"].tolist()]
         commits = np.array([shelf.commit_at[run] for run in runs], dtype=np.int64)
         rank = np.array([shelf.rank[series] for series in rows["series"].tolist()], dtype=np.int64)
         order = np.lexsort((commits, rank))
-        rows = {name: values[order] for name, values in rows.items()}
+        for start in range(0, len(order), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            portion = {name: values[some] for name, values in rows.items()}
+            yield from self._portion(portion, commits[some], [self.runs[runs[place]] for place in some.tolist()], shelf)
+
+    def _portion(self, rows: Rows, commits: NDArray[np.int64], runs: list[Run], shelf: Shelf) -> Iterator[Point]:
+        """Give the points of rows that are in order."""
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
         columns |= {
             "series": [shelf.series[series] for series in rows["series"].tolist()],
-            "commit": commits[order].tolist(),
-            "run": [self.runs[runs[place]] for place in order.tolist()],
+            "commit": commits.tolist(),
+            "run": runs,
             "state": states,
             "version": [self._contents.versions.get(version, "") for version in rows["version"].tolist()],
             "error": _known(errors(rows)),
@@ -233,8 +245,11 @@ class Results:
             ],
             "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
         }
-        return list(map(Point, *(columns[field.name] for field in fields(Point))))
+        return map(Point, *(columns[field.name] for field in fields(Point)))
 
+
+#: Points that are made together: their columns are lists of objects.
+_AT_ONCE = 4096
 
 #: What asv's file tells by NaN and by null.
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}
