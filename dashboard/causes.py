@@ -9,6 +9,7 @@ from dashboard.theme import Scheme
 CAUSES: dict[Kind, tuple[str, str]] = {
     "own commit": ("#B04A00", "#FF9A5C"),
     "unknown range": ("#B04A00", "#FF9A5C"),
+    "unknown cause": ("#B0508A", "#E58FC0"),
     "unexplained": ("#B0508A", "#E58FC0"),
     "toolchain": ("#0B62A8", "#6BB8F0"),
     "machine": ("#5B4FC4", "#A79CFF"),

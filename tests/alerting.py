@@ -25,6 +25,9 @@ from dashboard.alerts.steps import Facts, SeriesName, Step
 #: Twenty commits: "0101…", "0202…" and so on.
 COMMITS = [f"{number:02x}" * 20 for number in range(1, 21)]
 
+#: What most points record.
+TOOLCHAIN = {"python": "3.12", "torch": "2.11.0"}
+
 
 def series(variant="triton", case="M=8,K=64", l2="cold", machine="h200", family="linear", quantity="latency"):
     return SeriesName(machine, family, family, variant, case, l2, quantity)
@@ -36,8 +39,8 @@ def step(first=10, last=None, by=0.05, name=None, **changes):
     size = math.log1p(by)
     base = Step(
         series=name or series(),
-        before=Facts(COMMITS[first - 1]),
-        after=Facts(COMMITS[first]),
+        before=Facts(COMMITS[first - 1], toolchain=TOOLCHAIN),
+        after=Facts(COMMITS[first], toolchain=TOOLCHAIN),
         size=size,
         low=size - 0.004,
         high=size + 0.004,

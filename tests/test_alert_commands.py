@@ -166,7 +166,7 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     assert f"range: commit {commits[AT][:12]}" in lines
     log = [re.sub(r"^\S+ \S+ ", "", line) for line in lines[-5:]]
     assert log == [
-        "lockstep: opened: nothing but the commits in the range differs",
+        "lockstep: opened: nothing that is recorded differs but the commits in the range (not recorded: machine code)",
         "ada: acknowledged: looking",
         "ada: muted: until 2999-01-31: known",
         "bo: resolved: exact rounding",

@@ -43,14 +43,42 @@ def test_a_commit_when_nothing_else_differs():
     cause = attribute(step())
     assert cause.kind == "own commit"
     assert cause.sentence == (
-        "nothing but the commits in the range differs, as far as recorded (not recorded: versions of packages, "
-        "the machine's hardware, clocks, controls, machine code)"
+        "nothing that is recorded differs but the commits in the range (not recorded: the machine's hardware, clocks, "
+        "controls, machine code)"
     )
-    foreign = sides("machine", {"cpu": "a", "os": "Linux"}, {"cpu": "a", "os": "Linux"})
-    assert attribute(foreign).sentence.endswith("(not recorded: versions of packages, clocks, controls, machine code)")
     assert texts(cause) == [f"commit {COMMITS[10]}"]
-    versions = sides("toolchain", {"python": "3.12", "numpy": "2"}, {"python": "3.12", "numpy": "2"})
-    assert attribute(versions).sentence == "nothing but the commits in the range differs"
+    facts = replace(step().before, machine={"cpu": "a"}, protocol={"clock state": "locked"}, code={})
+    whole = step(before=facts, after=facts, controls={"copy": Move(0.0, 0.001)})
+    assert attribute(whole).sentence == "nothing but the commits in the range differs"
+
+
+@pytest.mark.parametrize("recorded", [{}, {"python": "3.12"}, {"python": "3.12", "environment": "virtualenv-py3.12"}])
+def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
+    """A package of another version slows a benchmark as a commit does, and such results hold nothing that tells."""
+    foreign = sides("toolchain", recorded, recorded)
+    cause = attribute(foreign)
+    assert (cause.kind, cause.sentence) == (
+        "unknown cause",
+        "it may be a commit in the range, or something that is not recorded; not recorded: versions of packages, the "
+        "machine's hardware, clocks, controls, machine code",
+    )
+    assert texts(cause) == [f"commit {COMMITS[10]}"]
+    [alert] = alerts(foreign)
+    assert (alert.cause.kind, alert.suspects) == ("unknown cause", (COMMITS[10],))
+    assert from_json(to_json(alert)) == alert
+    # Machine code that changed is evidence; so is any version that both sides record.
+    compiled = replace(foreign, before=replace(foreign.before, code=code()))
+    compiled = replace(compiled, after=replace(foreign.after, code=code(code="bb")))
+    assert attribute(compiled).kind == "own commit"
+    versions = recorded | {"numpy": "2"}
+    assert attribute(sides("toolchain", versions, versions)).kind == "own commit"
+
+
+def test_ranges_of_an_unknown_cause_are_narrowed_by_other_machines():
+    ours = sides("toolchain", {}, {}, first=8, last=12)
+    theirs = replace(sides("toolchain", {}, {}, first=11, last=15), series=series(machine="b200"))
+    there, here = alerts(ours, theirs)
+    assert here.commits == there.commits == (COMMITS[11], COMMITS[12])
 
 
 REASONS = ["no repository", "shallow", "missing", "branches"]
@@ -155,9 +183,11 @@ def test_unknown_machine_code_is_never_unchanged(unknown):
 def test_a_toolchain_that_changed_is_named_before_the_commits():
     cause = attribute(sides("toolchain", *TORCH))
     assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")
-    assert attribute(sides("toolchain", {"torch": "2.11.0"}, {"triton": "3.6.0"})).kind == "own commit"
+    same = {"numpy": "2"}
+    one_side = sides("toolchain", same | {"torch": "2.11.0"}, same | {"triton": "3.6.0"})
+    assert attribute(one_side).kind == "own commit"
     for unknown in (("", "2.13.0"), ("2.11.0", "")):
-        assert attribute(sides("toolchain", *({"torch": one} for one in unknown))).kind == "own commit"
+        assert attribute(sides("toolchain", *(same | {"torch": one} for one in unknown))).kind == "own commit"
 
 
 def test_unchanged_machine_code_does_not_acquit_a_toolchain():

@@ -198,7 +198,8 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     def step(before, after):
         return lambda n: after if n >= AT else before
 
-    write_foreign(results, "commit", commits, step(1e-3, 1.1e-3))
+    write_foreign(results, "commit", commits, step(1e-3, 1.1e-3), requirements=lambda n: {"numpy": "1"})
+    write_foreign(results, "unrecorded", commits, step(1e-3, 1.1e-3))
     write_foreign(results, "settings", commits, step(1e-3, 1.3e-3), number=step(10, 1))
     write_foreign(results, "toolchain", commits, step(1e-3, 1.2e-3), requirements=step({"numpy": "1"}, {"numpy": "2"}))
     write_foreign(results, "quiet", commits, lambda n: 1e-3)
@@ -207,6 +208,7 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     alerts = {one.machine: one for one in picture.alerts}
     assert {machine: one.cause.kind for machine, one in alerts.items()} == {
         "commit": "own commit",
+        "unrecorded": "unknown cause",
         "settings": "protocol",
         "toolchain": "toolchain",
     }

@@ -4,7 +4,8 @@ The order of the questions matters. What was measured otherwise is no change of 
 protocol comes first; what moved the untouched controls is the machine; a toolchain that changed
 is named before the commits in the same range, because it touches every kernel; machine code that did not
 change cannot have become slower. Only then it is the commit. Where git does not know which commits lie between the
-two that were measured, no commit is named.
+two that were measured, no commit is named. Where no versions of packages are recorded, a new version may be the cause
+as well as a commit, and the cause is not known.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from dashboard.alerts.steps import Move, Step
 
 #: "noise" is a change of code that did not change; it is no alert and widens the series' noise.
 #: "unknown range": nothing but the commits differs, and which these are is not known.
-Kind = Literal["own commit", "unknown range", "toolchain", "machine", "protocol", "noise", "unexplained"]
+#: "unknown cause": the commits differ, and the versions of packages are not recorded, which may differ as well.
+Kind = Literal[
+    "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
+]
 
 #: Why no commit can be named, by ``Step.unknown``.
 _UNKNOWN: Mapping[Unknown, str] = {
@@ -143,16 +147,17 @@ def _own(step: Step) -> Cause | None:
     if not _code_may_differ(step):
         return None
     code = code_evidence(step.before.code, step.after.code)
-    suspects = step.touched or step.between
-    sentence = f"a commit changed it: {_listed(code)}" if code else _nothing_else(step)
-    return Cause("own commit", sentence, (*map(_commit, suspects), *code))
-
-
-def _nothing_else(step: Step) -> str:
-    """Say that no recorded fact differs and, where no versions are recorded, what is not recorded."""
-    said = "nothing but the commits in the range differs"
+    evidence = (*map(_commit, step.touched or step.between), *code)
+    if code:
+        return Cause("own commit", f"a commit changed it: {_listed(code)}", evidence)
     missing = list(_not_recorded(step))
-    return f"{said}, as far as recorded (not recorded: {', '.join(missing)})" if missing[:1] == [_VERSIONS] else said
+    if not missing:
+        return Cause("own commit", "nothing but the commits in the range differs", evidence)
+    listed = f"not recorded: {', '.join(missing)}"
+    if _VERSIONS in missing:
+        sentence = f"it may be a commit in the range, or something that is not recorded; {listed}"
+        return Cause("unknown cause", sentence, evidence)
+    return Cause("own commit", f"nothing that is recorded differs but the commits in the range ({listed})", evidence)
 
 
 def _not_recorded(step: Step) -> Iterator[str]:

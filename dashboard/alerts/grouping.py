@@ -305,8 +305,8 @@ def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> li
 
 
 def _culprits(alert: Alert) -> tuple[str, ...]:
-    """The commits one of which changed the family's own code; () if it was none, or if they are not known."""
-    return alert.commits if alert.cause.kind == "own commit" and not alert.unknown else ()
+    """The commits one of which may have changed the family's own code; () if none did, or if they are not known."""
+    return alert.commits if alert.cause.kind in ("own commit", "unknown cause") and not alert.unknown else ()
 
 
 def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: Mapping[str, int]) -> str:

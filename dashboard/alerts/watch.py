@@ -25,7 +25,7 @@ from lockstep.thresholds import Threshold, Thresholds
 _MUCH = 50_000
 
 #: Causes that changed machine code outdoes, and unchanged machine code may look like.
-_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unexplained")
+_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
 
 #: Points that take as long to analyse as a series that is known and goes on.
 _GOES_ON = 15
