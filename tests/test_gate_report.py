@@ -12,6 +12,7 @@ from rich.console import Console
 from lockstep.gate.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report import EXIT, Report, headline
+from lockstep.gate.rows import COLUMNS, line, rows
 from lockstep.gate.table import show
 from lockstep.gate.verdict import SeriesKey, Verdict, verdict_from
 from lockstep.record import Estimate
@@ -101,6 +102,24 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
 )
 def test_where_nothing_was_judged_the_headline_says_why(told, sentence):
     assert headline(told) == sentence
+
+
+@pytest.mark.parametrize(
+    ("outcome", "change", "cells"),
+    [
+        ("unsure", Estimate(61.26, -math.inf, math.inf), ("", "")),  # one epoch
+        ("unsure", Estimate(61.26, 0.5, 900.0), ("", "")),
+        ("unsure", Estimate(0.1, -1.0, 0.2), ("", "")),
+        ("unsure", Estimate(0.001, -0.02, 0.022), ("+0.10%", "-2.00% … +2.20%")),
+        ("unsure", Estimate(38.0, 30.0, 50.0), ("+3800.00%", "+3000.00% … +5000.00%")),
+        ("slower", Estimate(38.0, 30.0, 50.0), ("+3800.00%", "+3000.00% … +5000.00%")),
+    ],
+)
+def test_an_unsure_case_shows_a_change_only_with_an_interval(outcome, change, cells):
+    one = replace(verdict(outcome), change=change, base_s=1e-4, head_s=2e-4)
+    [row] = rows(report(one))
+    assert row.cells[COLUMNS.index("change") : COLUMNS.index("interval") + 1] == cells
+    assert (f" {cells[0]} " in line(one)) if cells[0] else ("%" not in line(one))
 
 
 def test_json_holds_everything_and_is_strict():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
+from lockstep.gate.sequential import LOOKS, Test, found_twice, furthest, interval, relative
 from lockstep.record import Estimate
 
 EFFECT = 0.0025
@@ -189,3 +189,10 @@ def test_intervals_cover_the_truth_at_every_look():
     half = math.tan(math.pi * (0.5 - 0.05 / 2 / len(LOOKS))) * 0.001
     two = interval([0.0, 0.002], 0.05)
     assert (two.low, two.high) == pytest.approx((0.001 - half, 0.001 + half))
+
+
+def test_noise_without_an_interval_is_at_least_what_was_seen():
+    assert furthest(Estimate(0.01, -0.03, 0.05)) == (0.05, True)
+    assert furthest(Estimate(-0.01, -0.07, 0.05)) == (0.07, True)
+    assert furthest(relative(interval([math.log(7.533)], 0.01))) == (pytest.approx(6.533), False)
+    assert furthest(relative(interval([0.1], 0.01))) == (1.0, False)

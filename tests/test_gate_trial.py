@@ -97,6 +97,19 @@ def test_why_a_round_decides_nothing():
     assert told(trial(wild)) == ("unsure", "too noisy: 50.0% from epoch to epoch, 9 epochs")
 
 
+def test_the_times_and_the_change_of_a_row_agree():
+    """One slow epoch must not pull the times to one side of 1 and the change to the other."""
+    bases, heads = [1e-4, 1e-4, 9e-4], [1e-5, 1e-4, 1e-3]
+    epochs = [
+        Epoch(Pair((Timing(head),), (Timing(base),)), {BASE: base, HEAD: head}, {}, 1, 0, True)
+        for base, head in zip(bases, heads, strict=True)
+    ]
+    found = verdict_of(KEY, Trial(Contender("split_k", {}, {}), TEST, epochs), None)
+    assert found.change is not None
+    assert found.head_s / found.base_s - 1 == pytest.approx(found.change.value)
+    assert found.change.value < 0
+
+
 def test_a_case_without_an_epoch_says_why():
     assert told(trial([])) == ("unsure", UNREACHED)
     assert told(trial([], moved=4)) == ("unsure", "controls moved in every epoch")

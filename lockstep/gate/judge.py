@@ -22,7 +22,7 @@ from lockstep.gate.plan import (
 )
 from lockstep.gate.proof import Proof
 from lockstep.gate.rows import line
-from lockstep.gate.sequential import Test
+from lockstep.gate.sequential import Test, furthest
 from lockstep.gate.turns import APART, Turns
 from lockstep.gate.verdict import UNREACHED, Asked, Group, SeriesKey, SideFacts, Verdict
 from lockstep.thresholds import Thresholds
@@ -268,15 +268,17 @@ class Judge:
             self.metered += [replace(one, proved=not twins) for one in taken]
         if not self.metered:
             return
+        endless: set[SeriesKey] = set()
         for one in self.metered:
             if one.change is not None and (on_cpu or one.outcome in ("slower", "faster")):
-                bound = max(abs(one.change.low), abs(one.change.high))
-                self._widened[one.key] = bound if math.isfinite(bound) else 1.0
+                self._widened[one.key], ends = furthest(one.change)
+                endless |= set() if ends else {one.key}
         worst = max(self._widened, key=lambda key: self._widened[key], default=None)
         if worst is not None and self._widened[worst] > self._asked(worst):
             whose = "what their own case resolves" if on_cpu else "there"
             self.notes.append(
-                f"unchanged code may differ by {self._widened[worst]:.2%} here ({worst}): changes count from {whose} on"
+                f"unchanged code may differ by {self._widened[worst]:.2%}{' or more' if worst in endless else ''} here "
+                f"({worst}): changes count from {whose} on"
             )
 
     def _asked(self, key: SeriesKey) -> float:

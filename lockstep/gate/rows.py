@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lockstep.gate.report import Report, worst_first
 from lockstep.gate.verdict import Verdict
+from lockstep.record import Estimate
 
 #: In the order of a report: what blocks first.
 ORDER = ("failed", "slower", "unsure", "faster", "removed", "new")
 
-#: Intervals that end above this (tenfold) say nothing, and say it at length.
-MOST_SHOWN = 9.0
+#: An interval whose ends are this many times apart says nothing, and takes many digits for it.
+MOST_APART = 10.0
 
 COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", "change", "interval", "why")
 
@@ -69,7 +71,8 @@ def remarks(report: Report) -> list[str]:
 
 def line(verdict: Verdict) -> str:
     """One case in one line."""
-    change = f"{verdict.change.value:+.2%}" if verdict.change else ""
+    shown = _shown(verdict)
+    change = f"{shown.value:+.2%}" if shown else ""
     why = _why(verdict)
     return f"{verdict.outcome:>8} {change:>8}  {verdict.key}{'  ' if why else ''}{why}"
 
@@ -97,10 +100,19 @@ def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
     yield first.key.l2 if len(alike) == 1 else ""
     for seconds in (first.base_s, first.head_s):
         yield f"{seconds * 1e6:.2f}" if seconds is not None else ""
-    yield f"{first.change.value:+.2%}" if first.change else ""
-    bounded = first.change is not None and first.change.high < MOST_SHOWN
-    yield f"{first.change.low:+.2%} … {first.change.high:+.2%}" if first.change and bounded else ""
+    change = _shown(first)
+    yield f"{change.value:+.2%}" if change else ""
+    yield f"{change.low:+.2%} … {change.high:+.2%}" if change and math.isfinite(change.high) else ""
     yield _why(first)
+
+
+def _shown(verdict: Verdict) -> Estimate | None:
+    """Return the change of a verdict; ``None`` for an unsure one whose interval has no end or says nothing."""
+    change = verdict.change
+    if change is None or verdict.outcome != "unsure":
+        return change
+    says = math.isfinite(change.high) and 1 + change.high < MOST_APART * (1 + change.low)
+    return change if says else None
 
 
 def _why(verdict: Verdict) -> str:

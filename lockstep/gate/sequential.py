@@ -113,6 +113,16 @@ def relative(log: Estimate) -> Estimate:
     return Estimate(*(math.expm1(value) if value < 700 else math.inf for value in (log.value, log.low, log.high)))
 
 
+def furthest(change: Estimate) -> tuple[float, bool]:
+    """Return how far from no change the truth may lie, as a share, and whether the interval ends there.
+
+    An interval without an end, that of one epoch, gives the epoch's own change, 100 % at least: the truth may lie
+    further away.
+    """
+    bound = max(abs(change.low), abs(change.high))
+    return (bound, True) if math.isfinite(bound) else (max(1.0, abs(change.value)), False)
+
+
 def _reach(epochs: Sequence[float], tail: float) -> float:
     """How far above their mean the truth lies with probability ``tail`` at most, at every look at once."""
     if len(epochs) < 2:

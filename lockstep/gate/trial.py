@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
+from statistics import fmean, geometric_mean, stdev
 
 from lockstep.common_clock import at_common_clock, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
@@ -64,8 +64,9 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
     verdict = replace(
         verdict,
         change=relative(log),
-        base_s=fmean(epoch.seconds[BASE] for epoch in told.epochs),
-        head_s=fmean(epoch.seconds[HEAD] for epoch in told.epochs),
+        # Geometric, as the change is: an arithmetic mean follows the slowest epoch and contradicts it.
+        base_s=geometric_mean(epoch.seconds[BASE] for epoch in told.epochs),
+        head_s=geometric_mean(epoch.seconds[HEAD] for epoch in told.epochs),
     )
     if second is None:
         if first.decision == "same":

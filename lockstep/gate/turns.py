@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median
+from statistics import fmean, geometric_mean
 
 from lockstep.gate.client import Alone, GateWorker, Ring
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
@@ -179,8 +179,8 @@ class Turns:
             "unsure",
             change=relative(log),
             min_effect=self._widened(test, told).min_effect,
-            base_s=median(told.seconds["base"]),
-            head_s=median(told.seconds["head"]),
+            base_s=geometric_mean(told.seconds["base"]),
+            head_s=geometric_mean(told.seconds["head"]),
             epochs=len(first.ratios) + (len(second.ratios) if second else 0),
             shared=False,
         )

@@ -39,7 +39,8 @@ class Verdict:
         reason: why, where the numbers do not say it.
         change: head's time over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
         min_effect: changes up to this count as none; what was asked, or more where the machine asks for it.
-        base_s, head_s: seconds a call.
+        base_s, head_s: seconds a call, geometric means over the epochs that ``change`` rests on. Their ratio is
+            ``change`` but for clocks: ``change`` is at a common clock.
         epochs: sets of fresh buffers that it rests on, both rounds together.
         confirmed: a second round on other buffers found the difference again.
         moved: epochs in which a control moved, voided ones included.
