@@ -37,6 +37,24 @@ def test_a_name_made_at_run_time_stands_for_the_whole_package(tree):
     assert "toy/other.py" in closure(tree, ["toy"], "toy.family")
 
 
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("import json\njson.loads('{}')\n", False),
+        ("def locate(x):\n    return x\n\nlocate(1)\n", False),
+        ("def instantiate(x):\n    return x\n\ninstantiate(1)\n", False),
+        ("import pydoc\npydoc.locate('a' + 'b')\n", True),
+        ("from pydoc import locate as find\nfind('a' + 'b')\n", True),
+        ("from importlib import import_module\nimport_module('pydoc').locate('a' + 'b')\n", True),
+        ("import pickle\npickle.loads(b'')\n", True),
+        ("from hydra.utils import instantiate\ninstantiate({})\n", True),
+    ],
+)
+def test_only_what_imports_by_name_stands_for_the_whole_package(tree, text, whole):
+    (tree / "toy/lazy.py").write_text(text)
+    assert ("toy/other.py" in closure(tree, ["toy"], "toy.family")) is whole
+
+
 def test_a_module_that_is_not_there_stands_on_nothing(tree):
     assert closure(tree, ["toy"], "toy.absent").keys() <= {"toy/__init__.py", "toy/table.json"}
     assert closure(tree, ["none"], "none.family") == {}

@@ -47,8 +47,8 @@ HIDING = frozenset(
     {
         *("eval", "exec", "globals", "vars", "locals", "setattr", "delattr", "attrgetter", "methodcaller", "compile"),
         *("getmembers", "getmodule", "get_objects", "get_referrers", "walk_packages", "iter_modules", "resolve_name"),
-        *("run_module", "run_path", "load_source", "spec_from_file_location", "exec_module", "entry_points", "locate"),
-        *("instantiate", "dir", "get_type_hints", "get_annotations", "getattr_static", "import_string"),
+        *("run_module", "run_path", "load_source", "spec_from_file_location", "exec_module", "entry_points"),
+        *("dir", "get_type_hints", "get_annotations", "getattr_static", "import_string"),
     }
 )
 HIDING_ATTRIBUTES = frozenset(
@@ -71,6 +71,8 @@ HIDING_UNLESS_TEXT = {"getattr": 1, "hasattr": 1, "import_module": 0, "__import_
 #: Modules whose use hides what is reached.
 HIDING_MODULES = frozenset(
     {
+        "pydoc",
+        "hydra",
         "pickle",
         "marshal",
         "shelve",
@@ -178,12 +180,21 @@ def _hides(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = _called(node)
+    if name in ("import_module", "__import__") and any(_hiding_module(one) for one in ast.walk(node)):
+        return True
     if name in HIDING_UNLESS_TEXT:
         at = HIDING_UNLESS_TEXT[name]
         return len(node.args) <= at or not isinstance(node.args[at], ast.Constant)
     if isinstance(node.func, ast.Attribute) and name in ("eval", "exec", "compile", "dir"):
         return False  # a method of something else, model.eval() say
     return name in HIDING
+
+
+def _hiding_module(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text.split(".")[0] in HIDING_MODULES
+    return False
 
 
 def _called(node: ast.Call) -> str:

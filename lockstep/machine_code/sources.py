@@ -220,16 +220,22 @@ def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str | 
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+            yield from (None for alias in node.names if alias.name.split(".")[0] in LOADERS)
         elif isinstance(node, ast.ImportFrom):
             parts = module.split(".")
             if node.level:
                 parts = parts[: len(parts) - node.level + is_package]
             base = ".".join([*(parts if node.level else []), *([node.module] if node.module else [])])
             yield base
+            if base.split(".")[0] in LOADERS:
+                yield None
             yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
         elif isinstance(node, ast.Call) and _imports_by_name(node.func):
             name = node.args[0] if node.args else None
-            yield name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+            known = name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+            yield known
+            if known and known.split(".")[0] in LOADERS:
+                yield None
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
             # A module may be named by a text, as lazy imports do: in full, or in its package.
             dotted = node.value.replace(":", ".").lstrip(".")
@@ -261,6 +267,8 @@ IMPORTERS = frozenset(
     {
         *("import_module", "__import__", "iter_modules", "walk_packages", "exec_module", "resolve_name", "run_module"),
         *("run_path", "load_module", "load_source", "spec_from_file_location", "SourceFileLoader", "module_from_spec"),
-        *("attach", "attach_stub", "LazyLoader", "_LazyModule", "locate", "instantiate", "loads", "exec", "eval"),
+        *("attach", "attach_stub", "LazyLoader", "_LazyModule", "exec", "eval"),
     }
 )
+#: Modules whose functions import what a text or a stored object names; they have common names (``loads``).
+LOADERS = frozenset({"pydoc", "hydra", "pickle", "marshal", "shelve", "dill", "cloudpickle"})
