@@ -91,7 +91,7 @@ TORCH = (
         "torch.amp",
         "torch._ops",
     ),
-    *("torch.library", "torch._library", "torch._jit_internal", "torch._compile", "torch.utils._contextlib"),
+    *("torch._library", "torch._jit_internal", "torch._compile", "torch.utils._contextlib"),
     *(
         "torch.overrides",
         "torch.types",
@@ -106,8 +106,36 @@ TORCH = (
 )
 #: Names of the module torch itself that are refused.
 NOT_TORCH = frozenset(
-    {"get_num_threads", "get_num_interop_threads", "initial_seed", "seed", "load", "save", "_C", "_dynamo"}
+    {
+        *("get_num_threads", "get_num_interop_threads", "initial_seed", "seed", "load", "save", "_C", "_dynamo"),
+        # They decide which kernels torch's operators launch, and no step shows it.
+        *("set_float32_matmul_precision", "get_float32_matmul_precision", "use_deterministic_algorithms"),
+        *("set_deterministic_debug_mode", "get_deterministic_debug_mode", "get_device_module", "get_device"),
+    }
 )
+#: Parts of modules above whose answers differ on tensors without content, or which act past the trace.
+REFUSED = frozenset(
+    {
+        ("_thread", "start_new_thread"),
+        ("_thread", "start_joinable_thread"),
+        ("_thread", "get_ident"),
+        ("_thread", "get_native_id"),
+        ("_operator", "attrgetter"),
+        ("_operator", "methodcaller"),
+        ("operator", "attrgetter"),
+        ("operator", "methodcaller"),
+        ("numpy", "datetime64"),
+        ("torch.amp.autocast_mode", "autocast.__init__"),
+        ("torch.cuda.amp.autocast_mode", "autocast.__init__"),
+        ("torch.utils._python_dispatch", "_disable_current_modes"),
+        *(
+            ("torch._tensor", f"Tensor.{name}")
+            for name in ("__repr__", "__format__", "__dlpack__", "__dlpack_device__", "is_shared", "__reduce_ex__")
+        ),
+    }
+)
+#: Parts of torch that choose kernels by the device, or give operators other kernels.
+NOT_OF_TORCH = ("torch.nn.attention", "torch.nn.modules.transformer", "torch.library")
 #: Functions of ``torch._C`` that answer by what the code itself has set, and not by the machine.
 STATE_OF_TORCH = frozenset(
     {
@@ -119,7 +147,7 @@ STATE_OF_TORCH = frozenset(
     }
 )
 #: Parts of Triton that measure or ask more than its driver, for which a stand-in answers.
-NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build")
+NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build", "triton.knobs")
 
 #: Built-in functions that hide what is used, or whose answer differs from process to process.
 REFUSED_BUILTINS = frozenset({"eval", "exec", "compile", "input", "id", "breakpoint", "__import__"})
@@ -161,6 +189,8 @@ def allowed(module: str, name: str) -> bool:
         module: dotted name of the module that defines it.
         name: qualified name of the function, or name of the value.
     """
+    if (module, name) in REFUSED or module.startswith(NOT_OF_TORCH):
+        return False
     if (module, name) in FACTS or module in PURE or module.startswith(("collections.", "namedtuple_", "numpy.")):
         return not module.startswith("numpy.random")
     if module in ("numpy", "lockstep") or module.startswith("lockstep."):
@@ -296,7 +326,8 @@ def refused_call(function: Any) -> str:
         # Functions of the module itself; operators are methods of other objects.
         return "" if name in STATE_OF_TORCH else f"asks torch ({name})"
     if top(str(module)) in ("torch", "triton", "numpy"):
-        return ""
+        refused = top(str(module)) == "torch" and isinstance(holder, ModuleType | type) and name in NOT_TORCH
+        return f"asks torch ({name})" if refused else ""
     if allowed(str(module), name) or module in ("_io", "io", "_sre", "builtins"):
         return ""  # what _io reads was opened before, and opening is seen
     return f"calls {module}.{name}"

@@ -111,6 +111,10 @@ class Trace:
         text = f"t{number} {dtype}[{','.join(str(size) for size in tensor.shape)}]"
         if not tensor.is_contiguous():
             text += f" by {','.join(str(step) for step in tensor.stride())}"
+        marks = [f"on {tensor.device.type}"] if tensor.device.type != "meta" else []
+        marks += ["conjugated"] if tensor.is_conj() else []
+        marks += ["negated"] if tensor.is_neg() else []
+        text = " ".join([text, *marks])
         return text + (f" at {tensor.storage_offset()}" if tensor.storage_offset() else "")
 
     def _storage(self, tensor: torch.Tensor) -> int:

@@ -9,6 +9,7 @@ autograd function runs in the same thread: tensors here are on "meta", whose bac
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,16 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from lockstep.machine_code.foreign import unknown_globals
-from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_mentions, refused_scope, top
+from lockstep.machine_code.purity import (
+    PURE,
+    REFUSED,
+    allowed,
+    is_foreign,
+    refused_call,
+    refused_mentions,
+    refused_scope,
+    top,
+)
 
 #: Audit events that ask the world; https://docs.python.org/3/library/audit_events.html.
 AUDITED = (
@@ -130,6 +140,11 @@ class Watch:
             watched = self._doubt is not None and top(module.__name__) in self.packages
             with _profiled(self._event if watched else None):
                 _EXECUTE(loader, module)
+            if is_foreign(top(module.__name__)) and top(module.__name__) not in self._own:
+                mine = [one for one in vars(module).values() if isinstance(one, functools._lru_cache_wrapper)]
+                self._caches += mine
+                for cached in mine:
+                    cached.cache_clear()
 
         SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
 
@@ -260,20 +275,22 @@ class Watch:
         own = top(module) in self.packages
         foreign = not own and is_foreign(top(module)) and top(module) not in self._own
         reasons: tuple[str, ...] = ()
-        if (own or foreign) and code.co_name != "<module>":
+        if own or foreign:
             before = len(self._caches)
             reasons = tuple(refused_mentions(code, frame.f_globals, self._own, self._caches))
             for cached in self._caches[before:]:
                 cached.cache_clear()
-            if foreign:
-                reasons += tuple(unknown_globals(code, frame.f_globals))
+        if code.co_name == "<module>":
+            reasons = ()  # looked at when it has run
+        elif foreign:
+            reasons += tuple(unknown_globals(code, frame.f_globals))
         loading = module.startswith("importlib._bootstrap")
+        names = (code.co_qualname, code.co_name)
         harmless = (
             own
             or loading
             or top(module) in self._own
-            or allowed(module, code.co_qualname)
-            or allowed(module, code.co_name)
+            or ((module, code.co_qualname) not in REFUSED and any(allowed(module, name) for name in names))
         )
         return _Known(module, f"{module}.{code.co_qualname}", own, foreign, harmless, reasons)
 
