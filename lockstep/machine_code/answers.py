@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -203,6 +204,11 @@ def _on_meta(function: Any) -> Any:
     def create(*arguments: Any, **options: Any) -> Any:
         if "device" in options:
             options["device"] = _meta_for(options["device"])
+        if function.__name__ in ("tensor", "as_tensor"):
+            data: Any = options.get("data", arguments[0] if arguments else None)
+            if not isinstance(data, torch.Tensor) and _outsider():
+                content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
+                _Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
         return function(*(_meta_for(one) for one in arguments), **options)
 
     return create

@@ -109,7 +109,7 @@ class Trace:
         number = self._numbers.setdefault(self._storage(tensor), len(self._numbers))
         dtype = str(tensor.dtype).removeprefix("torch.").replace("bfloat", "bf").replace("float", "f")
         text = f"t{number} {dtype}[{','.join(str(size) for size in tensor.shape)}]"
-        if not tensor.is_contiguous():
+        if tensor.stride() != _usual_strides(tensor.shape):
             text += f" by {','.join(str(step) for step in tensor.stride())}"
         marks = [f"on {tensor.device.type}"] if tensor.device.type != "meta" else []
         marks += ["conjugated"] if tensor.is_conj() else []
@@ -123,6 +123,15 @@ class Trace:
         if identity not in self._numbers and identity not in self._places:
             self._kept.append(storage)
         return identity
+
+
+def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Of a new tensor; ``is_contiguous`` leaves out dimensions of one element, whose strides choose layouts too."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, watch: Watch) -> Trace:
