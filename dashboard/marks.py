@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from dashboard.alerts.words import change
+from dashboard.alerts.words import amount
 from dashboard.causes import cause_colour
 from dashboard.figures import Mark, commit_line, wrapped
 from dashboard.results.model import Commit
@@ -28,7 +28,7 @@ def marks(
             gathered[place[one.commit], sign(one.size)].append((variant, one))
     found = []
     for (at, glyph), some in sorted(gathered.items()):
-        lines = [f"{glyph} <b>{escape(variant)}</b> {change(one.size)} · {one.kind}" for variant, one in some]
+        lines = [f"{glyph} <b>{escape(variant)}</b> {amount(one)} · {one.kind}" for variant, one in some]
         first = some[0][1]
         lines += [commit_line(commits[at]) if first.exact else f"in {first.range}", wrapped(first.sentence)]
         found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.alerts.words import change
+from dashboard.alerts.words import amount
 from dashboard.axes import commit_axis, value_axis, within
 from dashboard.beside import beside
 from dashboard.causes import cause_colour
@@ -174,10 +174,12 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
             "line": line,
             "hoverinfo": "skip",
             "x": [own[level.start] - 0.5, own[level.stop - 1] + 0.5],
-            "y": [level.value * factor] * 2,
+            "y": [value * factor] * 2,
         }
         for level in analysis.levels
-        if math.isfinite(level.value)
+        # Points that agree on no level lie between two.
+        for value in ((level.low, level.high) if level.unsettled else (level.value,))
+        if math.isfinite(value)
     ]
 
 
@@ -223,7 +225,7 @@ def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme
         at = place.get(one.commit)
         if at is not None:
             where = escape(commits[at].subject[:48]) if one.exact else one.range
-            size = f"{sign(one.size)} {change(one.size)}"
+            size = f"{sign(one.size)} {amount(one)}"
             text = " · ".join(part for part in (size, one.kind, where) if part)
             marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
     return marks

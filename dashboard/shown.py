@@ -42,6 +42,7 @@ class Finding:
         unknown: why the commits between the two are not known; "" they are.
         kind, sentence: what it is put down to.
         quiet: why it is not told, see ``dashboard.alerts.watch.Found``; "" it is.
+        unsettled: the points after it agree on no level, see ``dashboard.alerts.steps.Step``.
     """
 
     series: SeriesName
@@ -57,6 +58,7 @@ class Finding:
     kind: Kind
     sentence: str
     quiet: Quiet = ""
+    unsettled: bool = False
 
     @property
     def exact(self) -> bool:

@@ -35,6 +35,7 @@ class Member:
         cause: of this change.
         left: log of the factor by which its newest level is still worse than before.
         before, after: the measured commits between which it came; "" where an older version stored it.
+        unsettled: the points after it agree on no level, see ``Step``.
     """
 
     series: SeriesName
@@ -47,6 +48,7 @@ class Member:
     left: float
     before: str = ""
     after: str = ""
+    unsettled: bool = False
 
     @property
     def key(self) -> str:
@@ -258,6 +260,7 @@ def _member(told: Told) -> Member:
         left=step.left,
         before=step.good,
         after=step.end,
+        unsettled=step.unsettled,
     )
 
 

@@ -161,7 +161,8 @@ def sized(step: Step, better: Better, change: Change) -> Step:
     worse = -1.0 if better == "higher" else 1.0
     low, high = sorted((worse * change.low, worse * change.high))
     size, left = worse * change.size, worse * change.left
-    moved = {"size": size, "low": low, "high": high, "confidence": change.confidence, "left": left}
+    moved = {"size": size, "low": low, "high": high, "left": left}
+    moved |= {"confidence": change.confidence, "unsettled": change.unsettled}
     return Step(**(vars(step) | moved))
 
 

@@ -122,6 +122,7 @@ class _Shared:
             _move_json(step.own),
             _move_json(step.baseline),
             {name: _move_json(move) for name, move in step.controls.items()},
+            step.unsettled,
         ]
 
     def _text(self, text: str) -> int:
@@ -136,7 +137,7 @@ class _Shared:
 
 def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], content: Sequence[Any]) -> Step:
     before, after, size, low, high, confidence, left, first, last, *others = content
-    good, between, touched, unknown, rang_at, own, baseline, controls = others
+    good, between, touched, unknown, rang_at, own, baseline, controls, unsettled = others
     return Step(
         series=series,
         before=facts[before],
@@ -156,6 +157,7 @@ def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], cont
         baseline=_move(baseline),
         controls={name: Move(*move) for name, move in controls.items()},
         left=left,
+        unsettled=unsettled,
     )
 
 

@@ -70,4 +70,5 @@ def _finding(one: Found) -> Finding:
         kind=one.cause.kind,
         sentence=one.cause.sentence,
         quiet=one.quiet,
+        unsettled=step.unsettled,
     )

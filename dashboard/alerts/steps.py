@@ -85,6 +85,8 @@ class Step:
         own, baseline: moves of the variant's own time and of its baseline's; ``None`` unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
         left: log of the factor by which the newest level is worse than the one before the step; 0 is as good as before.
+        unsettled: the points after the change agree on no level. ``low`` and ``high`` hold all of them, and ``size`` is
+            of the point in their middle.
     """
 
     series: SeriesName
@@ -105,6 +107,7 @@ class Step:
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)
     left: float = math.nan
+    unsettled: bool = False
 
     @property
     def end(self) -> str:

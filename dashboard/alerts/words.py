@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from dashboard.alerts.grouping import Alert, Topic
 from dashboard.alerts.ranges import Unknown
 from dashboard.alerts.tracked import Tracked
+
+
+class Sized(Protocol):
+    """A change with a size: a ``Step``, a ``Member`` or a ``Finding``."""
+
+    @property
+    def size(self) -> float:
+        """Natural log of the factor by which it became worse."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of ``size``."""
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of ``size``."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the points after it agree on no level."""
+
 
 _TOPICS: dict[Topic, str] = {
     "slower": "slower",
@@ -30,6 +52,11 @@ def span(low: float, high: float) -> str:
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
+def amount(one: Sized) -> str:
+    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` where the points after it agree on no level."""
+    return f"unsettled, between {change(one.low)} and {change(one.high)}" if one.unsettled else change(one.size)
+
+
 def where(alert: Alert) -> str:
     """``linear on h200``."""
     return f"{alert.family} on {alert.machine}" if alert.family else alert.machine
@@ -44,8 +71,8 @@ def headline(alert: Alert) -> str:
     worst = alert.members[0]
     told = [one for one in alert.members if (one.size > 0) == (alert.topic == "slower")]
     more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-    size = change(worst.size).lstrip("+−")
-    return f"{where(alert)} {_TOPICS[alert.topic]} by {size} in {alert.range}: {worst.series.label}{more}"
+    size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
+    return f"{where(alert)} {_TOPICS[alert.topic]}{size} in {alert.range}: {worst.series.label}{more}"
 
 
 def archive(one: Tracked, archived: Mapping[str, int]) -> str:
@@ -120,6 +147,7 @@ def lines(alert: Alert, most: int = 10) -> Iterator[str]:
         yield f"owner: {alert.owner}"
     for member in alert.members[:most]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
-        yield f"{change(member.size):>9} ({span(member.low, member.high)})  {member.series.label}{note}"
+        size = amount(member) if member.unsettled else f"{change(member.size):>9} ({span(member.low, member.high)})"
+        yield f"{size}  {member.series.label}{note}"
     if len(alert.members) > most:
         yield f"and {len(alert.members) - most} more series"

@@ -125,6 +125,9 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
     left = right - 1
     size = found.mean[right] - found.mean[left]
     error = np.hypot(found.error[left], found.error[right])
+    # Points that agree on no level lie far from each other, and that is no doubt about them: one is as sure as any.
+    open_ = found.unsettled[left] | found.unsettled[right]
+    error = np.where(open_, np.sqrt(2 * replay.scatter.variance[found.row[right]]), error)
     with np.errstate(divide="ignore", invalid="ignore"):
         count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)

@@ -264,7 +264,7 @@ def _series_row(member: Member, alert: Alert) -> Any:
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
         html.Td(dcc.Link(name.label, href=address.link(), className="link mono row")),
-        change_cell(member.size),
+        html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size),
         html.Td(span(member.low, member.high), className="number dim"),
         html.Td(change(member.left), className="number"),
         html.Td(_sure(member.confidence), className="number dim"),

@@ -11,7 +11,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
-from dashboard.alerts.words import change, span
+from dashboard.alerts.words import amount, span
 from dashboard.causes import cause_text
 from dashboard.findings import Findings
 from dashboard.numbers import significant
@@ -213,12 +213,13 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
     for one in reversed(shown.found):
-        size = f"{sign(one.size)} {change(one.size)}"
+        size = f"{sign(one.size)} {amount(one)}"
+        interval = "" if one.unsettled else f" ({span(one.low, one.high)})"
         lines.append(
             html.Li(
                 [
                     html.Span(size, style={"color": cause_text(one.kind)}),
-                    html.Span(f" ({span(one.low, one.high)}) ", className="dim"),
+                    html.Span(f"{interval} ", className="dim"),
                     *_place(one, named, address.machine),
                     html.Span(f" · {one.kind}: {one.sentence}"),
                 ]

@@ -141,6 +141,7 @@ def _json(found: Sequence[Found], now: Picture, noise: Mapping[str, Noise]) -> d
                 "high": one.step.high,
                 "confidence": one.step.confidence,
                 "left": one.step.left,
+                "unsettled": one.step.unsettled,
                 "before": one.step.good,
                 "after": one.step.end,
                 "commits": [] if one.step.unknown else list(one.step.between),
@@ -161,7 +162,7 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
     from rich.table import Table
     from rich.text import Text
 
-    from dashboard.alerts.words import change, span
+    from dashboard.alerts.words import amount, span
     from dashboard.changes.settings import Settings
 
     console = Console()
@@ -177,7 +178,7 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
     for one in found:
         step = one.step
         cells = [
-            change(step.size),
+            "unsettled" if step.unsettled else amount(step),
             span(step.low, step.high),
             step.series.label,
             step.series.machine,
