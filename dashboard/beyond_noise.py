@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dashboard.changes.scatter import CAUTION
 from dashboard.comparing import Difference
@@ -16,6 +17,9 @@ from dashboard.verdicts import Change
 
 #: Commits whose points say what is usual for a series.
 RECENT = 24
+
+#: Points up to the earlier commit whose median is the level there: two odd ones do not move it.
+BEFORE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,9 @@ def beyond_noise(results: Results, machine: str, first: int, looks: Sequence[Loo
     """Return the series whose change is larger than the noise explains among all that a reader looks at.
 
     The confidence holds for all looks together (Bonferroni): of 500 intervals at 99 % five leave out zero by chance.
-    The newest point must also be that far from the median of the points since the earlier commit: an odd point there
-    would make all later ones look changed.
+    The newest point must also be that far from the series' level before it, and from that at the earlier commit: an odd
+    point there would make all later ones look changed. These levels are medians of the points since the earlier commit
+    and of the last ``BEFORE`` points up to it.
 
     Args:
         results: of all machines.
@@ -73,7 +78,7 @@ def _needed(one: Look, compared: int, doubt: float) -> float:
 
 
 def _from_usual(results: Results, machine: str, first: int, far: Mapping[Key, Look]) -> dict[Key, float]:
-    """Return by how much the newest point is worse than the median of those before it, as a log of a factor."""
+    """Return by how much the newest point is worse than the nearer of two levels before it, as a log of a factor."""
     series = {}
     for one in results.series(machine=machine) if far else ():
         benchmark = results.benchmarks[one.benchmark]
@@ -81,17 +86,28 @@ def _from_usual(results: Results, machine: str, first: int, far: Mapping[Key, Lo
         if key in far and part_of(benchmark) == far[key].difference.quantity:
             series[one] = far[key]
     moved = {}
-    for trend in results.trends(series, last=RECENT):
+    for trend in results.trends(series, last=RECENT + BEFORE):
         look = series[trend.series]
         here = trend.value > 0
         now = here & (trend.commit == look.place)
         if not now.any():
             continue
         same = here & (trend.version == trend.version[now][-1])
-        earlier = same & (trend.commit >= first) & (trend.commit < look.place)
-        if earlier.any():
-            grown = math.log(trend.value[now][-1]) - float(np.median(np.log(trend.value[earlier])))
-            quantity = look.difference.quantity
-            better = quantity == "speedup" or (quantity == VALUE and look.row.higher_is_better)
-            moved[look.row.key] = -grown if better else grown
+        since = np.log(trend.value[same & (trend.commit >= first) & (trend.commit < look.place)])[-RECENT:]
+        before = np.log(trend.value[same & (trend.commit <= first)])[-BEFORE:]
+        quantity = look.difference.quantity
+        better = quantity == "speedup" or (quantity == VALUE and look.row.higher_is_better)
+        sign = -1.0 if better else 1.0
+        newest = math.log(trend.value[now][-1])
+        grown = [sign * (newest - level) for some in (since, before) for level in _levels(some)]
+        if grown:
+            # A point that equals either level has not left it.
+            moved[look.row.key] = min(grown, key=abs)
     return moved
+
+
+def _levels(values: NDArray[np.float64]) -> list[float]:
+    """Return the middle values: of an even number two, since either may be the odd one."""
+    ordered = np.sort(values)
+    count = len(ordered)
+    return [float(ordered[at]) for at in {(count - 1) // 2, count // 2}] if count else []
