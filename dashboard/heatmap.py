@@ -37,7 +37,16 @@ _ROW_PX, _LEAST_PX = 30, 12
 _LEAST_WIDE = 12
 
 #: The verdict that stands for several variants of a shape; a baseline that moved tells least of them.
-_LOUDEST: tuple[Verdict, ...] = ("failed", "slower", "faster", "unsure", "same", "baseline moved", "new")
+_LOUDEST: tuple[Verdict, ...] = (
+    "failed",
+    "slower",
+    "faster",
+    "unsure",
+    "same",
+    "baseline moved",
+    "new",
+    "not measured",
+)
 
 
 def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, Any]:
@@ -150,7 +159,7 @@ def _colour(one: Standing, show: str) -> float | None:
 
 def _text(one: Standing, show: str, wide: int) -> str:
     if show == "change":
-        sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict == "failed" else ""
+        sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict in ("failed", "not measured") else ""
         told = f" {_percent(one)}" if one.beyond_noise and one.verdict != "failed" and wide <= 24 else ""
         return sign + told or ("·" if one.verdict == "new" else "")
     number = _number(one, show)
@@ -178,6 +187,8 @@ def _hover(one: Standing, show: str) -> str:
 
 
 def _doubt(one: Standing) -> str:
+    if one.verdict == "not measured":
+        return f" since {one.row.commit[:8]}"
     if one.verdict != "unsure" or one.worse is None:
         return ""
     if one.beyond_noise:

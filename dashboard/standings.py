@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dashboard.absence import known_before, not_measured
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
 from dashboard.beyond_noise import Look, beyond_noise
@@ -31,7 +32,7 @@ class Standing:
         row: its newest point.
         difference: from the commit that is compared with to that point.
         found: changes that the detector found after that commit and thinks worth telling, oldest first.
-        stale: its suite was measured at a later commit, and it was not.
+        stale: its suite was measured at a later commit, and it was not; or it is "not measured".
         commit: place of its newest point among the machine's commits.
         news: it failed, and did not at the commit that is compared with.
         noise: standard deviation of a point's logarithm from run to run; NaN unknown.
@@ -159,10 +160,16 @@ def standings(
         newest[row.suite] = max(newest[row.suite], place)
     bare: list[Difference] = []
     looks = []
+    last = len(results.commits(machine)) - 1
+    missing = frozenset(key for key, (_, place) in now.items() if place > first and key not in before)
+    skipped = known_before(results, machine, first, missing)
     for key, (row, place) in now.items():
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(key, math.nan)
         told = difference(before.get(key), row, scale, threshold.min_effect, threshold.confidence)
+        told = not_measured(told, place, first, last)
+        if told.verdict == "new" and key in skipped:
+            told = replace(told, verdict="unsure")
         bare.append(told)
         if math.isfinite(scale):
             looks.append(Look(row, told, threshold.confidence, place))
@@ -184,7 +191,7 @@ def standings(
                 row,
                 compared,
                 later,
-                stale=place < newest[row.suite],
+                stale=place < newest[row.suite] or compared.verdict == "not measured",
                 commit=place,
                 news=news,
                 noise=noise.get(key, math.nan),

@@ -14,8 +14,9 @@ from typing import Any, Literal, Protocol
 
 from dashboard.results.names import natural
 
-#: "baseline moved" is a ratio that changed while the kernel's own time did not.
-Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new"]
+#: "baseline moved" is a ratio that changed while the kernel's own time did not; "not measured" is a series without a
+#: point since the compared commit.
+Verdict = Literal["failed", "slower", "faster", "baseline moved", "unsure", "same", "new", "not measured"]
 
 #: What one look tells a reader, what is looked at first before the rest; orange and blue go with ▼ and ▲.
 SIGNS: dict[Verdict, str] = {
@@ -26,6 +27,7 @@ SIGNS: dict[Verdict, str] = {
     "unsure": "○",
     "same": "●",
     "new": "+",
+    "not measured": "◌",
 }
 
 #: The order in which verdicts are looked at.

@@ -83,7 +83,7 @@
   };
 
   components.Change = (props) => {
-    if (props.value == null) return make("span", { className: "dim" }, props.data.verdict === "new" ? "new" : "–");
+    if (props.value == null) return make("span", { className: "dim" }, ["new", "not measured"].includes(props.data.verdict) ? props.data.verdict : "–");
     const kind = { slower: "slower", faster: "faster" }[props.data.verdict] || "dim";
     const { change_low: low, change_high: high } = props.data;
     const interval = low == null ? "" : `, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;

@@ -264,10 +264,16 @@ def said(
     compared = reference(results, machine, since, visit)
     if compared and compared.hash != commits[-1].hash:
         line += [html.Span(" · compared with ", className="dim"), commit_link(compared, machine)]
-        line.append(html.Span(f" {day(compared.date)}", className="dim"))
+        first = " (your first visit: 7 days before the newest)" if since == "visit" and not visit else ""
+        line.append(html.Span(f" {day(compared.date)}{first}", className="dim"))
     elif compared:
         line.append(html.Span(" · nothing measured since", className="dim"))
     absent = sum(one.absent for one in stood)
+    ended = [one for one in stood if one.verdict == "not measured"]
+    if ended and compared:
+        latest = commits[max(one.commit for one in ended)].short
+        text = f" · {len(ended)} series are not measured since, the last of them at {latest}"
+        line.append(html.Span(text, className="dim"))
     if absent:
         line.append(html.Span(f" · {absent} series that this machine cannot measure are not listed", className="dim"))
     return line
@@ -282,7 +288,7 @@ def _heat_words(show: str, suites: int) -> list[Any]:
     words = {
         "change": "Change of each shape, of its variants the one that changed most. Orange slower, blue faster, full "
         f"colour at ±23 %, none within the noise; {SIGNS['slower']} {SIGNS['faster']} confirmed, {SIGNS['unsure']} not "
-        "confirmed, · measured for the first time",
+        f"confirmed, · new, {SIGNS['not measured']} not measured since",
         "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×, no "
         "colour where the interval holds 1",
         "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",
@@ -295,7 +301,7 @@ def _heat_words(show: str, suites: int) -> list[Any]:
 
 def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     commits = results.commits(machine)[:-1][: -MOST_COMMITS - 1 : -1]
-    fixed = {"visit": "your last visit", "7d": "7 days before the newest", "all": "the first commit"}
+    fixed = {"visit": "your last visit, or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
     named = {one.hash: f"{one.short} {day(one.date)} {one.subject}".strip() for one in commits}
     return [{"value": value, "label": label} for value, label in (fixed | named).items()]
 

@@ -89,11 +89,14 @@ def counted(stood: Sequence[Standing], picture: Shown | None) -> list[Any]:
     """Return the cards that count series."""
     failed = sum(one.verdict == "failed" for one in stood)
     stale = sum(one.stale for one in stood)
+    ended = sum(one.verdict == "not measured" for one in stood)
+    late = f"{stale - ended} behind their family" if stale > ended else "" if ended else "behind their family"
+    stale_note = ", ".join(part for part in (late, f"{ended} not measured since" if ended else "") if part)
     return [
         _changed(stood, "slower", picture),
         _changed(stood, "faster", picture),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
-        _card("Stale", str(stale), "behind their family", "stale"),
+        _card("Stale", str(stale), stale_note, "stale"),
         html.Div(_words("Geomean", *_mean(stood, picture)), className="count-card"),
     ]
 

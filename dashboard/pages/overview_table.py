@@ -14,7 +14,7 @@ from dashboard.results.model import Series
 from dashboard.results.names import natural
 from dashboard.results.picture import Results
 from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, series_of, suite_of
-from dashboard.standings import Standing
+from dashboard.standings import Standing, rows_now
 from dashboard.verdicts import SIGNS, Verdict
 
 #: Points of a row's sparkline: the newest commits.
@@ -167,6 +167,9 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
     has_values = any(one.unit != "seconds" and not one.ours for one in benchmarks)
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
+    # A state is worth a column where some rows differ in it; in a plain asv project all have the same one.
+    states = {row.state for row, _ in rows_now(results, machine).values()}
+
     # A plain asv project has latencies alone, and without provenance there are no costs.
     has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}
 
@@ -190,7 +193,7 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
         known("bandwidth", "GB/s", 74, valueFormatter=drawn("whole"), cellClassRules=_dim_unless("bandwidth")),
         known("compute", "TFLOP/s", 84, valueFormatter=drawn("three"), cellClassRules=_dim_unless("compute")),
         known("mde", "MDE %", 72, valueFormatter=drawn("hundredth")),
-        text("state", "State", 136, cellRenderer="State", tooltipField="why"),
+        text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states <= {"bare"}),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
         {"field": "stale", "headerName": "Stale", "hide": True, "filter": "agTextColumnFilter"}

@@ -1,0 +1,55 @@
+"""Find the series that lack a number to compare: those that are no longer measured, and those that skip a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dashboard.comparing import Difference
+from dashboard.results.model import Series
+from dashboard.results.picture import Results
+from dashboard.rows import Key, key_of, suite_of
+
+#: Commits before the compared one that are searched for an earlier point.
+_BEFORE = 24
+
+
+def not_measured(told: Difference, place: int, first: int, newest: int) -> Difference:
+    """Return the difference; one without numbers and called "not measured" if the series has no point since then.
+
+    A point of the compared commit alone would be compared with itself, and called the same.
+
+    Args:
+        told: of the series' newest row; a failure remains one.
+        place: of that row's commit among the machine's.
+        first: of the compared commit.
+        newest: of the machine's newest commit.
+    """
+    if told.verdict == "failed" or not (place < first or place == first < newest):
+        return told
+    return Difference(told.quantity, None, None, None, "not measured")
+
+
+def known_before(results: Results, machine: str, first: int, wanted: Collection[Key]) -> frozenset[Key]:
+    """Return the series that have a number of the same version before the compared commit.
+
+    Args:
+        results: of all machines.
+        machine: of the series.
+        first: place of the compared commit among the machine's.
+        wanted: series that were not measured at the compared commit.
+    """
+    if not wanted or first == 0:
+        return frozenset()
+    series: dict[Series, Key] = {}
+    for one in results.series(machine=machine):
+        key = key_of(one, suite_of(results.benchmarks[one.benchmark]))
+        if key in wanted:
+            series[one] = key
+    last = len(results.commits(machine)) - first + _BEFORE
+    found = set()
+    for trend in results.trends(series, last=last):
+        key = series[trend.series]
+        earlier = (trend.commit < first) & (trend.value > 0)
+        if (trend.version[earlier] == trend.version[-1]).any():
+            found.add(key)
+    return frozenset(found)
