@@ -113,7 +113,7 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
         choice = Choice(OPEN, chosen["family"], chosen["machine"])
         found, slower = desk.alerts.count(choice) if desk else (0, 0)
         said = f"{slower} slower" if slower else f"{found} open" if found else "steady"
-        return _svg(badge(chosen["label"] or "kernels", said, "bad" if slower else "plain" if found else "good"))
+        return _svg(badge(chosen["label"] or "performance", said, "bad" if slower else "plain" if found else "good"))
 
     @api.route("/badge/speedup/<machine>/<suite>/<variant>.svg")
     def speedup_badge(machine: str, suite: str, variant: str) -> Response:

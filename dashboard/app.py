@@ -7,7 +7,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
-from flask import Response, send_file
+from flask import Response, redirect, send_file
 
 from dashboard.access import Access
 from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
@@ -71,6 +71,9 @@ def create_app(
     guard = Guard(app, access or Access())
     app.server.register_blueprint(create_api(store, desk, guard.limiter))
     app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_ASKED}", view_func=_plotly)
+    prefix = app.config.requests_pathname_prefix
+    alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
+    app.server.add_url_rule(alert_path, "alert_of_list", lambda number: redirect(f"{prefix}alert/{number}"))
 
     @app.callback(
         Output("page", "children"),

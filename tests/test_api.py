@@ -119,9 +119,17 @@ def test_badges_say_what_is_open_and_how_fast(get):
     assert "mine: 1 slower" in told.text
     assert told.mimetype == "image/svg+xml"
     assert "steady" in get("/badge/alerts.svg?machine=nowhere").text
+    # Nothing says what the project measures.
+    assert "performance: steady" in get("/badge/alerts.svg?machine=nowhere").text
     # 1.5 before, and 6 % slower since.
     assert re.search("1.4[12]×", get("/badge/speedup/h200/linear/triton.svg").text)
     assert "unknown" in get("/badge/speedup/h200/linear/nothing.svg").text
+
+
+def test_an_alerts_number_below_the_list_leads_to_its_page(get):
+    answer = get("/alerts/13", 302)
+    assert answer.headers["Location"] == "/alert/13"
+    get("/alerts")
 
 
 def test_a_hostile_name_stays_text_in_a_badge(get):

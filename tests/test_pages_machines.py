@@ -57,6 +57,16 @@ def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
     assert upkeep(here.store.current(), "h200").turns == ()
 
 
+def test_an_unchanged_toolchain_is_claimed_only_as_far_as_it_is_recorded(tmp_path):
+    rows = [record()]
+    write_measurement(tmp_path / "bare", rows, proof=False)
+    text = words(machines.body(open_store(tmp_path / "bare").current(), "light", 0))
+    said = "One toolchain at every commit, as far as recorded: python 3.12. Versions of packages are not recorded."
+    assert said in text
+    write_measurement(tmp_path / "ours", rows)
+    assert "as far as recorded" not in words(machines.body(open_store(tmp_path / "ours").current(), "light", 0))
+
+
 def test_controls_are_drawn_in_per_cent_of_their_median(here):
     results = here.store.current()
     one = upkeep(results, "h200")

@@ -24,7 +24,7 @@ from dashboard.pages.parts import (
     problem_list,
     table,
 )
-from dashboard.results.model import Commit
+from dashboard.results.model import Commit, Run
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
 from dashboard.results.tally import tally
@@ -187,8 +187,16 @@ def _section(one: Upkeep, commits: tuple[Commit, ...], scheme: Scheme) -> list[A
         ]
         parts.append(table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain of {one.machine}"))
     else:
-        parts.append(html.P(f"One toolchain at every commit: {toolchain_text(one.run)}.", className="dim"))
+        parts.append(html.P(_unchanged(one.run), className="dim"))
     return parts
+
+
+def _unchanged(run: Run) -> str:
+    """Return the sentence for a toolchain that never changed, and name what was not recorded of it."""
+    if run.host:
+        return f"One toolchain at every commit: {toolchain_text(run)}."
+    lacking = "" if run.requirements else " Versions of packages are not recorded."
+    return f"One toolchain at every commit, as far as recorded: {toolchain_text(run)}.{lacking}"
 
 
 def _anchor(one: Upkeep) -> str:
