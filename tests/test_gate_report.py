@@ -12,7 +12,7 @@ from rich.console import Console
 from lockstep.gate.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report import EXIT, Report, headline
-from lockstep.gate.rows import COLUMNS, line, rows
+from lockstep.gate.rows import COLUMNS, line, remarks, rows
 from lockstep.gate.table import show
 from lockstep.gate.verdict import SeriesKey, Verdict, verdict_from
 from lockstep.record import Estimate
@@ -120,6 +120,38 @@ def test_an_unsure_case_shows_a_change_only_with_an_interval(outcome, change, ce
     [row] = rows(report(one))
     assert row.cells[COLUMNS.index("change") : COLUMNS.index("interval") + 1] == cells
     assert (f" {cells[0]} " in line(one)) if cells[0] else ("%" not in line(one))
+
+
+SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did not reach it"
+
+
+@pytest.mark.parametrize(
+    ("cases", "advised"),
+    [
+        ([verdict("same", 0.0, epochs=4)], ""),
+        ([verdict("unsure", 0.0, epochs=28, reason="too close to call after 28 epochs")], ""),
+        # 8 epochs took 120 s. The second round of this case takes 4 more.
+        (
+            [verdict("same", 0.0, epochs=4), verdict("unsure", 39.0, case="M=1", epochs=4, reason=SHORT)],
+            "1 case .* 180s",
+        ),
+        # 4 epochs took 120 s. Each of these cases takes 8.
+        (
+            [
+                verdict("same", 0.0, epochs=4),
+                *(verdict("unsure", case=f"M={n}", reason="the budget did not reach it") for n in (1, 2)),
+            ],
+            "2 cases .* 600s",
+        ),
+        ([verdict("unsure", 0.0, epochs=13, reason="out of time after 13 epochs")], "1 case .* 240s"),
+        ([verdict("unsure", reason="the budget did not reach it")], "1 case .* 240s"),
+    ],
+)
+def test_a_run_out_of_time_says_which_budget_would_do(cases, advised):
+    told = [one for one in remarks(report(*cases)) if "ran out of time" in one]
+    assert len(told) == bool(advised)
+    assert all(re.match(f"{advised} or more", one) for one in told)
+    assert "--budget" not in " ".join(remarks(report(*cases, interrupted=True)))
 
 
 def test_json_holds_everything_and_is_strict():

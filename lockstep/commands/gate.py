@@ -51,7 +51,11 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             "--head", default=WORKING_TREE, metavar="REF", help="what is judged (default: ., the working tree)"
         )
         parser.add_argument(
-            "--budget", type=_seconds, default=120.0, metavar="120s", help="time for all (default: 120s)"
+            "--budget",
+            type=_seconds,
+            default=120.0,
+            metavar="120s",
+            help="time for measuring (default: 120s); imports and comparing the code come before it",
         )
         parser.add_argument("--min-effect", type=_share, metavar="1%", help=f"smallest change that counts ({FILE})")
         parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family or suite; may repeat")

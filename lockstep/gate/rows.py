@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lockstep.gate.budget import advice
 from lockstep.gate.report import Report, worst_first
 from lockstep.gate.verdict import Verdict
 from lockstep.record import Estimate
@@ -54,8 +55,8 @@ def remarks(report: Report) -> list[str]:
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
     told = [
         f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
-        f"{report.wall_s - report.compared_s:.0f} s of {report.budget_s:.0f} s"
-        f"{f' after {report.compared_s:.0f} s of comparing code' if report.compared_s >= 1 else ''}, "
+        f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
+        f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
         f"{report.mode}, seed {report.seed}; "
         f"changes count from {percent(report.min_effect)} on, intervals at {percent(report.confidence)}",
     ]
@@ -66,7 +67,8 @@ def remarks(report: Report) -> list[str]:
             f"noise meter: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
             f"({worst.key})"
         )
-    return [*told, *report.notes]
+    more = advice(report)
+    return [*told, *report.notes, *([more] if more else [])]
 
 
 def line(verdict: Verdict) -> str:

@@ -10,7 +10,7 @@ from lockstep.common_clock import at_common_clock, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
-from lockstep.gate.verdict import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 
 
 @dataclass
@@ -93,4 +93,4 @@ def _undecided(trial: Trial) -> str:
         return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
     if count >= LOOKS[-1]:
         return f"too close to call after {count} epochs"
-    return f"out of time after {count} epochs"
+    return f"{OUT_OF_TIME} after {count} epochs"

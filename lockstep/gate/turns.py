@@ -16,7 +16,7 @@ from statistics import fmean, geometric_mean
 
 from lockstep.gate.client import Alone, GateWorker, Ring
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
-from lockstep.gate.verdict import UNREACHED, Group, SeriesKey, Verdict
+from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, Group, SeriesKey, Verdict
 from lockstep.watched import WorkerDied
 
 #: What two processes of the same code were seen to differ by on an H200 with free clocks, the worst.
@@ -186,12 +186,20 @@ class Turns:
         )
         if second is None:
             return (
-                replace(verdict, outcome="same") if first.decision == "same" else replace(verdict, reason="undecided")
+                replace(verdict, outcome="same")
+                if first.decision == "same"
+                else replace(verdict, reason=_undecided(first))
             )
         if second.decision is not None and second.decision == first.decision:
             twice = relative(found_twice(first.ratios, second.ratios, test))
             return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
-        return replace(verdict, reason=f"{math.expm1(fmean(first.ratios)):+.2%} in a first round, not confirmed")
+        seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round, not confirmed"
+        return replace(verdict, reason=seen if second.decision else f"{seen} by a second: {_undecided(second)}")
+
+
+def _undecided(case: _Case) -> str:
+    count = len(case.ratios)
+    return "undecided" if count >= LOOKS[-1] else f"{OUT_OF_TIME} after {count} epochs"
 
 
 def _differs(case: _Case) -> bool:

@@ -15,6 +15,9 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: Why a case is unsure that was never begun.
 UNREACHED = "the budget did not reach it"
 
+#: Why a case is unsure that was begun and had too few epochs.
+OUT_OF_TIME = "out of time"
+
 
 @dataclass(frozen=True, order=True)
 class SeriesKey:
