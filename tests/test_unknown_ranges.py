@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from history import Here, commits_of, write_history
+from alerting import alerts, series, step
+from history import Here, commits_of, write_foreign, write_history
 
 from dashboard.address import SeriesAddress
 from dashboard.alerts.database import Database
 from dashboard.alerts.store import AlertStore
+from dashboard.alerts.words import asv_find
 from dashboard.findings import Findings
 from dashboard.marks import marks
 from dashboard.notify.feed import atom
@@ -52,17 +54,20 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.delenv("LOCKSTEP_STATE", raising=False)
     handlers = list(logging.getLogger().handlers)
+    status = []
 
     def command(folder, *words):
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", ["lockstep", *words, "--state", str(tmp_path / "alerts.sqlite")])
         if words[0] == "changes":
             sys.argv[-2:] = []
-        with pytest.raises(SystemExit):
+        with pytest.raises(SystemExit) as ended:
             cli.main()
         logging.getLogger().handlers = list(handlers)
+        status[:] = [ended.value.code]
         return capsys.readouterr().out
 
+    command.status = status
     return command
 
 
@@ -202,3 +207,77 @@ def test_the_overview_names_no_commit_that_is_not_known(origin, tmp_path, run):
     card = str(news(results, news_of(None, tracked)))
     assert f"{commits[SLOW - EVERY][:8]}..{commits[SLOW][:8]}" in card
     assert f"/commit/{commits[SLOW]}" not in card
+
+
+#: None: results alone, as somebody publishes them.
+CONFIGS = [None, "virtualenv", "lockstep"]
+
+
+def measure_plain(folder, commits, environment):
+    """Results of another project's plain asv benchmark below the folder, and its configuration."""
+    write_foreign(
+        folder / "results",
+        "lab",
+        commits[::EVERY],
+        lambda n: 1.2e-3 if n * EVERY >= SLOW else 1e-3,
+        requirements=lambda n: {"numpy": "2"},
+    )
+    if environment:
+        conf = {"version": 1, "project": "toy", "repo": ".", "environment_type": environment, "results_dir": "results"}
+        (folder / "asv.conf.json").write_text(json.dumps(conf))
+
+
+@pytest.mark.parametrize("environment", CONFIGS)
+def test_a_plain_asv_project_gets_a_command_that_its_asv_can_run(origin, tmp_path, run, environment):
+    root, commits = origin
+    folder = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", f"file://{root}", folder)
+    measure_plain(folder, commits, environment)
+    run(folder, "alerts", "list")
+    command = f"asv find {commits[SLOW - EVERY][:12]}..{commits[SLOW][:12]} sorting.TimeSort.time_sort"
+    assert f"to find the commit: {command}" in run(folder, "alerts", "show", "1")
+    said = run(folder, "bisect", "1")
+    assert (run.status, said.count(command)) == ([4], 1), said
+    database = Database(tmp_path / "alerts.sqlite")
+    one = AlertStore(database).alert(1)
+    database.close()
+    page = str(body(one, Store.open(folder / "results").current(), "light"))
+    assert command in page
+    assert "lockstep bisect" not in page
+
+
+def test_a_commit_that_became_faster_is_searched_for_a_decrease():
+    name = series(variant="time_sort", l2="", quantity="seconds")
+    slower, faster = (alerts(step(8, 11, by=by, name=name))[0] for by in (0.2, -0.2))
+    assert "--invert" not in asv_find(slower)
+    assert asv_find(faster).startswith("asv find --invert ")
+
+
+@pytest.mark.parametrize("environment", CONFIGS)
+def test_bisect_says_that_the_clone_is_shallow_before_anything_else(origin, tmp_path, run, environment):
+    root, commits = origin
+    folder = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", folder)
+    measure_plain(folder, commits, environment)
+    run(folder, "alerts", "list")
+    said = run(folder, "bisect", "1")
+    assert run.status == [3], said
+    assert "`git fetch --unshallow` completes the clone" in said
+    assert "asv find" not in said
+    assert "asv.conf" not in said
+
+
+def test_bisect_says_that_the_clone_is_shallow_before_it_looks_for_suites(origin, tmp_path, run):
+    """The series is of a suite of Lockstep, and the clone has neither the suite nor, at first, a configuration."""
+    root, commits = origin
+    folder = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", folder)
+    measure(folder, commits)
+    run(folder, "alerts", "list")
+    conf = (folder / "asv.conf.json").read_bytes()
+    (folder / "asv.conf.json").unlink()
+    for _ in range(2):
+        said = run(folder, "bisect", "1")
+        assert run.status == [3], said
+        assert "`git fetch --unshallow` completes the clone" in said
+        (folder / "asv.conf.json").write_bytes(conf)

@@ -23,6 +23,11 @@ class SeriesName:
     quantity: str
 
     @property
+    def ours(self) -> bool:
+        """Whether one of Lockstep's suites measures it. Series of other asv benchmarks have no cache state."""
+        return bool(self.l2)
+
+    @property
     def label(self) -> str:
         """The series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite

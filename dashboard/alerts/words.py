@@ -132,8 +132,17 @@ def culprits(alert: Alert) -> str:
 
 
 def to_find(one: Tracked) -> str:
-    """The command that finds the commit; "" if it is known, or nothing can be searched."""
-    return f"lockstep bisect {one.id}" if len(one.alert.suspects) > 1 else ""
+    """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
+    if len(one.alert.suspects) < 2:
+        return ""
+    return f"lockstep bisect {one.id}" if one.alert.members[0].series.ours else asv_find(one.alert)
+
+
+def asv_find(alert: Alert) -> str:
+    """Return the command by which asv searches the alert's range for the change of its worst series."""
+    worst = alert.members[0]
+    invert = "" if worst.size > 0 else "--invert "  # asv looks for an increase by itself
+    return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
 
 
 def lines(alert: Alert, most: int = 10) -> Iterator[str]:

@@ -24,12 +24,15 @@ from dashboard.alerts.commands.options import (
     open_alerts,
     told,
 )
+from dashboard.places import load_config, open_store, results_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dashboard.alerts.bisection import Bisection, Measurement
+    from dashboard.alerts.farther import NoRange
     from dashboard.alerts.grouping import Member
+    from dashboard.alerts.store import AlertStore
     from dashboard.alerts.tracked import Tracked
     from lockstep.record import Record
 
@@ -64,6 +67,16 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         return parser
 
     @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Check the alert and its range, which need no configuration, before asv loads one."""
+
+        def run(args: argparse.Namespace) -> int:
+            refused = _refused(args)
+            return int(super(Bisect, cls).run_from_args(args)) if refused is None else refused
+
+        return told(run, args)
+
+    @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Bisect and tell; the result is kept in the alert's log."""
 
@@ -73,28 +86,66 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         return told(run, args)
 
 
+def _refused(args: argparse.Namespace) -> int | None:
+    """Return the exit status, after an error message, if Lockstep cannot bisect the alert; ``None`` if it can."""
+    from dashboard.alerts.farther import Farther, NoRange
+    from dashboard.alerts.ranges import Ranges
+    from dashboard.alerts.words import asv_find
+
+    store = open_alerts(args)
+    alert = store.alert(args.alert)
+    one = alert.alert
+    if not one.members or not one.commits or not one.before:
+        log.error(f"alert {alert.id} has no range of commits to bisect")
+        return USAGE
+    conf = load_config(args)
+    worst = one.members[0]
+    if conf and conf.environment_type == "lockstep" and worst.series.ours:
+        return None
+    try:
+        Farther(Ranges(args.repo or results_folder(args)), open_store(args).current(), one, worst, False).first()
+    except NoRange as error:
+        return _no_range(store, alert, error, args)
+    if conf or not worst.series.ours:
+        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find(one)}")
+        return USAGE
+    # asv says that there is no configuration.
+    return None
+
+
+def _no_range(store: AlertStore, alert: Tracked, error: NoRange, args: argparse.Namespace) -> int:
+    _tell(args, str(error), [], [])
+    store.note(alert.id, "bisected", str(error))
+    return BROKEN
+
+
 def _run(conf: Any, args: argparse.Namespace) -> int:
+    from asv.repo import get_repo
+
     from dashboard.alerts.bisection import CannotTell, Expected, NotReproduced, bisect
     from dashboard.alerts.farther import Farther, NoRange
     from dashboard.alerts.look import levels
-    from dashboard.places import open_store
+    from dashboard.alerts.ranges import Ranges
     from lockstep.asv.client import WorkerDied
 
     store = open_alerts(args)
     alert = store.alert(args.alert)
-    member = _member(conf, alert)
-    if member is None:
-        return USAGE
+    member = alert.alert.members[0]
     quantity = member.series.quantity
+    repo = get_repo(conf)
+    ranges = Ranges(Path(repo._path), tuple(conf.lockstep.get("packages", ())))
+    results = open_store(args).current()
+    farther = Farther(ranges, results, alert.alert, member, args.widen)
     try:
-        with closing(_Measure(conf, member, args)) as measure:
-            results = open_store(args).current()
-            farther = Farther(measure.ranges, results, alert.alert, member, args.widen)
+        span = farther.first()
+        with closing(_Measure(conf, repo, member, args)) as measure:
             good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
-            found = bisect(farther.first(), measure, expected, farther)
-    except (NoRange, CannotTell) as error:
-        _tell(args, str(error), [], getattr(error, "measured", ()))
+            found = bisect(span, measure, expected, farther)
+    except NoRange as error:
+        return _no_range(store, alert, error, args)
+    except CannotTell as error:
+        _tell(args, str(error), [], error.measured)
         store.note(alert.id, "bisected", str(error))
         return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN
     except WorkerDied as error:
@@ -117,44 +168,23 @@ def _tell(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], mea
         log.error(sentence)
 
 
-def _member(conf: Any, alert: Tracked) -> Member | None:
-    """The series to measure, the worst one; ``None``, and a line, if the alert has nothing to bisect."""
-    one = alert.alert
-    if not one.members or not one.commits or not one.before:
-        log.error(f"alert {alert.id} has no range of commits to bisect")
-        return None
-    worst = one.members[0]
-    if conf.environment_type != "lockstep":
-        benchmark = f"{worst.series.suite}.{worst.series.variant}"
-        log.error(
-            f"this project is not measured by Lockstep's environment; asv bisects it: "
-            f"asv find {one.before[:12]}..{one.after[:12]} {benchmark}"
-        )
-        return None
-    return worst
-
-
 class _Measure:
     """Measures the series of a member at one commit after the other, each in a worker of its own."""
 
-    def __init__(self, conf: Any, member: Member, args: argparse.Namespace) -> None:
-        from asv.repo import get_repo
-
-        from dashboard.alerts.ranges import Ranges
+    def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
         from lockstep.suites import load_suites, packages_under_test, pick_suites
         from lockstep.usual_clocks import NAME, UsualClocks
 
         self._conf = conf
         self._args = args
         self._series = member.series
-        self._repo = get_repo(conf)
+        #: asv's repository, that the commits are checked out from.
+        self._repo = repo
         # Today's suites may have lost it, and that is told before anything is checked out.
         suites = load_suites(Path(conf.benchmark_dir))
         [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)
         self._packages = packages_under_test(conf, suites)
-        #: The repository that the commits are checked out from.
-        self.ranges = Ranges(Path(self._repo._path), tuple(conf.lockstep.get("packages", ())))
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
         # Told at the clock of the history, as its level before and after are.
         clocks = UsualClocks(Path(conf.results_dir) / member.series.machine / NAME)
