@@ -138,8 +138,8 @@ def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mappi
 
 @remembered
 def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, float]:
-    """Run-to-run noise of each series that is followed (standard deviation of the logarithm)."""
-    noise = picture.noise if picture else {}
+    """Return the run-to-run noise of each series whose noise is known (standard deviation of the logarithm)."""
+    noise = {name: scale for name, scale in picture.noise.items() if math.isfinite(scale)} if picture else {}
     keys = keys_by_name(results, machine) if noise else {}
     return {keys[name]: scale for name, scale in noise.items() if name in keys}
 
