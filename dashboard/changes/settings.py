@@ -15,7 +15,8 @@ class Settings:
         evidence: log odds, step against none, at which a change is reported when three points show it.
         patience: how fast that bar falls as more points show it: by ``patience · log(n / 3)``, where n is the
             harmonic size of the two stretches. Many more chances of three odd points in a row come by than of thirty.
-        withdraw: log odds, none against step, at which a reported change is withdrawn.
+        withdraw: log odds, none against step, at which a reported change is withdrawn; below 0 while a step is still
+            the likelier.
         novelty: log odds against a change at any one commit, before the data are seen.
         run: points at the new level before a change is reported.
         early: log odds by which the bar is raised for a step among the points that the noise was first guessed from,
@@ -36,7 +37,7 @@ class Settings:
     burn_in_known: int = 3
     evidence: float = 6.5
     patience: float = 1.5
-    withdraw: float = 1.0
+    withdraw: float = -2.0
     novelty: float = 3.0
     run: int = 3
     unsettled: float = 5.0
