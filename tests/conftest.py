@@ -50,7 +50,12 @@ def _process():
 
 
 def pytest_configure() -> None:
-    """Keep bytecode, have hypothesis draw the same examples every time, and let them take their time."""
+    """Keep bytecode, let signals reach what tests start, and have hypothesis draw the same examples every time."""
+    # A shell starts a background job with SIGINT ignored, nohup with SIGHUP. A child inherits that, but no handler.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     # The environment may ask for no bytecode, but some three hundred processes import the same modules.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
