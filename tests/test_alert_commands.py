@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from alerting import Service
 from history import Here, commits_of, write_history
+from trees import DATE, record, write_measurement
 
 from lockstep import cli
 
@@ -117,6 +118,20 @@ def test_changes_says_where_there_are_too_few_commits_for_any(run, project, tmp_
     )  # fmt: skip
     status, printed = run("changes", "--results", str(tmp_path / "six"), "--repo", ".")
     assert (status, printed.splitlines()[-1]) == (1, "3 changes in 6 series: 3 slower, 0 faster")
+
+
+def test_changes_counts_a_series_once_whatever_its_versions(run, tmp_path):
+    """A new version of the benchmark begins another history of the same series; the pages count one."""
+    for place in range(8):
+        rows = [record(case=case, version=f"ruler{place // 4}") for case in ("M=1,K=64", "M=8,K=64")]
+        write_measurement(tmp_path / "results", rows, commit=f"{place + 1:08x}" * 5, date=DATE + place * 86_400_000)
+    status, printed = run("changes", "--results", str(tmp_path / "results"))
+    assert (status, printed.splitlines()[-1]) == (0, "0 changes in 2 series: 0 slower, 0 faster")
+
+
+def test_changes_counts_the_series_that_were_asked_for(run):
+    assert "3 changes in 6 series" in run("changes", "--machine", "h200")[1]
+    assert "0 changes in 6 series" in run("changes", "--machine", "b200", "--family", "linear")[1]
 
 
 def test_changes_in_json_and_filtered(run, project):

@@ -44,7 +44,7 @@ class Notes:
         state: of its results, see ``Results.state``. commits: how many it had.
         ranges: the repository that was asked. lacking: which of the commits it did not know, see ``Ranges``.
         measured: positions of the commits that measured something, by family.
-        reported: by its series. followed: how many rows the detector has.
+        reported: by its series.
         changed: by row.
     """
 
@@ -54,7 +54,6 @@ class Notes:
     lacking: str
     measured: Mapping[str, Sequence[int]]
     reported: Reported
-    followed: int
     changed: Mapping[str, Noted]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dashboard.alerts.attribution import Cause, Kind, attribute
@@ -58,14 +58,14 @@ class Picture:
         found: every change of every followed series, in the order of the series.
         alerts: those worth telling, grouped, and the freshness of everything.
         commits: of each machine that was looked at, oldest first.
-        series: how many are followed.
+        series: number of series that have a number, by machine, family and suite; versions of one count once.
         dead: machines that stopped while others went on, see ``dashboard.alerts.freshness.dead_machines``.
     """
 
     found: tuple[Found, ...]
     alerts: tuple[Alert, ...]
     commits: Mapping[str, tuple[str, ...]]
-    series: int = 0
+    series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
 
     @property
@@ -107,12 +107,13 @@ def look(
     found: list[Found] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
-    series = 0
+    series: Counter[tuple[str, str, str]] = Counter()
     for one in _watch_all(results, list(results.machines) if machines is None else machines, ranges, kept):
         found += _found(one.changed, thresholds)
         stale += freshness(one.reports, int(now.timestamp() * 1000))
         commits[one.machine] = tuple(commit for commit, _ in one.reports.commits)
-        series += one.followed
+        names = (report.series for report in one.reports.series if report.last_number is not None)
+        series.update((name.machine, name.family, name.suite) for name in names)
     tell = _Teller(results, thresholds, now.date())
     told = [tell(one) for one in found if not one.quiet]
     order = [commit.hash for commit in results.commits()]

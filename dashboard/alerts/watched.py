@@ -41,13 +41,11 @@ class Watched:
 
     Attributes:
         machine: its name.
-        followed: how many series are; one whose ruler changed counts as often.
         changed: those with changes.
         reports: of every series.
     """
 
     machine: str
-    followed: int
     changed: tuple[Changed, ...]
     reports: MachineReports
 
@@ -77,7 +75,7 @@ def watch(results: Results, machine: str, ranges: Ranges, kept: Kept, processes:
     measured_at = max((run.measured_at for run in results.runs_of(machine)), default=0)
     reports = MachineReports(machine, commits, measured_at, notes.reported.reports(), notes.measured)
     changed = tuple(Changed(row, tuple(one.steps.values())) for row, one in notes.changed.items())
-    return Watched(machine, notes.followed, changed, reports)
+    return Watched(machine, changed, reports)
 
 
 class _Watch:
@@ -135,7 +133,6 @@ class _Watch:
             lacking=self.ranges.lacking([commit.hash for commit in self.results.commits(self.machine)]),
             measured=measured,
             reported=reported,
-            followed=len(done.names),
             changed=self._changed(done, series, reported),
         )
 

@@ -190,7 +190,12 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
         console.print(table)
     slower = sum(1 for one in found if one.step.size > 0)
     many = "change" if len(found) == 1 else "changes"
-    counted = f"{len(found)} {many} in {now.series} series: {slower} slower, {len(found) - slower} faster"
+    series = sum(
+        number
+        for (machine, *names), number in now.series.items()
+        if args.machine in (None, machine) and args.family in (None, *names)
+    )
+    counted = f"{len(found)} {many} in {series} series: {slower} slower, {len(found) - slower} faster"
     console.print(counted, highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
