@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,10 @@ def _parse() -> argparse.Namespace:
     parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
     _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
     try:
-        arguments: argparse.Namespace = parser.parse_args()
+        arguments: argparse.Namespace
+        arguments, unknown = parser.parse_known_args()
+        if unknown:
+            _asked(parser, sys.argv[1:]).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as refused:
         # argparse's 2 is what verbs return where a series failed.
         raise SystemExit(USAGE if refused.code == 2 else refused.code) from None
@@ -124,6 +128,19 @@ def _parse() -> argparse.Namespace:
         parser.print_help()
         raise SystemExit(USAGE)
     return arguments
+
+
+def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the verb, and of its action, that a command line asks for.
+
+    argparse reports an unknown option by the usage line of the whole command, which lists other verbs.
+    """
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for place, word in enumerate(words):
+                if word in action.choices:
+                    return _asked(action.choices[word], words[place + 1 :])
+    return parser
 
 
 def _verdict(function: Any, result: Any) -> int:

@@ -39,6 +39,22 @@ def test_both_versions_are_told(run, words):
     assert run(*words, "--version") == (0, f"lockstep {version('kernel-lockstep')} (asv {version('asv')})\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (("evaluate", "--history", "nope"), "evaluate"),
+        (("--verbose", "gate", "--nope"), "gate"),
+        (("code", "diff", "HEAD", "--nope"), "code diff"),
+        (("alerts", "list", "--nope"), "alerts list"),
+    ],
+)
+def test_an_unknown_option_prints_the_usage_of_its_verb(run, words, verb):
+    status, said = run(*words)
+    assert status == 4
+    assert said.startswith(f"usage: lockstep {verb} [-h]")
+    assert f"lockstep {verb}: error: unrecognized arguments: --" in said
+
+
 @pytest.mark.parametrize(("asked", "loads"), [("clocks", "False"), ("changes", "True"), ("--config=x", "True")])
 def test_a_verb_that_is_not_asked_for_is_not_loaded(asked, loads):
     """Whoever gates waits for no dashboard; what comes before a verb may hide it."""
