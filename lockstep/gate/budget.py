@@ -26,7 +26,7 @@ def advice(report: Report) -> str:
         return ""
     taken = sum(one.epochs for one in (*report.cases, *report.meter))
     missing = sum(max(one.epochs, LEAST_EPOCHS - one.epochs) for one in short)
-    factor = 1 + missing / taken if taken else 2.0
+    factor = 1 + missing / taken if taken > 0 else 2.0
     seconds = math.ceil(factor * report.budget_s / STEP_S) * STEP_S
     cases = f"{len(short)} case{'s' if len(short) > 1 else ''}"
     return (
