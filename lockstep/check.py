@@ -12,6 +12,7 @@ import torch
 
 from lockstep.family import Family, takes_out
 from lockstep.inputs import Draw, map_tensors, tensors_of
+from lockstep.missing_files import hint
 from lockstep.suite import Case, Suite, SuiteError, bind
 
 #: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
@@ -122,9 +123,10 @@ def without_frames(error: Exception) -> Exception:
 
 
 def brief(error: BaseException) -> str:
-    """Type and first line of an error: a reason that fits a table."""
+    """Return type and first line of an error, and why if a commit's tree lacks a file: a reason that fits a table."""
     first = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    parts = [f"{type(error).__name__}: {first}" if first else type(error).__name__, hint(error)]
+    return "; ".join(part for part in parts if part)
 
 
 def _poison(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 from lockstep import Case, Suite, cases
 from lockstep.check import Checker, WrongResult, brief
 from lockstep.family import Family
+from lockstep.missing_files import TREE_PREFIX
 from lockstep.suite import SuiteError
 
 
@@ -31,6 +32,17 @@ def make_suite(**changes):
 def error(variant, prepare=None, **changes):
     checker = Checker.draw(make_suite(**changes), Case(M=8, N=4), "cpu", seed=1)
     return checker.error(Family({"it": variant}, {"it": prepare} if prepare else {}), "it")
+
+
+def test_a_file_that_a_commits_tree_lacks_is_explained(tmp_path):
+    """The code of a commit runs in a folder that holds its packages and nothing beside them."""
+    tree = tmp_path / f"{TREE_PREFIX}x"
+    with pytest.raises(FileNotFoundError) as missing:
+        (tree / "n.txt").read_text()
+    assert "; of a commit only the tracked files of its packages are taken out" in brief(missing.value)
+    with pytest.raises(FileNotFoundError) as elsewhere:
+        (tmp_path / "n.txt").read_text()
+    assert brief(elsewhere.value).endswith("n.txt'")
 
 
 def test_the_error_is_relative_to_the_references_norm():

@@ -178,6 +178,18 @@ def test_nothing_judged_is_no_pass_and_says_why(project):
     assert "Nothing was judged: fails in base as well (ModuleNotFoundError" in shown
 
 
+def test_a_file_beside_the_packages_is_missing_in_a_commit_and_the_report_says_why(project):
+    read = "from pathlib import Path\nN = (Path(__file__).parents[1] / 'n.txt').read_text()\n"
+    project.write("n.txt", "1")
+    project.write("toy/product.py", read + textwrap.dedent(KERNELS))
+    project.commit("Read a file beside the package")
+    code, shown, report = gate(project, "--head", "HEAD", "--case", "M=2")
+    assert code == 3, shown
+    assert {one["outcome"] for one in report["cases"]} == {"failed"}
+    assert all("only the tracked files of its packages are taken out" in one["reason"] for one in report["cases"])
+    assert "only the tracked files of its packages are taken out" in shown
+
+
 def test_where_a_gpu_is_asked_for_a_cpu_cannot_judge(project):
     code, shown, report = gate(project, "--require-gpu")
     assert (code, report["state"]) == (3, "infrastructure"), shown

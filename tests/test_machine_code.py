@@ -20,7 +20,7 @@ from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, c
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compare import kept_codes
 from lockstep.machine_code.sources import closure
-from lockstep.machine_code.trees import RefError, unpack
+from lockstep.machine_code.trees import RefError, sources, unpack
 from lockstep.suites import load_suites
 
 SM90 = Target.parse("sm_90")
@@ -613,6 +613,15 @@ def archive_of(*members):
             archive.addfile(member, io.BytesIO(content) if kind == tarfile.REGTYPE else None)
     packed.seek(0)
     return tarfile.open(fileobj=packed)
+
+
+def test_an_unknown_commit_names_the_repository_and_not_the_folder_of_the_packages(project):
+    folder = project.root / "toy"
+    with (
+        pytest.raises(RefError, match=f"^{project.root.resolve()} has no commit 'mian'"),
+        sources("mian", folder, ["x"]),
+    ):
+        pass
 
 
 def test_a_tree_is_unpacked_by_any_python(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.session import Tree
+from lockstep.missing_files import TREE_PREFIX
 from lockstep.processes import run
 
 #: How the working tree is called where a commit could stand.
@@ -39,9 +40,11 @@ def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequen
         return
     commit = _git(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").decode().strip()
     if not commit:
-        raise RefError(f"{repository} has no commit {ref!r}; give what git knows, or . for the working tree")
+        # The packages may lie in a folder of the repository.
+        top = _git(repository, "rev-parse", "--show-toplevel").decode().strip() or repository
+        raise RefError(f"{top} has no commit {ref!r}; give what git knows, or . for the working tree")
     there = _git(repository, "ls-tree", "--name-only", commit, "--", *packages).decode().split()
-    with tempfile.TemporaryDirectory(prefix="lockstep-tree-") as folder:
+    with tempfile.TemporaryDirectory(prefix=TREE_PREFIX) as folder:
         if there:
             with tarfile.open(fileobj=io.BytesIO(_git(repository, "archive", commit, "--", *there))) as archive:
                 unpack(archive, Path(folder))
