@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import replace
 
 from dashboard.comparing import Difference
 from dashboard.results.model import Series
 from dashboard.results.picture import Results
 from dashboard.rows import Key, key_of, suite_of
 
-#: Commits before the compared one that are searched for an earlier point.
+#: Commits before that one that are searched for an earlier point.
 _BEFORE = 24
 
 
@@ -29,14 +30,19 @@ def not_measured(told: Difference, place: int, first: int, newest: int) -> Diffe
     return Difference(told.quantity, None, None, None, "not measured")
 
 
-def known_before(results: Results, machine: str, first: int, wanted: Collection[Key]) -> frozenset[Key]:
-    """Return the series that have a number of the same version before the compared commit.
+def not_new(told: Difference, known: bool) -> Difference:
+    """Return the difference, "unsure" in place of "new" if the series is known from before."""
+    return replace(told, verdict="unsure") if known and told.verdict == "new" else told
+
+
+def known_before(results: Results, machine: str, first: int, wanted: Mapping[Key, str]) -> frozenset[Key]:
+    """Return the series that have a number of the wanted version before a commit.
 
     Args:
         results: of all machines.
         machine: of the series.
-        first: place of the compared commit among the machine's.
-        wanted: series that were not measured at the compared commit.
+        first: place of the commit among the machine's.
+        wanted: version of each series.
     """
     if not wanted or first == 0:
         return frozenset()
@@ -50,6 +56,6 @@ def known_before(results: Results, machine: str, first: int, wanted: Collection[
     for trend in results.trends(series, last=last):
         key = series[trend.series]
         earlier = (trend.commit < first) & (trend.value > 0)
-        if (trend.version[earlier] == trend.version[-1]).any():
+        if any(results.versions[code] == wanted[key] for code in set(trend.version[earlier].tolist())):
             found.add(key)
     return frozenset(found)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from dashboard.absence import known_before, not_measured
+from dashboard.absence import known_before, not_measured, not_new
 from dashboard.alerts.followed import name_of
 from dashboard.alerts.steps import SeriesName
 from dashboard.beyond_noise import Look, beyond_noise
@@ -161,15 +161,13 @@ def standings(
     bare: list[Difference] = []
     looks = []
     last = len(results.commits(machine)) - 1
-    missing = frozenset(key for key, (_, place) in now.items() if place > first and key not in before)
+    missing = {key: row.version for key, (row, place) in now.items() if place > first and key not in before}
     skipped = known_before(results, machine, first, missing)
     for key, (row, place) in now.items():
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(key, math.nan)
         told = difference(before.get(key), row, scale, threshold.min_effect, threshold.confidence)
-        told = not_measured(told, place, first, last)
-        if told.verdict == "new" and key in skipped:
-            told = replace(told, verdict="unsure")
+        told = not_new(not_measured(told, place, first, last), key in skipped)
         bare.append(told)
         if math.isfinite(scale):
             looks.append(Look(row, told, threshold.confidence, place))

@@ -10,12 +10,14 @@ from served import words
 from trees import analysed, open_store, record, write_measurement
 
 from dashboard.heatmap import heatmap
+from dashboard.pages import commit as commit_page
 from dashboard.pages import overview
 from dashboard.pages.overview_cards import cards
 from dashboard.pages.overview_table import columns, table
 from dashboard.rows import keys_of
 from dashboard.verdicts import SIGNS
 from lockstep.record import Estimate
+from lockstep.thresholds import Thresholds
 
 DAY_MS = 86_400_000
 MACHINE = "h200-locked"
@@ -63,6 +65,7 @@ def write(root, factor=lambda place: 1.0, commits=COMMITS):
             )
             for suite in families_of(place)
             for n in range(4)
+            if suite != GOES_ON or n < 3 or place != COMPARED
         ]
         date = 1_790_000_000_000 + place * DAY_MS
         write_measurement(root, records, machine=MACHINE, commit=hash_of(place), date=date)
@@ -142,6 +145,12 @@ def test_of_two_odd_commits_the_newest_is_still_seen(tmp_path):
     compared = [one for one in shown.stood if one.worse is not None]
     assert compared
     assert all(one.beyond_noise for one in compared)
+
+
+def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_left_out(quiet):
+    found = commit_page.compare(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
+    new = {(one.row.suite, one.row.case) for one in found if one.difference.verdict == "new"}
+    assert new == {(NEW, case(n)) for n in range(4)}
 
 
 def test_who_was_never_here_is_not_compared_with_a_last_visit(quiet):

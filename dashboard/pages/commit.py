@@ -11,6 +11,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
+from dashboard.absence import known_before, not_new
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.alerts.words import span
 from dashboard.comparing import Difference, beside_baseline, difference, geomean
@@ -177,6 +178,12 @@ def compare(
             earlier.setdefault(suite, one)
     noise = noise_by_key(results, machine, picture)
     rows_before = {one.hash: rows_at(results, machine, one.hash) for one in earlier.values()}
+    left_out = {
+        key: row.version
+        for key, row in rows.items()
+        if row.suite in earlier and key not in rows_before[earlier[row.suite].hash]
+    }
+    skipped = known_before(results, machine, place, left_out)
     found = []
     for row in rows.values():
         if row.state == "na":
@@ -186,6 +193,7 @@ def compare(
         threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
         scale = noise.get(row.key, math.nan)
         told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
+        told = not_new(told, row.key in skipped)
         if at and told.verdict in ("slower", "faster"):
             key = row.baseline_key
             baseline = rows_before[at.hash].get(key), rows.get(key)
