@@ -580,6 +580,16 @@ def test_a_target_is_refused_before_the_suites_are_imported(project):
     assert (done.returncode, "is not a target" in done.stdout, "imported" in done.stdout) == (4, True, False)
 
 
+def test_a_target_of_the_configuration_is_refused_with_its_key(project):
+    path = project.root / "asv.conf.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "lockstep": {**content["lockstep"], "targets": ["sm_91"]}}))
+    done = project.lockstep("code", "diff", "HEAD")
+    project.git("checkout", "-q", "asv.conf.json")
+    assert done.returncode == 4
+    assert done.stdout.startswith("asv.conf.json: \"lockstep.targets\": 'sm_91' is not a target")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -89,7 +89,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         try:  # before the suites, whose imports take seconds
             targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
         except TargetError as error:
-            return _fail(USAGE, str(error))
+            return _fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
         loaded = load_suites(Path(conf.benchmark_dir))
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
