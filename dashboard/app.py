@@ -118,7 +118,7 @@ def create_app(
     machines.register(app, store)
     if desk is not None:
         alerts.register(app, store, desk)
-        alert.register(app, store, desk, guard)
+        alert.register(app, store, findings, desk, guard)
     return app
 
 

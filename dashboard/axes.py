@@ -21,10 +21,16 @@ def within(place: int, zoom: tuple[float, ...]) -> bool:
     return not zoom or zoom[0] <= place <= zoom[1]
 
 
-def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> dict[str, Any]:
-    """Ordinals, labelled with at most six hashes; the last one that is shown always."""
+def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: int = 0) -> dict[str, Any]:
+    """Ordinals, labelled with at most six hashes; the last one that is shown always.
+
+    Args:
+        commits: the axis, oldest first.
+        zoom: range of the axis; () from ``begin`` to the last commit.
+        begin: the first commit that is shown without a zoom.
+    """
     last = len(commits) - 1
-    first, end = zoom or (0, last)
+    first, end = zoom or (begin, last)
     shown = range(max(math.ceil(first), 0), min(math.floor(end), last) + 1)
     # Six labels fit a phone only where nothing stands left of the chart.
     step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
@@ -34,7 +40,7 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = ()) -> dict
         "tickvals": at,
         "ticktext": [commits[index].short[:7] for index in at],
         "tickangle": 0,
-        "range": list(zoom) or [-0.4, last + max(0.4, 0.01 * last)],
+        "range": list(zoom) or [begin - 0.4, last + max(0.4, 0.01 * (last - begin))],
         "showgrid": False,
     }
 

@@ -1,7 +1,11 @@
-"""The chart of an alert: its worst series over the commits, each against its level before the change."""
+"""The chart of an alert: its worst series over the commits, each against its level before the change.
+
+The level is the detector's, so that the chart and the table of the changes have the same zero.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 import numpy as np
@@ -11,6 +15,7 @@ from dashboard.alerts.grouping import Alert
 from dashboard.alerts.look import worse_log
 from dashboard.alerts.steps import SeriesName
 from dashboard.figures import Figure
+from dashboard.member_levels import MemberLevel
 from dashboard.results.model import Trend
 from dashboard.results.picture import Results
 from dashboard.theme import Scheme, chart_layout, neutral, styles
@@ -19,25 +24,45 @@ from dashboard.theme import Scheme, chart_layout, neutral, styles
 _MOST, _BEFORE, _LEVEL = 6, 60, 5
 
 
-def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | None:
-    """Time in per cent against the level before, up is slower; ``None`` if nothing of it is there any more."""
+def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
+    """Say what the chart's zero is."""
+    drawn = alert.members[:_MOST]
+    if all(one.series in levels for one in drawn):
+        return "the level before the change"
+    return f"the median of the last {_LEVEL} points before the range"
+
+
+def member_chart(
+    results: Results, alert: Alert, scheme: Scheme, levels: Mapping[SeriesName, MemberLevel]
+) -> Figure | None:
+    """Return time in per cent against ``zero``, up is slower; ``None`` if no point of the series is there any more.
+
+    Args:
+        results: the points.
+        alert: whose worst series are drawn.
+        scheme: "light" or "dark".
+        levels: before the change. If any series that is drawn lacks its level, medians are the zeros of all of them.
+    """
     commits = results.commits(alert.machine)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     measured = [place[commit] for commit in alert.commits if commit in place]
     if not alert.members or not measured:
         return None
     wanted = [member.series for member in alert.members[:_MOST]]
-    begin = max(measured[0] - _BEFORE, 0)
+    trends = _trends(results, alert.machine, wanted)
+    starts = [int(trend.commit[np.isfinite(worse_log(trend))].min(initial=len(commits) - 1)) for _, trend in trends]
+    begin = max(measured[0] - _BEFORE, min(starts, default=0))
+    known = all(name in levels for name in wanted)
     drawn = styles([name.label for name in wanted], set())
     data: list[Figure] = []
-    for name, trend in _trends(results, alert.machine, wanted):
+    for name, trend in trends:
         log = worse_log(trend)
         before = log[(trend.commit < measured[0]) & np.isfinite(log)][-_LEVEL:]
         shown = (trend.commit >= begin) & np.isfinite(log)
-        if not len(before) or not shown.any():
+        if not (known or len(before)) or not shown.any():
             continue
         style = drawn[name.label]
-        percent = 100 * np.expm1(log[shown] - float(np.median(before)))
+        percent = 100 * np.expm1(log[shown] - (levels[name].before if known else float(np.median(before))))
         told = [commits[at] for at in trend.commit[shown].tolist()]
         hover = [f"{one.short}<br>{escape(one.subject[:80])}" for one in told]
         colour = style.colour(scheme)

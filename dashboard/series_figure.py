@@ -51,11 +51,11 @@ def series_figure(
         found: changes to mark.
         analysis: of these numbers, for the levels; ``None`` where the detector follows another quantity.
         style, scheme: of the line.
-        zoom: range of the x axis, () all; the other axis fits what is in it.
+        zoom: range of the x axis, () from the first point of the series on; the other axis fits what is in it.
     """
     shown = [(point, number) for point, number in points if number is not None]
     layout = chart_layout(scheme)
-    layout["xaxis"] |= commit_axis(commits, zoom)
+    layout["xaxis"] |= commit_axis(commits, zoom, _first(points))
     layout["yaxis"]["fixedrange"] = True
     data = _main(shown, commits, what, style, scheme)
     in_view = [one for point, one in shown if within(point.commit, zoom)]
@@ -82,6 +82,11 @@ def series_figure(
     data += _failures(points, commits, scheme, layout)
     layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
     return {"data": data, "layout": layout}
+
+
+def _first(points: Sequence[tuple[Point, Measured | None]]) -> int:
+    """Return the place of the first point that is drawn: a number or a failure; 0 if there is none."""
+    return next((point.commit for point, one in points if one is not None or point.state == "failed"), 0)
 
 
 def figure_height(figure: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ detector's arrays until it is asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -106,19 +106,18 @@ class Shown:
 
     def behaviour(self, name: SeriesName) -> Behaviour | None:
         """How a series behaves under its newest ruler; ``None`` if it is not followed, or is being analysed anew."""
-        if name not in self._said:
-            for said in self._asked(name):
-                self._said[name] = said
-        return self._said.get(name)
+        return self.behaviours([name]).get(name)
 
-    def _asked(self, name: SeriesName) -> Iterable[Behaviour]:
-        """What the detector's file says of a series, or nothing."""
-        if name not in self._rows:
-            return ()
-        try:
-            return memory.said(self._detector, self._state, [self._rows[name]])
-        except (ValueError, KeyError):
-            return ()
+    def behaviours(self, names: Sequence[SeriesName]) -> dict[SeriesName, Behaviour]:
+        """How several series behave, by name; without those that ``behaviour`` does not know."""
+        missing = [name for name in names if name in self._rows and name not in self._said]
+        if missing:
+            try:
+                said = memory.said(self._detector, self._state, [self._rows[name] for name in missing])
+                self._said |= dict(zip(missing, said, strict=True))
+            except (ValueError, KeyError):
+                pass
+        return {name: self._said[name] for name in names if name in self._said}
 
 
 def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:

@@ -93,7 +93,7 @@ def test_the_page_of_an_alert_tells_cause_evidence_series_and_commits(here, slow
 def test_the_chart_shows_time_against_the_level_before(here, slower):
     from dashboard.member_chart import member_chart
 
-    figure = member_chart(here.store.current(), slower.alert, "light")
+    figure = member_chart(here.store.current(), slower.alert, "light", {})
     for line in figure["data"]:
         assert line["y"][12:] == pytest.approx([6.0] * 4, abs=0.6)
         assert line["y"][:12] == pytest.approx([0.0] * 12, abs=0.6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -12,10 +13,13 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from dashboard.address import CommitAddress, SeriesAddress, link
 from dashboard.alerts.grouping import Alert, Member
 from dashboard.alerts.life import Act, LifeError, possible
+from dashboard.alerts.steps import SeriesName
 from dashboard.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
 from dashboard.alerts.words import change, culprits, headline, span, status, to_find
 from dashboard.desk import Desk
-from dashboard.member_chart import member_chart
+from dashboard.findings import Findings
+from dashboard.member_chart import member_chart, zero
+from dashboard.member_levels import MemberLevel, member_levels, returned
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from dashboard.results.model import Commit
@@ -30,7 +34,7 @@ MOST_SERIES, MOST_COMMITS = 100, 30
 #: Days that a mute lasts if nothing else is said.
 MUTE_DAYS = 14
 
-_HEAD = ("Series", "Change", "95 % interval", "Still", "Sure", "Cause", "Of")
+_HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Of")
 _DOINGS = {"ack": "Acknowledge", "mute": "Mute", "resolve": "Resolve", "intended": "Intended", "reopen": "Reopen"}
 _HINTS = {
     "ack": "Somebody looks after it (a)",
@@ -66,7 +70,7 @@ def layout(desk: Desk | None, guard: Guard, number: str) -> Any:
     )
 
 
-def register(app: Dash, store: Store, desk: Desk, guard: Guard) -> None:
+def register(app: Dash, store: Store, findings: Findings, desk: Desk, guard: Guard) -> None:
     """Connect the page's buttons."""
 
     @app.callback(
@@ -84,13 +88,19 @@ def register(app: Dash, store: Store, desk: Desk, guard: Guard) -> None:
         results = store.current()
         desk.look(results)
         one, events = desk.alerts.alert(number), desk.alerts.log(number)
-        version = f"{scheme} {one.changed_at} {len(events)} {len(results.runs)}"
+        version = f"{scheme} {one.changed_at} {len(events)} {findings.version(results)}"
         if scheme is None or version == seen:
             return (no_update,) * (3 + len(_DOINGS))
         can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
         silent = one.alert.topic == "silent"
         archived = desk.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
-        return body(one, results, scheme, archived), history(events), version, *(name not in can for name in _DOINGS)
+        levels = member_levels(results, one.alert, findings.picture(results, one.alert.machine), MOST_SERIES)
+        return (
+            body(one, results, scheme, archived, levels),
+            history(events),
+            version,
+            *(name not in can for name in _DOINGS),
+        )
 
     @app.callback(
         Output("alert-said", "children"),
@@ -143,14 +153,29 @@ def do(results: Results, desk: Desk, who: str, number: int, doing: str, because:
     return f"Alert {one.id} is {status(one)}."
 
 
-def body(one: Tracked, results: Results, scheme: Scheme, archived: Sequence[Tracked] = ()) -> list[Any]:
-    """All that the data say; ``archived`` are the alerts that wait for a silent machine to report again."""
+def body(
+    one: Tracked,
+    results: Results,
+    scheme: Scheme,
+    archived: Sequence[Tracked] = (),
+    levels: Mapping[SeriesName, MemberLevel] = MappingProxyType({}),
+) -> list[Any]:
+    """Return all that the data say.
+
+    Args:
+        one: the alert.
+        results: that it was found in.
+        scheme: "light" or "dark".
+        archived: alerts that wait for a silent machine to report again.
+        levels: of the alert's series before the change, see ``member_levels``.
+    """
     alert = one.alert
     subjects = {commit.hash: commit for commit in results.commits()}
     facts: list[tuple[str, Any]] = [
         ("State", html.Span(status(one), className="strong" if one.open else "")),
         ("Cause", [html.Span(alert.cause.kind, className="strong"), f": {alert.cause.sentence}"]),
         ("Range", _range(alert)),
+        ("Now", returned(alert, levels)),
         ("Also on", ", ".join(alert.also_on)),
         ("Owner", alert.owner),
         ("Since", day(alert.since) if alert.since else ""),
@@ -158,9 +183,9 @@ def body(one: Tracked, results: Results, scheme: Scheme, archived: Sequence[Trac
     ]
     listed = [part for name, said in facts if said for part in (html.Dt(name), html.Dd(said))]
     parts: list[Any] = [html.H1(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
-    figure = member_chart(results, alert, scheme)
+    figure = member_chart(results, alert, scheme, levels)
     if figure:
-        said = ("Time against before the change, % (up is slower)", "the worst series; the range is shaded")
+        said = (f"Time against {zero(alert, levels)}, % (up is slower)", "the worst series; the range is shaded")
         caption = html.Figcaption([html.Span(one) for one in said])
         chart = graph(figure, "The worst series over the commits")
         parts.append(html.Figure([caption, chart], className="card tall"))
@@ -171,7 +196,7 @@ def body(one: Tracked, results: Results, scheme: Scheme, archived: Sequence[Trac
         ]
         parts += [html.H2("Evidence"), table(("What", "Before", "After"), evidence, "Evidence")]
     if alert.members:
-        rows = [_series_row(member, alert) for member in alert.members[:MOST_SERIES]]
+        rows = [_series_row(member, alert, levels.get(member.series)) for member in alert.members[:MOST_SERIES]]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     if alert.commits:
         what = count(len(alert.commits), "commit") + " in the range"
@@ -258,7 +283,7 @@ def _range(alert: Alert) -> list[Any]:
     return said
 
 
-def _series_row(member: Member, alert: Alert) -> Any:
+def _series_row(member: Member, alert: Alert, level: MemberLevel | None) -> Any:
     name = member.series
     address = SeriesAddress(name.machine, name.suite, name.variant, name.case, name.l2)
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
@@ -267,6 +292,7 @@ def _series_row(member: Member, alert: Alert) -> Any:
         html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size),
         html.Td(span(member.low, member.high), className="number dim"),
         html.Td(change(member.left), className="number"),
+        html.Td(change(level.newest) if level else "–", className="number"),
         html.Td(_sure(member.confidence), className="number dim"),
         html.Td(other or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),
