@@ -83,7 +83,11 @@
   };
 
   components.Change = (props) => {
-    if (props.value == null) return make("span", { className: "dim" }, ["new", "not measured"].includes(props.data.verdict) ? props.data.verdict : "–");
+    if (props.value == null) {
+      const { verdict: called, commit } = props.data;
+      const title = called === "not measured" ? `not measured since ${commit}` : called;
+      return make("span", { className: "dim", title }, { new: "new", "not measured": "◌" }[called] || "–");
+    }
     const kind = { slower: "slower", faster: "faster" }[props.data.verdict] || "dim";
     const { change_low: low, change_high: high } = props.data;
     const interval = low == null ? "" : `, interval ${fixed(low, 1)} … ${fixed(high, 1)} %`;
