@@ -116,3 +116,12 @@ def test_the_axis_of_commits_begins_where_it_is_asked_to(here):
     assert min(axis["tickvals"]) >= BEGIN
     assert axis["tickvals"][-1] == LENGTH - 1
     assert commit_axis(commits, (3.0, 9.0), BEGIN)["range"] == [3.0, 9.0]
+
+
+def test_the_series_of_another_project_is_linked_to_its_page(here):
+    results, alert, picture = here
+    page = words(body(tracked(alert), results, "light"))
+    for member in alert.members:
+        address = SeriesAddress(*keys_by_name(results, "lab")[member.series])
+        assert series_view.view(results, address, picture).points
+        assert json.dumps(address.link()) in page

@@ -25,7 +25,9 @@ from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, 
 from dashboard.results.model import Commit
 from dashboard.results.picture import Results
 from dashboard.results.store import Store
+from dashboard.rows import Key
 from dashboard.security import Guard, WriteError
+from dashboard.standings import keys_by_name
 from dashboard.theme import Scheme
 
 #: Series and commits that are listed.
@@ -196,7 +198,11 @@ def body(
         ]
         parts += [html.H2("Evidence"), table(("What", "Before", "After"), evidence, "Evidence")]
     if alert.members:
-        rows = [_series_row(member, alert, levels.get(member.series)) for member in alert.members[:MOST_SERIES]]
+        keys = keys_by_name(results, alert.machine)
+        rows = [
+            _series_row(member, alert, levels.get(member.series), keys.get(member.series))
+            for member in alert.members[:MOST_SERIES]
+        ]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     if alert.commits:
         what = count(len(alert.commits), "commit") + " in the range"
@@ -283,12 +289,15 @@ def _range(alert: Alert) -> list[Any]:
     return said
 
 
-def _series_row(member: Member, alert: Alert, level: MemberLevel | None) -> Any:
+def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Key | None) -> Any:
     name = member.series
-    address = SeriesAddress(name.machine, name.suite, name.variant, name.case, name.l2)
+    # An alert may outlive its results; then no page shows the series.
+    label = (
+        dcc.Link(name.label, href=SeriesAddress(*key).link(), className="link mono row") if key else mono(name.label)
+    )
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
-        html.Td(dcc.Link(name.label, href=address.link(), className="link mono row")),
+        html.Td(label),
         html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size),
         html.Td(span(member.low, member.high), className="number dim"),
         html.Td(change(member.left), className="number"),
