@@ -17,7 +17,7 @@ import pytest
 from project import make_project
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
-from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.cache import Cache, cache_path
 from lockstep.machine_code.compare import kept_codes
 from lockstep.machine_code.sources import closure
 from lockstep.machine_code.trees import RefError, sources, unpack
@@ -458,10 +458,12 @@ def test_what_the_target_answers_is_answered_as_on_the_target(codes, variant, st
     assert any(step in one for one in code.host), code.host
 
 
-def test_what_the_environment_answered_is_remembered_and_asked_again(base, suite, codes, monkeypatch):
+def test_what_the_environment_answered_is_remembered_and_asked_again(base, suite, codes, monkeypatch, room):
     assert dict(of(codes, "asks_environment").environment)["TOY_ADD"] is None
+    # The cache has the answers of one environment, the last: this test uses a copy of the file.
+    known = shutil.copy(cache_path(), room / "asked.sqlite")
     monkeypatch.setenv("TOY_ADD", "7")
-    again = codes_of(base, [suite], SM90)
+    again = codes_of(base, [suite], SM90, cache=Cache(Path(known)))
     assert any(", 7)" in step for step in of(again, "asks_environment").host)
     assert not of(again, "asks_environment").same_as(of(codes, "asks_environment"))
 
