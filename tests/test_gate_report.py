@@ -145,6 +145,8 @@ SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did n
         ),
         ([verdict("unsure", 0.0, epochs=13, reason="out of time after 13 epochs")], "1 case .* 240s"),
         ([verdict("unsure", reason="the budget did not reach it")], "1 case .* 240s"),
+        # 2 epochs, both thrown out, took 120 s.
+        ([verdict("unsure", voided=2, reason="controls moved in every epoch")], "1 case .* 600s"),
     ],
 )
 def test_a_run_out_of_time_says_which_budget_would_do(cases, advised):

@@ -6,7 +6,7 @@ import math
 
 from lockstep.gate.report import Report
 from lockstep.gate.sequential import LOOKS
-from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, Verdict
+from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, Verdict
 
 #: Epochs of a difference that is found at the first look of both rounds.
 LEAST_EPOCHS = 2 * LOOKS[0]
@@ -24,7 +24,7 @@ def advice(report: Report) -> str:
     short = [one for one in report.cases if _ran_out(one)]
     if not short or report.interrupted:
         return ""
-    taken = sum(one.epochs for one in (*report.cases, *report.meter))
+    taken = sum(one.epochs + one.voided for one in (*report.cases, *report.meter))
     missing = sum(max(one.epochs, LEAST_EPOCHS - one.epochs) for one in short)
     factor = 1 + missing / taken if taken > 0 else 2.0
     seconds = math.ceil(factor * report.budget_s / STEP_S) * STEP_S
@@ -35,4 +35,4 @@ def advice(report: Report) -> str:
 
 
 def _ran_out(verdict: Verdict) -> bool:
-    return verdict.outcome == "unsure" and (UNREACHED in verdict.reason or OUT_OF_TIME in verdict.reason)
+    return verdict.outcome == "unsure" and any(why in verdict.reason for why in (UNREACHED, OUT_OF_TIME, MOVED))

@@ -108,6 +108,7 @@ def _verdict(entry: _Entry) -> Verdict:
         base_s=entry.number("base_s", math.nan) if entry.values.get("base_s") is not None else None,
         head_s=entry.number("head_s", math.nan) if entry.values.get("head_s") is not None else None,
         epochs=int(entry.number("epochs")) if "epochs" in entry.values else 0,
+        voided=int(entry.number("voided")) if "voided" in entry.values else 0,
         shared=entry.flag("shared"),
         proved=entry.flag("proved"),
         in_base=entry.flag("in_base"),

@@ -10,7 +10,7 @@ from lockstep.common_clock import at_common_clock, midmean
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
 from lockstep.gate.duel import Epoch
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
-from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
+from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 
 
 @dataclass
@@ -88,7 +88,7 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
 def _undecided(trial: Trial) -> str:
     count = len(trial.epochs)
     if not count:
-        return "controls moved in every epoch" if trial.moved else UNREACHED
+        return MOVED if trial.moved else UNREACHED
     if trial.test.hopeless(trial.ratios):
         return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
     if count >= LOOKS[-1]:

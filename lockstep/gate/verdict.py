@@ -18,6 +18,9 @@ UNREACHED = "the budget did not reach it"
 #: Why a case is unsure that was begun and had too few epochs.
 OUT_OF_TIME = "out of time"
 
+#: Why a case is unsure whose time ended while epochs were still thrown out; further epochs would have counted.
+MOVED = "controls moved in every epoch"
+
 
 @dataclass(frozen=True, order=True)
 class SeriesKey:
