@@ -92,6 +92,11 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
             report(verdict("failed", in_base=True, reason="ImportError: no k")),
             "Nothing was judged: fails in base as well (ImportError: no k) (1 failed).",
         ),
+        (
+            report(verdict("same", proved=True, case="M=1"), verdict("unsure", reason="the budget did not reach it")),
+            "No case that the change can touch was judged: the budget did not reach it (1 same, 1 unsure, 1 of them "
+            "proved).",
+        ),
         (report(verdict("new")), "Nothing was compared: base has none of the cases, head passes its checks (1 new)."),
         (
             report(verdict("same"), absent=("rope", "swiglu")),
@@ -102,6 +107,13 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
 )
 def test_where_nothing_was_judged_the_headline_says_why(told, sentence):
     assert headline(told) == sentence
+
+
+def test_proved_cases_alone_are_no_pass_where_all_that_was_measured_is_unsure():
+    unsure = verdict("unsure", reason="the budget did not reach it")
+    assert report(verdict("same", proved=True, case="M=1"), unsure).state == "infrastructure"
+    assert report(verdict("same", case="M=1"), unsure).state == "pass"
+    assert report(verdict("same", proved=True)).state == "pass"
 
 
 @pytest.mark.parametrize(

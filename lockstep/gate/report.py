@@ -82,15 +82,19 @@ class Report:
 
     @property
     def unjudged(self) -> str:
-        """Why a run without bad news is not a pass, or "": a family that neither version has, or no case judged.
+        """Why a run without bad news is not a pass, or "".
 
-        A case is judged if head was compared with base, or checked where base has no such case.
+        A pass needs every family in one version at least, and a judged case: head was compared with base, or checked
+        where base has no such case. Cases that are proved do not count where all that had to be measured are unsure:
+        those are the cases that the change can touch.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
-        if any(one.outcome in JUDGED or (one.outcome == "failed" and one.blocks) for one in self.cases):
+        judged = [one for one in self.cases if one.outcome in JUDGED or (one.outcome == "failed" and one.blocks)]
+        unsure = self.of("unsure")
+        if judged and not (unsure and all(one.proved for one in judged)):
             return ""
-        reasons = Counter(_why_not(one) for one in self.cases)
+        reasons = Counter(_why_not(one) for one in unsure or self.cases)
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
 
     @property
@@ -149,6 +153,9 @@ def headline(report: Report) -> str:
         said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
     if report.absent:
         said.append(f"not judged: {report.unjudged}")
+    elif report.unjudged and report.of("same"):
+        said.append(f"no case that the change can touch was judged: {report.unjudged}")
+        return _sentence(said, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
         said.append(f"nothing {'else ' if accepted else ''}slower by more than {_least(report)}")
     elif not slower and report.of("new") and not failed:
@@ -158,6 +165,10 @@ def headline(report: Report) -> str:
     faster = report.of("faster")
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
+    return _sentence(said, report)
+
+
+def _sentence(said: Sequence[str], report: Report) -> str:
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]} ({_counted(report)})."
 
