@@ -171,7 +171,7 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         page.get_by_label("Machine").first.click()
         page.get_by_role("option", name="h200-locked").click()
         expect(page.locator(".table tbody tr")).to_have_count(1)
-        assert page.url.endswith("/alerts?state=open&machine=h200-locked")
+        page.wait_for_url("**/alerts?state=open&machine=h200-locked")
         page.goto(f"{address}/alert/{one.id}")
         page.locator(".js-plotly-plot .points path").first.wait_for()
         page.keyboard.press("a")
