@@ -57,6 +57,24 @@ WORLD: dict[str, tuple[str, str, bool]] = {
         "train(x)",
         True,
     ),
+    "tensor at import": ("N = torch.full((1,), {n}, device='cuda') + 1\n", "N", True),
+    "literal at import": ("N = torch.tensor([{n}], device='cuda')\n", "N", True),
+    "tensor in a cache": (
+        "import functools\n@functools.cache\ndef f(d):\n    return torch.arange(1, device=d) * {n}\n",
+        "f(x.device)",
+        True,
+    ),
+    "tensor of NumPy": ("import numpy as np\n", "torch.from_numpy(np.array([{n}.0])).to(x.device)", True),
+    "tensor on the CPU": ("N = torch.tensor({n}.0)\n", "N", True),
+    "tensor with operators": (
+        "class Q(torch.Tensor):\n    @staticmethod\n    def __new__(cls, d):\n"
+        "        return torch.Tensor._make_wrapper_subclass(cls, d.shape, dtype=d.dtype, device=d.device)\n"
+        "    def __init__(self, d):\n        self.d = d\n    @classmethod\n"
+        "    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):\n"
+        "        d = args[0].d\n        for _ in range({n}):\n            d = d * 2\n        return func(d)\n",
+        "torch.relu(Q(x))",
+        False,
+    ),
     "is_meta": ("", "(5 if x.is_meta else {n})", False),
     "memory": ("", "({n} if torch.cuda.mem_get_info()[1] > 1 else 5)", False),
     "memory of properties": (

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from lockstep.machine_code.contents import made_by
 from lockstep.machine_code.targets import Target
 
 #: The one GPU that there is.
@@ -209,6 +210,9 @@ def _on_meta(function: Any) -> Any:
             if not isinstance(data, torch.Tensor) and _outsider():
                 content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
                 _Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
+                result = function(*(_meta_for(one) for one in arguments), **options)
+                made_by(content, result)
+                return result
         return function(*(_meta_for(one) for one in arguments), **options)
 
     return create

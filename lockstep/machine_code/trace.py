@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lockstep.family import Family, takes_out
 from lockstep.inputs import Draw
 from lockstep.machine_code.answers import capturing, heard_by
+from lockstep.machine_code.contents import content_of, made_by
 from lockstep.machine_code.stand_in import Doubts, Launch, Request, noted
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
@@ -54,7 +55,9 @@ class Trace:
         allocated: bytes, by the code under test itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, contents: bool = False) -> None:
+        """Args: whether the contents of tensors are shown."""
+        self._contents = contents
         self.steps: list[str] = []
         self.requests: list[Request] = []
         self.unknown = ""
@@ -88,6 +91,14 @@ class Trace:
         given += [f"{key}={self.spell(one)}" for key, one in kwargs.items() if key != "device"]
         self.steps.append(f"{name}({', '.join(given)}) → {self.spell(result)}")
 
+    def make(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Remember what made tensors in a call of torch that is no step."""
+        new = [one for one in _tensors(result) if one.untyped_storage()._cdata not in self._numbers]
+        if new:
+            alone = Trace(contents=True)
+            alone.call(name, args, kwargs, None)
+            made_by(alone.steps[0], new)
+
     def spell(self, value: Any) -> str:
         """A value without addresses: ``t0 bf16[8,4096]``, with strides and offset where they are not the usual."""
         if isinstance(value, torch.Tensor):
@@ -114,6 +125,7 @@ class Trace:
         marks = [f"on {tensor.device.type}"] if tensor.device.type != "meta" else []
         marks += ["conjugated"] if tensor.is_conj() else []
         marks += ["negated"] if tensor.is_neg() else []
+        marks += [f"holding {content}"] if self._contents and (content := content_of(tensor)) else []
         text = " ".join([text, *marks])
         return text + (f" at {tensor.storage_offset()}" if tensor.storage_offset() else "")
 
@@ -146,7 +158,7 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
         watch: over the code under test.
     """
     _forget(watch.packages, len(sys.modules))
-    trace = Trace()
+    trace = Trace(contents=True)
     call = family.variants[variant]
     draw, axes = Draw("meta", 0), dict(case)
     Doubts.heard = trace.distrust
@@ -225,16 +237,31 @@ class _Calls(TorchDispatchMode):
             self._trace.distrust(f"draws random numbers on the CPU ({func})")
         if func.namespace not in ("aten", "prims"):
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
-        if self._trace.muted:
-            return result
+        if any(one.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for one in types):
+            self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
         if str(func) in ALLOCATIONS:
-            self._trace.allocated += result.numel() * result.element_size()
+            self._trace.allocated += 0 if self._trace.muted else result.numel() * result.element_size()
         elif not func.is_view:
-            self._trace.call(str(func), args, kwargs or {}, result)
+            note = self._trace.make if self._trace.muted else self._trace.call
+            note(str(func), args, kwargs or {}, result)
+        return result
+
+
+class Importing(TorchDispatchMode):
+    """Remembers what makes the tensors of modules that are imported."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if str(func) not in ALLOCATIONS and not func.is_view:
+            Trace().make(str(func), args, kwargs or {}, result)
         return result
 
 
 def _device_types(result: Any) -> set[str]:
     """Where the tensors of a result lie; what no operator returned lies nowhere."""
+    return {part.device.type for part in _tensors(result)}
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
     parts = result if isinstance(result, list | tuple) else [result]
-    return {part.device.type for part in parts if isinstance(part, torch.Tensor)}
+    return [part for part in parts if isinstance(part, torch.Tensor)]

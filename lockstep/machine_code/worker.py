@@ -129,10 +129,10 @@ class Tracer:
 
     def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
         from lockstep.family import load_family
-        from lockstep.machine_code.trace import trace_case
+        from lockstep.machine_code.trace import Importing, trace_case
 
         try:
-            with self._watch.loads():
+            with self._watch.loads(), Importing():  # type: ignore[no-untyped-call]
                 family = load_family(suite)
         except ModuleNotFoundError as error:
             if error.name and f"{suite.package}.{suite.family}".startswith(error.name):
