@@ -146,6 +146,9 @@ def test_looking_others_up_in_the_table_reaches_them_all():
         "setattr(torch, 'x', 1)",
         "toy.__dict__['x']",
         "sys.modules['toy']",
+        "list(map(getattr, [x], ['T']))",
+        "getattr(toy, '__dict__')['x']",
+        "(lambda load: load(x))(importlib.import_module)",
     ],
 )
 def test_names_made_up_at_run_time_prove_nothing(hidden):
@@ -153,6 +156,11 @@ def test_names_made_up_at_run_time_prove_nothing(hidden):
     assert reached("apart", work=("from toy import helpers", "from toy.helpers import *")) is None
     assert reached("apart", helpers=("return x * 3", "return getattr(x, 'T')")) is not None
     assert reached("apart", helpers=("return x * 3", "return (")) is None
+
+
+def test_an_import_from_the_future_counts():
+    future = ("def scale", "from __future__ import annotations\n\n\n        def scale")
+    assert reached("slow", helpers=future) != reached("slow")
 
 
 def test_without_variants_nothing_is_proved():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.machine_code.sources import closure, digest, same_code
+from lockstep.machine_code.sources import OUTSIDE, closure, digest, same_code
 
 FILES = {
     "toy/__init__.py": "",
@@ -47,12 +47,24 @@ def test_a_name_made_at_run_time_stands_for_the_whole_package(tree):
         ("from pydoc import locate as find\nfind('a' + 'b')\n", True),
         ("from importlib import import_module\nimport_module('pydoc').locate('a' + 'b')\n", True),
         ("import pickle\npickle.loads(b'')\n", True),
+        ("from importlib import import_module as load\nload('a' + 'b')\n", True),
+        ("import importlib\nlist(map(importlib.import_module, NAMES))\n", True),
         ("from hydra.utils import instantiate\ninstantiate({})\n", True),
     ],
 )
 def test_only_what_imports_by_name_stands_for_the_whole_package(tree, text, whole):
     (tree / "toy/lazy.py").write_text(text)
     assert ("toy/other.py" in closure(tree, ["toy"], "toy.family")) is whole
+
+
+@pytest.mark.parametrize(
+    ("walk", "outside"),
+    [("for p in Path(__file__).parents:\n    p\n", True), ("next(iter(Path(__file__).parents))\n", True),
+     ("Path(__file__).parents[0]\n", False)],
+)  # fmt: skip
+def test_a_walk_up_from_a_file_leaves_the_packages(tree, walk, outside):
+    (tree / "toy/lazy.py").write_text("from pathlib import Path\n" + walk)
+    assert (OUTSIDE in closure(tree, ["toy"], "toy.family")) is outside
 
 
 def test_a_module_that_is_not_there_stands_on_nothing(tree):

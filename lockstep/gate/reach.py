@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from lockstep.machine_code.sources import OUTSIDE, reads_its_text
+from lockstep.machine_code.sources import OUTSIDE, passes_on, reads_its_text
 
 #: Decorators that do nothing but wrap what they decorate, where they come from these modules.
 WRAPPERS: Mapping[str, frozenset[str]] = {
@@ -115,6 +115,8 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
                 return None
     if any(_hides(node) for module in modules.values() for node in ast.walk(module)):
         return None
+    if any(passes_on(module, frozenset(HIDING_UNLESS_TEXT)) for module in modules.values()):
+        return None
     packages = {path.split("/", 1)[0] for path in files}
     # Names that any module sets on another are not what that module's imports say.
     replaced = {name for one in modules.values() for node in ast.walk(one) if (name := _stored(node))}
@@ -184,7 +186,9 @@ def _hides(node: ast.AST) -> bool:
         return True
     if name in HIDING_UNLESS_TEXT:
         at = HIDING_UNLESS_TEXT[name]
-        return len(node.args) <= at or not isinstance(node.args[at], ast.Constant)
+        if len(node.args) <= at or not isinstance(text := node.args[at], ast.Constant):
+            return True
+        return text.value in HIDING or text.value in HIDING_ATTRIBUTES
     if isinstance(node.func, ast.Attribute) and name in ("eval", "exec", "compile", "dir"):
         return False  # a method of something else, model.eval() say
     return name in HIDING
@@ -218,6 +222,8 @@ class _Scope:
     def acts(self, statement: ast.stmt) -> bool:
         """Whether it does something when the module is imported, beyond giving a name to something."""
         match statement:
+            case ast.ImportFrom(module="__future__"):
+                return True
             case ast.Import() | ast.ImportFrom():
                 return False  # see ``loads``
             case ast.FunctionDef(args=taken) | ast.AsyncFunctionDef(args=taken):

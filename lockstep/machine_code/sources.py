@@ -125,10 +125,17 @@ def _leaves_the_packages(files: Mapping[str, bytes]) -> bool:
             for node in ast.walk(tree)
         ):
             return True
-        climbs = sum(map(_climbs, ast.walk(tree)))
+        # Without a number, "parents" may go up to the root.
+        numbered = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
+        walks = any(_is_parents(node) and id(node) not in numbered for node in ast.walk(tree))
+        climbs = float("inf") if walks else sum(map(_climbs, ast.walk(tree)))
         if placed and climbs > (name.count("/") if name in placed else 0):
             return True
     return False
+
+
+def _is_parents(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "parents"
 
 
 def _climbs(node: ast.AST) -> float:
@@ -136,11 +143,9 @@ def _climbs(node: ast.AST) -> float:
     match node:
         case ast.Subscript(value=ast.Attribute(attr="parents"), slice=ast.Constant(value=int(steps))) if steps >= 0:
             return steps + 1
-        case ast.Attribute(attr="parents"):
-            return 0  # counted with its number; without one it is called or sliced
         case ast.Attribute(attr="parent") | ast.Call(func=ast.Attribute(attr="dirname") | ast.Name(id="dirname")):
             return 1
-        case ast.Subscript(value=ast.Attribute(attr="parents")) | ast.Starred(value=ast.Attribute(attr="parents")):
+        case ast.Subscript(value=ast.Attribute(attr="parents")):
             return float("inf")
         case ast.Constant(value=str(text)):
             return text.split("/").count("..")
@@ -217,6 +222,8 @@ def _parsed(text: bytes) -> ast.Module | None:
 def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str | None]:
     """Names that may be modules; None where a name is made up at run time."""
     home = module if is_package else module.rpartition(".")[0]
+    if passes_on(tree, frozenset({"import_module", "__import__"})):
+        yield None
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -255,6 +262,17 @@ def _dotted(node: ast.expr) -> str:
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def passes_on(tree: ast.AST, names: frozenset[str]) -> bool:
+    """Whether a function of one of these names is used otherwise than in a call by this name: its calls are unseen."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return any(
+        (node.name in names and node.asname not in (None, node.name))
+        if isinstance(node, ast.alias)
+        else _word(node) in names and id(node) not in called
+        for node in ast.walk(tree)
+    )
 
 
 def _imports_by_name(function: ast.expr) -> bool:
