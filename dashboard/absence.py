@@ -14,25 +14,25 @@ from dashboard.rows import Key, key_of, suite_of
 _BEFORE = 24
 
 
-def not_measured(told: Difference, place: int, first: int, newest: int) -> Difference:
+def not_measured(difference: Difference, place: int, first: int, newest: int) -> Difference:
     """Return the difference; one without numbers and called "not measured" if the series has no point since then.
 
     A point of the compared commit alone would be compared with itself, and called the same.
 
     Args:
-        told: of the series' newest row; a failure remains one.
+        difference: of the series' newest row; a failure stays a failure.
         place: of that row's commit among the machine's.
         first: of the compared commit.
         newest: of the machine's newest commit.
     """
-    if told.verdict == "failed" or not (place < first or place == first < newest):
-        return told
-    return Difference(told.quantity, None, None, None, "not measured")
+    if difference.verdict == "failed" or not (place < first or place == first < newest):
+        return difference
+    return Difference(difference.quantity, None, None, None, "not measured")
 
 
-def not_new(told: Difference, known: bool) -> Difference:
+def not_new(difference: Difference, known: bool) -> Difference:
     """Return the difference, "unsure" in place of "new" if the series is known from before."""
-    return replace(told, verdict="unsure") if known and told.verdict == "new" else told
+    return replace(difference, verdict="unsure") if known and difference.verdict == "new" else difference
 
 
 def known_before(results: Results, machine: str, first: int, wanted: Mapping[Key, str]) -> frozenset[Key]:
