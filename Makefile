@@ -32,9 +32,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # What `make check` runs, for the loop of change and try: the tests that say most for their time. They cover measuring, the
 # gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
 # many processes, a browser, PostgreSQL or a compiler are left to `make test`.
-CHECKED := arms check pairs intervals measure linear suite sources record provenance gate_plan gate_reach gate_duel \
-  gate_verdict gate_report differences verdicts thresholds changes attribution freshness baseline_moved results_files \
-  results_hostile results_picture overview_noise pages_overview api cli
+CHECKED := timing/test_arms timing/test_check timing/test_interleave timing/test_intervals timing/test_measure \
+  kernels/test_linear suite/test_suite suite/test_thresholds machine_code/test_sources record/test_record \
+  record/test_provenance gate/test_gate_plan gate/test_gate_reach gate/test_gate_pairing gate/test_gate_verdict \
+  gate/test_gate_report machine_code/test_differences compare/test_verdicts compare/test_beyond_noise \
+  detect/test_changes alerts/test_attribution alerts/test_freshness alerts/test_baseline_moved history/test_result_files \
+  history/test_hostile_files history/test_snapshot dashboard/test_pages_overview dashboard/test_api commands/test_cli
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -48,7 +51,7 @@ test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as 
 	$(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
 
 check: $(INSTALLED)  ## run the most telling tests: about a minute on two cores
-	$(BIN)/pytest -n 2 --dist worksteal $(ARGS) $(CHECKED:%=tests/test_%.py)
+	$(BIN)/pytest -n 2 --dist worksteal $(ARGS) $(CHECKED:%=tests/%.py)
 
 lint: $(INSTALLED)  ## check style, layout and types
 	$(BIN)/ruff check .

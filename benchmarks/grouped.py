@@ -14,7 +14,7 @@ from lockstep import Case, Suite, cases
 if TYPE_CHECKING:
     import torch
 
-    from lockstep.inputs import Draw
+    from lockstep.suite.inputs import Draw
 
 
 def sizes(B: int, G: int) -> tuple[int, ...]:

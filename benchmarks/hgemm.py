@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep import Case, Suite, cases
 
 if TYPE_CHECKING:
-    from lockstep.inputs import Draw
+    from lockstep.suite.inputs import Draw
 
 ELEMENT_BYTES = 2
 

@@ -13,7 +13,7 @@ from lockstep import Suite, cases
 if TYPE_CHECKING:
     import torch
 
-    from lockstep.inputs import Draw
+    from lockstep.suite.inputs import Draw
 
 RANK = 128
 

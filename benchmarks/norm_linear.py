@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep import Suite, cases
 
 if TYPE_CHECKING:
-    from lockstep.inputs import Draw
+    from lockstep.suite.inputs import Draw
 
 ELEMENT_BYTES = 2
 EPSILON = 1e-6

@@ -4,6 +4,6 @@ The names a suite needs are here; nothing in this file imports torch, so that as
 fast.
 """
 
-from lockstep.suite import Case, Limit, Suite, cases
+from lockstep.suite.model import Case, Limit, Suite, cases
 
 __all__ = ["Case", "Limit", "Suite", "cases"]

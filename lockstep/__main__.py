@@ -1,6 +1,6 @@
 """``python -m lockstep``: the command, of the Python that is named."""
 
-from lockstep.cli import main
+from lockstep.commands.cli import main
 
 if __name__ == "__main__":
     main()

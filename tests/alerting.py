@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.alerts.attribution import attribute
-from dashboard.alerts.grouping import Alert, Told, group
-from dashboard.alerts.steps import Facts, SeriesName, Step
+from lockstep.alerts.attribution import attribute
+from lockstep.alerts.grouping import Alert, Told, group
+from lockstep.alerts.steps import Facts, SeriesName, Step
 
 #: Twenty commits: "0101…", "0202…" and so on.
 COMMITS = [f"{number:02x}" * 20 for number in range(1, 21)]

@@ -17,6 +17,7 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 
 import pytest
 from browser import chromium, visit, window
+from nvml import build
 
 __all__ = ["chromium", "visit", "window"]
 
@@ -65,3 +66,9 @@ def pytest_configure() -> None:
         slow = [HealthCheck.too_slow]
         settings.register_profile("lockstep", derandomize=True, deadline=None, suppress_health_check=slow)
         settings.load_profile("lockstep")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in NVML library, built once a process."""
+    return build(tmp_path_factory.mktemp("nvml"))

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from lockstep.arms import Arm
-from lockstep.controls import Control, Controls
-from lockstep.device import Call, Replay, Timing
-from lockstep.record import Clocks
+from lockstep.record.model import Clocks
+from lockstep.timing.arms import Arm
+from lockstep.timing.controls import Control, Controls
+from lockstep.timing.device import Call, Replay, Timing
 
 
 class FakeDevice:

@@ -14,7 +14,7 @@ from typing import Any
 from asv.results import Results
 from asv.runner import BenchmarkResult
 
-from lockstep.record import SUFFIX, Code, Estimate, Kernel, Provenance, Record, write_records
+from lockstep.record.model import SUFFIX, Code, Estimate, Kernel, Provenance, Record, write_records
 
 BASELINE, VARIANT = "torch", "triton"
 CASES = ("M=1,K=64", "M=8,K=64", "M=64,K=64")

@@ -23,12 +23,12 @@ from pathlib import Path
 from alerting import step
 from project import KERNELS, Project, make_project
 
-from dashboard.alerts.attribution import attribute
-from dashboard.alerts.database import Database
-from dashboard.alerts.grouping import Told, group
-from dashboard.alerts.steps import Facts, SeriesName
-from dashboard.alerts.store import AlertStore
-from dashboard.alerts.sync import Seen
+from lockstep.alerts.attribution import attribute
+from lockstep.alerts.database import Database
+from lockstep.alerts.grouping import Told, group
+from lockstep.alerts.steps import Facts, SeriesName
+from lockstep.alerts.store import AlertStore
+from lockstep.alerts.sync import Seen
 
 TOKEN = "LOCKSTEP_KILL_TOKEN"
 
@@ -38,7 +38,7 @@ GONE_S, ENDED_S = 10.0, 120.0
 #: Seconds within which everything is analysed again after a kill, on a busy machine.
 ANALYSED_S = 90.0
 
-START = "from lockstep.cli import main; main()"
+START = "from lockstep.commands.cli import main; main()"
 
 
 def marked(token: str) -> dict[int, str]:

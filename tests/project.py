@@ -114,7 +114,7 @@ BROKEN = """
 
 
 START = """
-from lockstep.cli import main
+from lockstep.commands.cli import main
 main()
 """
 
@@ -156,8 +156,15 @@ class Project:
 
     def lockstep(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``lockstep`` in the project; standard error is merged into the output."""
+        return self._run("-c", START, *arguments)
+
+    def tools(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``python -m tools`` in the project; standard error is merged into the output."""
+        return self._run("-m", "tools", *arguments)
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", START, *arguments],
+            [sys.executable, *arguments],
             cwd=self.root,
             env=self._environment(),
             stdout=subprocess.PIPE,

@@ -12,17 +12,17 @@ from pathlib import Path
 from history import Here, commits_of, write_history
 from werkzeug.serving import make_server
 
-from dashboard.access import Access
-from dashboard.alerts.database import Database
-from dashboard.alerts.ranges import Ranges
-from dashboard.alerts.store import AlertStore
-from dashboard.alerts.watch import look
-from dashboard.app import create_app
-from dashboard.desk import Desk
-from dashboard.kept import Kept
-from dashboard.results.store import Store
-from dashboard.server import warm
-from lockstep.thresholds import Thresholds
+from dashboard.auth.access import Access
+from dashboard.server.app import create_app
+from dashboard.server.serve import warm
+from lockstep.alerts.analysis import look
+from lockstep.alerts.analysis_cache import Kept
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.database import Database
+from lockstep.alerts.service import Desk
+from lockstep.alerts.store import AlertStore
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 TOKEN, NAME = "a-token-of-twenty-four-c", "Mira Example"
 NEW_TORCH = {"torch": "2.13.0"}

@@ -192,10 +192,10 @@ def traced(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[st
 
 def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[str], str]:
     """As ``traced``, in this process."""
-    from lockstep.checkout import import_from
     from lockstep.machine_code.targets import Target
     from lockstep.machine_code.worker import Tracer
-    from lockstep.suite import Case, Suite
+    from lockstep.suite.checkout import import_from
+    from lockstep.suite.model import Case, Suite
 
     suite = Suite(
         "work", (Case(M=4),), (Case(M=4),), inputs=lambda draw, M: {"x": draw.normal(M, 16)}, reference=dict,

@@ -4,12 +4,12 @@ import itertools
 import json
 from dataclasses import replace
 
-from dashboard.alerts.publish import survey
-from dashboard.findings import Findings
-from dashboard.results.store import Store
-from dashboard.rows import rows_of
-from lockstep.record import Clocks, Estimate, Provenance, Record, write_records
-from lockstep.thresholds import Thresholds
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.publish import survey
+from lockstep.compare.rows import rows_of
+from lockstep.history.store import Store
+from lockstep.record.model import Clocks, Estimate, Provenance, Record, write_records
+from lockstep.suite.thresholds import Thresholds
 
 COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25"]
 MACHINE = "h200-locked@1500"

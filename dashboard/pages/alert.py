@@ -11,24 +11,24 @@ import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import CommitAddress, SeriesAddress, link
-from dashboard.alerts.grouping import Alert, Member
-from dashboard.alerts.life import Act, LifeError, possible
-from dashboard.alerts.steps import SeriesName
-from dashboard.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
-from dashboard.alerts.words import change, culprits, headline, span, status, to_find
-from dashboard.desk import Desk
-from dashboard.findings import Findings
-from dashboard.member_chart import member_chart, zero
-from dashboard.member_levels import MemberLevel, member_levels, returned
+from dashboard.auth.security import Guard, WriteError
+from dashboard.charts.alert_chart import member_chart, zero
+from dashboard.charts.theme import Scheme
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
-from dashboard.results.model import Commit
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.rows import Key
-from dashboard.security import Guard, WriteError
-from dashboard.standings import keys_by_name
-from dashboard.theme import Scheme
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.lifecycle import Act, LifeError, possible
+from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
+from lockstep.alerts.service import Desk
+from lockstep.alerts.steps import SeriesName
+from lockstep.alerts.text import change, culprits, headline, span, status, to_find
+from lockstep.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
+from lockstep.compare.rows import Key
+from lockstep.compare.status import keys_by_name
+from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
 
 #: Series and commits that are listed.
 MOST_SERIES, MOST_COMMITS = 100, 30

@@ -12,14 +12,14 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import asked
-from dashboard.alerts.life import OPEN
-from dashboard.alerts.life import State as Life
-from dashboard.alerts.listing import Choice, Order, Page
-from dashboard.alerts.tracked import Tracked, now_ms
-from dashboard.alerts.words import archive, headline, status, where
-from dashboard.desk import Desk
 from dashboard.pages.parts import age, change_cell, count, loading, notice, table
-from dashboard.results.store import Store
+from lockstep.alerts.lifecycle import OPEN
+from lockstep.alerts.lifecycle import State as Life
+from lockstep.alerts.listing import Choice, Order, Page
+from lockstep.alerts.service import Desk
+from lockstep.alerts.text import archive, headline, status, where
+from lockstep.alerts.tracked import Tracked, now_ms
+from lockstep.history.store import Store
 
 #: Rows of a page.
 MOST = 100

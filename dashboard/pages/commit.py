@@ -11,24 +11,24 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.absence import known_before, not_new
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.alerts.words import span
-from dashboard.comparing import Difference, beside_baseline, difference, geomean
-from dashboard.findings import Findings
-from dashboard.memo import remembered
-from dashboard.numbers import whole
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.pages.row_source import Values, block
-from dashboard.results.model import Commit, Run
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.rows import STATE_LABELS, Row, described
-from dashboard.shown import Shown
-from dashboard.standings import noise_by_key, rows_at
-from dashboard.verdicts import LOUDEST, SIGNS, loudness
-from lockstep.thresholds import Thresholds
+from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.text import span
+from lockstep.compare.missing_series import known_before, not_new
+from lockstep.compare.number_format import whole
+from lockstep.compare.rows import STATE_LABELS, Row, described
+from lockstep.compare.since_commit import Difference, beside_baseline, difference, geomean
+from lockstep.compare.status import noise_by_key, rows_at
+from lockstep.compare.verdict import LOUDEST, SIGNS, loudness
+from lockstep.history.model import Commit, Run
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 #: Families that have a card of their own.
 MOST_FAMILIES = 60

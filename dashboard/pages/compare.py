@@ -10,19 +10,19 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import asked
-from dashboard.comparison import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
-from dashboard.desk import Desk, rules
-from dashboard.numbers import whole
+from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, loading, minus, notice, table
-from dashboard.results.names import natural
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.rows import suites
-from dashboard.theme import Scheme
-from dashboard.verdicts import LOUDEST, SIGNS
-from lockstep.thresholds import Thresholds
+from lockstep.alerts.service import Desk, rules
+from lockstep.compare.number_format import whole
+from lockstep.compare.rows import suites
+from lockstep.compare.sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
+from lockstep.compare.verdict import LOUDEST, SIGNS
+from lockstep.history.display_names import natural
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 #: Rows of the table, and points of the chart.
 MOST, MOST_POINTS = 200, 2000

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from dashboard.alerts.words import change
-from dashboard.axes import log_axis
-from dashboard.comparison import Pair
-from dashboard.figures import Figure
-from dashboard.numbers import significant
-from dashboard.theme import Scheme, chart_layout, neutral
-from dashboard.verdicts import LOUDEST
+from dashboard.charts.axes import log_axis
+from dashboard.charts.theme import Scheme, chart_layout, neutral
+from dashboard.charts.trend import Figure
+from lockstep.alerts.text import change
+from lockstep.compare.number_format import significant
+from lockstep.compare.sides import Pair
+from lockstep.compare.verdict import LOUDEST
 
 _COLOURS: dict[Scheme, dict[str, str]] = {
     "light": {"slower": "#D55E00", "faster": "#0072B2"},

@@ -9,12 +9,12 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.address import FamilyAddress
-from dashboard.alerts.words import change, span
-from dashboard.comparison import Pair, Side
-from dashboard.numbers import significant
 from dashboard.pages.parts import change_cell, table
-from dashboard.rows import SHOWN_AS
-from dashboard.verdicts import SIGNS
+from lockstep.alerts.text import change, span
+from lockstep.compare.number_format import significant
+from lockstep.compare.rows import SHOWN_AS
+from lockstep.compare.sides import Pair, Side
+from lockstep.compare.verdict import SIGNS
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:

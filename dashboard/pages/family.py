@@ -10,25 +10,25 @@ import numpy as np
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
-from dashboard.figures import trend
-from dashboard.findings import Findings
-from dashboard.legend import suite_styles, swatch
-from dashboard.long_trend import DRAWN, LONG, long_trend, long_trends
-from dashboard.marks import marks
+from dashboard.charts.change_marks import marks
+from dashboard.charts.legend import suite_styles, swatch
+from dashboard.charts.long_trend import DRAWN, LONG, long_trend, long_trends
+from dashboard.charts.roofline import roofline
+from dashboard.charts.size_sweep import sweep, sweep_axis
+from dashboard.charts.theme import Scheme, Style
+from dashboard.charts.trend import trend
+from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
-from dashboard.results.model import Commit, Series
-from dashboard.results.names import natural
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.roofline import roofline
-from dashboard.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
-from dashboard.shown import Shown
-from dashboard.standings import found_by_key, rows_at, rows_now
-from dashboard.sweep import sweep, sweep_axis
-from dashboard.telling import first_cache, first_cases
-from dashboard.theme import Scheme, Style
+from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.findings import Findings
+from lockstep.compare.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
+from lockstep.compare.status import found_by_key, rows_at, rows_now
+from lockstep.history.display_names import natural
+from lockstep.history.model import Commit, Series
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
 
 #: Cases drawn at once; a chart costs the browser about 10 ms.
 MOST_CASES = 20

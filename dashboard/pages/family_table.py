@@ -9,9 +9,9 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.address import SeriesAddress
-from dashboard.numbers import significant, whole
 from dashboard.pages.parts import count
-from dashboard.rows import STATE_LABELS, Row
+from lockstep.compare.number_format import significant, whole
+from lockstep.compare.rows import STATE_LABELS, Row
 
 
 def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:

@@ -7,10 +7,9 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.alerts.tracked import now_ms
-from dashboard.comparison import toolchain_text
-from dashboard.figures import Figure
-from dashboard.numbers import whole
+from dashboard.charts.theme import Scheme, chart_layout, styles
+from dashboard.charts.trend import Figure
+from dashboard.pages.machine_health import Upkeep, upkeep
 from dashboard.pages.parts import (
     age,
     commit_line,
@@ -24,12 +23,13 @@ from dashboard.pages.parts import (
     problem_list,
     table,
 )
-from dashboard.results.model import Commit, Run
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.results.tally import tally
-from dashboard.theme import Scheme, chart_layout, styles
-from dashboard.upkeep import Upkeep, upkeep
+from lockstep.alerts.tracked import now_ms
+from lockstep.compare.number_format import whole
+from lockstep.compare.sides import toolchain_text
+from lockstep.history.model import Commit, Run
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
+from lockstep.history.unread import tally
 
 #: A machine that reported longer ago is silent (the alerts take the same), in days.
 SILENT = 7

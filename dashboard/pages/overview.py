@@ -9,27 +9,27 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import OverviewAddress
-from dashboard.desk import Desk
-from dashboard.findings import Findings
-from dashboard.heatmap import MOST_SUITES, SHOWN, heat_height, heatmap
-from dashboard.memo import remembered
-from dashboard.numbers import whole
+from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_height, heatmap
+from dashboard.charts.theme import Scheme
 from dashboard.pages.grid import grid
 from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
 from dashboard.pages.overview_machine import machine_line, opening_machine
 from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
-from dashboard.results.model import Commit
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.results.tally import tally
-from dashboard.rows import Key, keys_of
-from dashboard.shown import Shown
-from dashboard.standings import Standing, reference, rows_now
-from dashboard.theme import Scheme
-from dashboard.verdicts import SIGNS
-from lockstep.thresholds import Thresholds
+from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.service import Desk
+from lockstep.compare.number_format import whole
+from lockstep.compare.rows import Key, keys_of
+from lockstep.compare.status import Standing, reference, rows_now
+from lockstep.compare.verdict import SIGNS
+from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.history.store import Store
+from lockstep.history.unread import tally
+from lockstep.suite.thresholds import Thresholds
 
 #: Commits offered as the one to compare with.
 MOST_COMMITS = 300

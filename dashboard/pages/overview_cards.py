@@ -10,16 +10,16 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.address import OverviewAddress, link
-from dashboard.alerts.grouping import Alert
-from dashboard.alerts.life import State
-from dashboard.alerts.listing import OpenAlerts
-from dashboard.alerts.words import change, headline
-from dashboard.numbers import whole
 from dashboard.pages.parts import commit_link, count
-from dashboard.results.picture import Results
-from dashboard.shown import Shown
-from dashboard.standings import Standing
-from dashboard.verdicts import SIGNS, Verdict
+from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.grouping import Alert
+from lockstep.alerts.lifecycle import State
+from lockstep.alerts.listing import OpenAlerts
+from lockstep.alerts.text import change, headline
+from lockstep.compare.number_format import whole
+from lockstep.compare.status import Standing
+from lockstep.compare.verdict import SIGNS, Verdict
+from lockstep.history.snapshot import Results
 
 #: Alerts told in full below the cards.
 MOST_NEWS = 5

@@ -8,9 +8,9 @@ import numpy as np
 from dash import dcc, html
 
 from dashboard.address import OverviewAddress
-from dashboard.memo import remembered
 from dashboard.pages.parts import count, day
-from dashboard.results.picture import Results
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
 
 #: Commits whose numbers are counted: six make a first change certain, and few are read.
 RECENT = 8

@@ -11,17 +11,17 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, no_update
 
-from dashboard.findings import Findings
-from dashboard.memo import remembered
 from dashboard.pages.overview_table import cells_of, file_rows, in_order
 from dashboard.pages.overview_values import VALUES
 from dashboard.pages.row_source import block, chosen_rows
-from dashboard.results.model import Commit
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.shown import Shown
-from dashboard.standings import Standing, reference, standings
-from lockstep.thresholds import Thresholds
+from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.findings import Findings
+from lockstep.compare.status import Standing, reference, standings
+from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:

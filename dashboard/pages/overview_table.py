@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dashboard.address import SeriesAddress
-from dashboard.memo import remembered
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
-from dashboard.results.model import Series
-from dashboard.results.names import natural
-from dashboard.results.picture import Results
-from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, series_of, suite_of
-from dashboard.standings import Standing, rows_now
-from dashboard.verdicts import SIGNS, Verdict
+from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, series_of, suite_of
+from lockstep.compare.status import Standing, rows_now
+from lockstep.compare.verdict import SIGNS, Verdict
+from lockstep.history.display_names import natural
+from lockstep.history.model import Series
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dashboard.pages.row_source import Values
-from dashboard.rows import QUANTITIES, STATE_LABELS, VALUE
-from dashboard.standings import Standing
+from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE
+from lockstep.compare.status import Standing
 
 
 def _measured(quantity: str) -> Callable[[Standing], float | None]:

@@ -11,11 +11,11 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.address import CommitAddress
-from dashboard.alerts.words import change
-from dashboard.numbers import whole
-from dashboard.results.model import Commit, Problem
-from dashboard.theme import GRAPH_CONFIG
-from dashboard.verdicts import sign
+from dashboard.charts.theme import GRAPH_CONFIG
+from lockstep.alerts.text import change
+from lockstep.compare.number_format import whole
+from lockstep.compare.verdict import sign
+from lockstep.history.model import Commit, Problem
 
 #: A list longer than this helps nobody; the rest is counted.
 MOST_PROBLEMS = 200

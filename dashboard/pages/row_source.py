@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dashboard.results.names import natural
+from lockstep.history.display_names import natural
 
 T = TypeVar("T")
 

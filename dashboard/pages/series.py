@@ -11,22 +11,22 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
-from dashboard.alerts.words import amount, span
-from dashboard.causes import cause_text
-from dashboard.findings import Findings
-from dashboard.numbers import significant
+from dashboard.charts.cause_colours import cause_text
+from dashboard.charts.series_figure import figure_height
+from dashboard.charts.theme import Scheme
 from dashboard.pages.parts import back_link, commit_link, graph, loading, mono, notice
 from dashboard.pages.series_table import commit_table
-from dashboard.results.model import Commit, Point
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.rows import series_of
-from dashboard.series_figure import figure_height
-from dashboard.series_view import SeriesView, chart, key_at, offered, view
-from dashboard.shown import Behaviour, Finding, Shown
-from dashboard.theme import Scheme
-from dashboard.verdicts import sign
-from lockstep.intervals import epochs_to_detect
+from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
+from lockstep.alerts.analysis_files import Behaviour, Finding, Shown
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.text import amount, span
+from lockstep.compare.number_format import significant
+from lockstep.compare.rows import series_of
+from lockstep.compare.verdict import sign
+from lockstep.history.model import Commit, Point
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
+from lockstep.timing.intervals import epochs_to_detect
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:

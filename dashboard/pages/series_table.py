@@ -7,13 +7,13 @@ from typing import Any
 
 from dash import html
 
-from dashboard.axes import within
-from dashboard.beside import Points
-from dashboard.numbers import significant, whole
+from dashboard.charts.axes import within
+from dashboard.charts.series_figure import toolchain_change
+from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, count, day, minus
-from dashboard.results.model import Commit, Point
-from dashboard.rows import STATE_LABELS, Quantity
-from dashboard.series_figure import toolchain_change
+from lockstep.compare.number_format import significant, whole
+from lockstep.compare.rows import STATE_LABELS, Quantity
+from lockstep.history.model import Commit, Point
 
 #: Commits listed; the chart has all of them, and chooses which.
 MOST_ROWS = 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockstep.record import Record
+from lockstep.record.model import Record
 
 
 class NotAvailable(Exception):

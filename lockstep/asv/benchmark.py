@@ -17,7 +17,7 @@ from asv_runner.benchmarks._base import Benchmark
 from asv_runner.benchmarks.mark import SkipNotImplemented
 
 from lockstep.asv.answer import NotAvailable, answer
-from lockstep.record import Record
+from lockstep.record.model import Record
 
 
 class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
@@ -70,9 +70,9 @@ def register() -> None:
 @functools.cache
 def _measure_here(suite: Any, case: str, l2: str, quick: bool) -> dict[str, Record]:
     """Measure in this process, for environments without a worker."""
-    from lockstep.device import open_device
-    from lockstep.measure import Measurer
-    from lockstep.pairs import QUICK, Plan
+    from lockstep.timing.device import open_device
+    from lockstep.timing.interleave import QUICK, Plan
+    from lockstep.timing.measure import Measurer
 
     device = open_device()
     measurer = Measurer(device, QUICK if quick else Plan.on(device), history=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.record import Record, record_from
-from lockstep.watched import CONTEXT_LOST, Watched, WorkerDied
+from lockstep.processes.watched import CONTEXT_LOST, Watched, WorkerDied
+from lockstep.record.model import Record, record_from
 
 __all__ = ["CONTEXT_LOST", "Worker", "WorkerDied", "WorkerSpec"]
 
@@ -24,7 +24,7 @@ class WorkerSpec:
         quick: one short look only.
         history: leave out what a history does not follow (``Suite.follows``).
         seed: of checked inputs, places and order; ``None`` for those of a history.
-        check_s: seconds that a check may take at least; see ``lockstep.watched.Watched``.
+        check_s: seconds that a check may take at least; see ``lockstep.processes.watched.Watched``.
     """
 
     checkout: Path

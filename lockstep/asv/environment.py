@@ -30,11 +30,11 @@ from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
-from lockstep.processes import tied
-from lockstep.provenance import harness_commit
-from lockstep.record import SUFFIX, Record
-from lockstep.stages import told
-from lockstep.suites import load_suites, packages_under_test
+from lockstep.processes.children import tied
+from lockstep.record.model import SUFFIX, Record
+from lockstep.record.provenance import harness_commit
+from lockstep.suite.discovery import load_suites, packages_under_test
+from lockstep.timing.stage_times import told
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.console import Console
 
-from lockstep.record import Record
+from lockstep.record.model import Record
 
 
 class Progress:

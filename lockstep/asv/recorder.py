@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.precompile import precompile
-from lockstep.record import Provenance, Record, RecordError, read_records, write_records
-from lockstep.suite import PROTOCOL_VERSION
-from lockstep.usual_clocks import NAME, UsualClocks
+from lockstep.machine_code.precompile import precompile
+from lockstep.record.model import Provenance, Record, RecordError, read_records, write_records
+from lockstep.suite.model import PROTOCOL_VERSION
+from lockstep.timing.reference_clocks import NAME, UsualClocks
 
 #: A variant that hung or killed its worker at this many cases is not tried at further ones.
 PATIENCE = 2
@@ -26,7 +26,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """What a recorder's file is about; see ``lockstep.record.Provenance``. No path: nothing is kept."""
+    """What a recorder's file is about; see ``lockstep.record.model.Provenance``. No path: nothing is kept."""
 
     commit: str
     environment: str

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.asv.client import CONTEXT_LOST
-from lockstep.loading import load_torch
 from lockstep.machine_code.model import CaseCode, CaseKey
-from lockstep.processes import end_with_parent
-from lockstep.suite import Suite
+from lockstep.processes.children import end_with_parent
+from lockstep.processes.import_torch import load_torch
+from lockstep.suite.model import Suite
 
 
 def main() -> int:
@@ -47,18 +47,18 @@ def main() -> int:
         reply.write(json.dumps({"event": event, **content}) + "\n")
 
     load_torch()
-    from lockstep.checkout import import_from
-    from lockstep.suites import load_suites
+    from lockstep.suite.checkout import import_from
+    from lockstep.suite.discovery import load_suites
 
     # Suites first: they are today's, and read variant names from today's packages.
     suites = load_suites(options.benchmarks)
     import_from(options.checkout, options.packages)
 
-    from lockstep.device import open_device
     from lockstep.machine_code.observed import Observer
-    from lockstep.measure import DeviceLost, Measurer
-    from lockstep.pairs import QUICK, Plan
-    from lockstep.provenance import host_facts
+    from lockstep.record.provenance import host_facts
+    from lockstep.timing.device import open_device
+    from lockstep.timing.interleave import QUICK, Plan
+    from lockstep.timing.measure import DeviceLost, Measurer
 
     device = open_device()
     measurer = Measurer(

@@ -13,9 +13,9 @@ from typing import Any
 from asv.commands import Command, common_args
 from rich.console import Console
 
-from lockstep.clocks import ClocksHeld, ClockState, clock_state, lock, recorded_state, reset
-from lockstep.lock_record import read_record
-from lockstep.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
+from lockstep.gpu.clock_lock import ClocksHeld, ClockState, clock_state, lock, recorded_state, reset
+from lockstep.gpu.lock_file import read_record
+from lockstep.gpu.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
 
 OK, REFUSED, NO_GPU, USAGE = 0, 1, 3, 4
 

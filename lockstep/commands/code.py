@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
-from lockstep.cli import expect_folder
-from lockstep.suite import Suite, SuiteError
+from lockstep.commands.cli import expect_folder
+from lockstep.suite.model import Suite, SuiteError
 
 if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Comparison, Target
@@ -83,7 +83,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         """Show or compare."""
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.trees import RefError
-        from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
+        from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
         try:  # before the suites, whose imports take seconds
@@ -108,7 +108,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
     from lockstep.machine_code.trees import sources
-    from lockstep.suites import match_labels
+    from lockstep.suite.discovery import match_labels
 
     _refuse_unknown(suites, args.variant)
     labels = match_labels(suites, args.case)
@@ -199,13 +199,13 @@ def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str])
 
 def _absent(suites: Sequence[Suite], *roots: Path) -> str:
     """Names of the suites whose family none of these trees has, or ""."""
-    from lockstep.suites import has_family
+    from lockstep.suite.discovery import has_family
 
     return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))
 
 
 def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
-    from lockstep.suites import nearest
+    from lockstep.suite.discovery import nearest
 
     known = list(dict.fromkeys(name for suite in suites for name in suite.variants()))
     for name in variants:

@@ -16,11 +16,18 @@ from rich.console import Console
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
-from lockstep.cli import BROKEN, UsageError
-from lockstep.record import Record
-from lockstep.suite import CACHE_STATES, Case, Suite, SuiteError
-from lockstep.suites import load_suites, match_cases, nearest, packages_folder, packages_under_test, pick_suites
-from lockstep.table import reasons, records_table
+from lockstep.commands.cli import BROKEN, UsageError
+from lockstep.record.model import Record
+from lockstep.record.table import reasons, records_table
+from lockstep.suite.discovery import (
+    load_suites,
+    match_cases,
+    nearest,
+    packages_folder,
+    packages_under_test,
+    pick_suites,
+)
+from lockstep.suite.model import CACHE_STATES, Case, Suite, SuiteError
 
 #: Exit status where a series failed.
 FAILED = 2

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.cli import BROKEN, UsageError, expect_folder
-from lockstep.record import TWIN, Record
-from lockstep.suite import CACHE_STATES, Case, Suite
-from lockstep.suites import load_suites, packages_folder, packages_under_test, pick_suites
-from lockstep.table import reasons
-from lockstep.usual_clocks import UsualClocks
+from lockstep.commands.cli import BROKEN, UsageError, expect_folder
+from lockstep.record.model import TWIN, Record
+from lockstep.record.table import reasons
+from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.model import CACHE_STATES, Case, Suite
+from lockstep.timing.reference_clocks import UsualClocks
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 from asv.commands.asv_profiling import Profile as AsvProfile
 from rich.console import Console
 
-from lockstep.deadline import deadline
-from lockstep.loading import load_torch
-from lockstep.suite import CACHE_STATES, SuiteError
-from lockstep.suites import load_suites, nearest
+from lockstep.processes.deadline import deadline
+from lockstep.processes.import_torch import load_torch
+from lockstep.suite.discovery import load_suites, nearest
+from lockstep.suite.model import CACHE_STATES, SuiteError
 
 NO_GPU = 3
 
@@ -68,8 +68,8 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"--limit {args.limit:g}: a number of seconds above 0")
         # The device comes last: a typo must not cost the import of torch.
         load_torch()
-        from lockstep.device import open_device
-        from lockstep.profiling import commands, run_marked
+        from lockstep.timing.device import open_device
+        from lockstep.timing.profiling import commands, run_marked
 
         console = Console(soft_wrap=True)
         for command in commands(suite.name, variant, case.label, args.l2, args.calls).values():

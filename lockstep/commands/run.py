@@ -19,9 +19,9 @@ from asv.runner import BenchmarkResult
 
 from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
-from lockstep.cli import BROKEN
-from lockstep.provenance import ask_host
-from lockstep.suites import load_suites, nearest, packages_under_test
+from lockstep.commands.cli import BROKEN
+from lockstep.record.provenance import ask_host
+from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 
 #: What asv takes for a range and git does not; asv alone knows how many commits it stands for.
 _ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")

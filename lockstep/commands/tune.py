@@ -21,14 +21,14 @@ from asv.console import log
 from rich.console import Console
 from rich.table import Table
 
-from lockstep.cli import BROKEN, UsageError
-from lockstep.deadline import deadline
-from lockstep.loading import load_torch
-from lockstep.suite import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError
-from lockstep.suites import load_suites, match_cases, nearest, pick_suites
+from lockstep.commands.cli import BROKEN, UsageError
+from lockstep.processes.deadline import deadline
+from lockstep.processes.import_torch import load_torch
+from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites
+from lockstep.suite.model import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError
 
 if TYPE_CHECKING:
-    from lockstep.tuning import Tuned
+    from lockstep.tuning.tune import Tuned
 
 #: Seconds without any progress after which a candidate counts as hung; its first call compiles.
 LIMIT_S = 120.0
@@ -76,10 +76,10 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 match_cases(suite, text)
         # The device comes last: a typo must not cost the import of torch.
         load_torch()
-        from lockstep.candidates import compile_all, table_of
-        from lockstep.device import open_device
-        from lockstep.provenance import host_facts
-        from lockstep.tuning import tune
+        from lockstep.record.provenance import host_facts
+        from lockstep.timing.device import open_device
+        from lockstep.tuning.search_space import compile_all, table_of
+        from lockstep.tuning.tune import tune
 
         device, facts = open_device(), host_facts()
         jobs = _jobs(suites, args, device.kind)
@@ -132,7 +132,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
     Raises:
         SuiteError: a variant that no suite offers, or a case that there is not.
     """
-    from lockstep.candidates import offer_of, tunable
+    from lockstep.tuning.search_space import offer_of, tunable
 
     offered = {suite.name: tunable(suite) for suite in suites}
     known = dict.fromkeys(name for names in offered.values() for name in names)
@@ -156,7 +156,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
 
 
 def _table(done: Sequence[Tuned]) -> Table:
-    from lockstep.candidates import name_of
+    from lockstep.tuning.search_space import name_of
 
     table = Table(header_style="bold", show_edge=False, pad_edge=False)
     for name in ("suite", "variant", "case"):

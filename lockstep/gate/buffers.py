@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from lockstep.arms import ArgumentSet, Arm, BoundCall, move, place
-from lockstep.family import Family, takes_out
 from lockstep.gate.namespaces import Sides
-from lockstep.suite import bind
+from lockstep.suite.family import Family, takes_out
+from lockstep.suite.model import bind
+from lockstep.timing.arms import ArgumentSet, Arm, BoundCall, move, place
 
 BASE, HEAD = "base", "head"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lockstep.gate.launches import Ran, ran_from
 from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict, group_from, verdict_from
-from lockstep.watched import Watched
+from lockstep.processes.watched import Watched
 
 
 @dataclass(frozen=True)

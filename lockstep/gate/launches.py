@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.machine_code import CaseCode
-from lockstep.suite import Case, Suite, bind
+from lockstep.suite.model import Case, Suite, bind
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
         seed: of the inputs; the same for both sides.
         calls: note torch's operators as well.
     """
-    from lockstep.family import takes_out
-    from lockstep.inputs import Draw
+    from lockstep.suite.family import takes_out
+    from lockstep.suite.inputs import Draw
 
     call = family.variants[variant]
     axes, draw = dict(case), Draw(device, seed)

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from lockstep.family import Family, load_family
-from lockstep.suite import Suite
+from lockstep.suite.family import Family, load_family
+from lockstep.suite.model import Suite
 
 
 class Conflict(ImportError):
@@ -65,7 +65,7 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """A side's variants of a suite. Errors as of ``lockstep.family.load_family``.
+        """A side's variants of a suite. Errors as of ``lockstep.suite.family.load_family``.
 
         Raises:
             Conflict: a module of the packages came from outside the side's tree (a compiled extension that

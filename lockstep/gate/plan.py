@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
-from lockstep.record import SUFFIX, RecordError, read_records
-from lockstep.suite import CACHE_STATES, Suite, bind
+from lockstep.record.model import SUFFIX, RecordError, read_records
+from lockstep.suite.model import CACHE_STATES, Suite, bind
 
 #: Most time for a case, as a multiple of an equal share of what is left of the budget; and seconds that a case gets
 #: however small its share is: most cases are decided in less.

@@ -11,7 +11,7 @@ from lockstep.gate.reach import reach
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources import closure, same_code
-from lockstep.suite import Suite
+from lockstep.suite.model import Suite
 
 Say = Callable[[str], None]
 

@@ -123,7 +123,7 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
     scopes = {path: _Scope(module, packages, replaced) for path, module in modules.items()}
     reached: dict[str, dict[int, str]] = {path: {} for path in modules}
     waiting: list[tuple[str, int, ast.stmt]] = []
-    names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.family reads them
+    names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.family reads them
     listed = False
     for path, module in modules.items():
         scope = scopes[path]
@@ -145,7 +145,7 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
                 waiting.append((path, at, statement))
             else:
                 waiting.append((path, at, statement))
-    if not listed:  # its functions are those of today's VARIANTS (lockstep.family), which no file here names
+    if not listed:  # its functions are those of today's VARIANTS (lockstep.suite.family), which no file here names
         return None
     while found := [one for one in waiting if _binds(one[2]) & names or _is_special(one[2])]:
         waiting = [one for one in waiting if one not in found]

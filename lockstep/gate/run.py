@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.client import Ring
-from lockstep.gate.judge import Judge, Terms
+from lockstep.gate.coordinator import Judge, Terms
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.proof import Proof, prove
-from lockstep.gate.report import Report
+from lockstep.gate.report.model import Report
 from lockstep.gate.trees import Version, commits_between, version
 from lockstep.gate.verdict import UNREACHED
+from lockstep.gpu.nvml import NoGpu, Refused, all_gpus
+from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.machine_code import Target, TracingFailed, codes_of
-from lockstep.nvml import NoGpu, Refused, all_gpus
-from lockstep.nvml import Target as ClockTarget
-from lockstep.suite import Suite, SuiteError
-from lockstep.suites import nearest
-from lockstep.thresholds import Thresholds
-from lockstep.watched import WorkerDied
+from lockstep.processes.watched import WorkerDied
+from lockstep.suite.discovery import nearest
+from lockstep.suite.model import Suite, SuiteError
+from lockstep.suite.thresholds import Thresholds
 
 #: Seconds that comparing the code may take at least; more if the budget is larger.
 LEAST_COMPARISON_S = 60.0
@@ -228,7 +228,7 @@ def _locked(target: ClockTarget | None) -> Iterator[None]:
     if target is None:
         yield
         return
-    from lockstep.clocks import locked  # imports torch where it verifies
+    from lockstep.gpu.clock_lock import locked  # imports torch where it verifies
 
     gpus = all_gpus()
     if len(gpus) > 1:

@@ -15,7 +15,7 @@ Error rates, for whatever number of cases:
   a family-wise error rate, under any dependence between cases, of far more power than one test at α / m.
 - *Same.* A case that is slower by ``min_effect`` or more is called the same with probability ≤ α, each case.
 
-``tests/test_gate_sequential.py`` simulates all of it.
+``tests/gate/test_gate_sequential.py`` simulates all of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal
 
-from lockstep.record import Estimate
+from lockstep.record.model import Estimate
 
 #: Numbers of epochs after which a case is looked at. The first is the least a verdict may rest on.
 LOOKS = (4, 6, 9, 13, 19, 28)
@@ -132,6 +132,6 @@ def _reach(epochs: Sequence[float], tail: float) -> float:
 
 def _quantile(tail: float, freedom: int) -> float:
     """Student's t above which so much of the distribution lies."""
-    from lockstep.intervals import t_quantile  # here, because verbs are loaded at every start and need no numpy
+    from lockstep.timing.intervals import t_quantile  # here, because verbs are loaded at every start and need no numpy
 
     return -t_quantile(tail, freedom)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lockstep.machine_code import Tree
 from lockstep.machine_code.trees import WORKING_TREE, sources
-from lockstep.processes import run
+from lockstep.processes.children import run
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from statistics import fmean, geometric_mean
 from lockstep.gate.client import Alone, GateWorker, Ring
 from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
 from lockstep.gate.verdict import OUT_OF_TIME, UNREACHED, Group, SeriesKey, Verdict
-from lockstep.watched import WorkerDied
+from lockstep.processes.watched import WorkerDied
 
 #: What two processes of the same code were seen to differ by on an H200 with free clocks, the worst.
 APART = 0.05

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from lockstep.record import Estimate
+from lockstep.record.model import Estimate
 
 #: ``na``: neither side supports the case here; it is counted and not listed.
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]

@@ -2,7 +2,7 @@
 
 Requests: ``{"judge": Asked}``, ``{"time": Alone}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
 what each side of each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``timed``, ``observed``
-(what both sides launched), ``lost``. ``lockstep.watched``
+(what both sides launched), ``lost``. ``lockstep.processes.watched``
 says how they travel.
 """
 
@@ -16,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lockstep.loading import load_torch
-from lockstep.processes import end_with_parent
-from lockstep.watched import CONTEXT_LOST
+from lockstep.processes.children import end_with_parent
+from lockstep.processes.import_torch import load_torch
+from lockstep.processes.watched import CONTEXT_LOST
 
 
 def main() -> int:
@@ -43,18 +43,18 @@ def main() -> int:
 
     load_torch()
     from lockstep.gate.namespaces import Sides
-    from lockstep.suites import load_suites
+    from lockstep.suite.discovery import load_suites
 
     suites = load_suites(options.benchmarks)
     sides = Sides(options.packages, base=options.base, head=options.head)
 
-    from lockstep.device import open_device
     from lockstep.gate.client import alone_from
-    from lockstep.gate.duel import Pace
-    from lockstep.gate.referee import Referee
+    from lockstep.gate.compare import Referee
+    from lockstep.gate.pairing import Pace
     from lockstep.gate.verdict import asked_from
-    from lockstep.measure import DeviceLost
-    from lockstep.provenance import clocks_of, host_facts
+    from lockstep.record.provenance import clocks_of, host_facts
+    from lockstep.timing.device import open_device
+    from lockstep.timing.measure import DeviceLost
 
     def stage(doing: str, variant: str, side: str) -> None:
         emit("stage", stage=doing, variant=f"{variant}@{side}" if side else variant)

@@ -18,7 +18,7 @@ from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import occupancy
-from lockstep.processes import pool
+from lockstep.processes.children import pool
 
 #: Kernels a task, at most.
 BATCH = 12

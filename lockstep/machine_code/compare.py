@@ -17,14 +17,14 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import lockstep
+from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.differences import CodeChange, differences, differing
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.session import Session, TooSlow, TracingFailed, Tree
 from lockstep.machine_code.sources import closure, digest, same_code
 from lockstep.machine_code.targets import Target
-from lockstep.suite import Suite
-from lockstep.toolchain import ASSEMBLER, own_assembler
+from lockstep.suite.model import Suite
 
 #: Environment variables that a compiler or a kernel may read; where caches lie decides nothing.
 DECIDING = ("TRITON_", "MLIR_", "LLVM_", "DISABLE_", "PTXAS_", "LOCKSTEP_KERNEL_")

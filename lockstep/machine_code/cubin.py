@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lockstep.processes import run
+from lockstep.processes.children import run
 
 #: Sections that a kernel runs with. All others hold names, lines and paths, which a comment or a folder changes.
 RUN_WITH = (".text", ".nv.info", ".nv.constant", ".nv.global", ".nv.shared")

@@ -13,7 +13,7 @@ from typing import Any
 from lockstep.machine_code.assembler import VARIES_FROM
 from lockstep.machine_code.cubin import fingerprint
 from lockstep.machine_code.model import CaseCode, CaseKey
-from lockstep.record import Code, Kernel
+from lockstep.record.model import Code, Kernel
 
 
 class Observer:

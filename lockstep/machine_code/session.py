@@ -18,8 +18,8 @@ from typing import Any
 import lockstep
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, environment_from, kernel_code_from
 from lockstep.machine_code.targets import Target
-from lockstep.processes import kill_group, reap, start
-from lockstep.watched import LOST_S
+from lockstep.processes.children import kill_group, reap, start
+from lockstep.processes.watched import LOST_S
 
 #: Seconds without any event after which a worker counts as hung. Compiling one batch takes less than one of them.
 SILENCE = 300.0

@@ -120,7 +120,7 @@ class Target:
 
     @classmethod
     def of_host(cls, facts: Mapping[str, str]) -> Target:
-        """The GPU of ``lockstep.provenance.host_facts``."""
+        """The GPU of ``lockstep.record.provenance.host_facts``."""
         arch, processors = int(facts["capability"].replace(".", "")), int(facts["sm_count"])
         l2 = (("L2_cache_size", int(facts["l2_bytes"])),) if facts.get("l2_bytes") else ()
         return cls(arch, processors, facts.get("gpu", ""), l2)

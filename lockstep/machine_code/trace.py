@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lockstep.family import Family, takes_out
-from lockstep.inputs import Draw
 from lockstep.machine_code.answers import capturing, heard_by
 from lockstep.machine_code.contents import content_of, made_by
 from lockstep.machine_code.stand_in import Doubts, Launch, Request, noted
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
-from lockstep.suite import Case, Suite, bind
+from lockstep.suite.family import Family, takes_out
+from lockstep.suite.inputs import Draw
+from lockstep.suite.model import Case, Suite, bind
 
 ALLOCATIONS = frozenset(
     {

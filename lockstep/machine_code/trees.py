@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.session import Tree
-from lockstep.missing_files import TREE_PREFIX
-from lockstep.processes import run
+from lockstep.processes.children import run
+from lockstep.suite.missing_files import TREE_PREFIX
 
 #: How the working tree is called where a commit could stand.
 WORKING_TREE = "."

@@ -23,8 +23,8 @@ from lockstep.machine_code.sources import closure
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
-from lockstep.processes import end_with_parent
-from lockstep.suite import Suite, bind
+from lockstep.processes.children import end_with_parent
+from lockstep.suite.model import Suite, bind
 
 #: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
 Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
@@ -46,10 +46,10 @@ def main() -> int:
     def emit(event: str, **content: Any) -> None:
         reply.write(json.dumps({"event": event, **content}) + "\n")
 
-    from lockstep.checkout import import_from
+    from lockstep.gpu.toolchain import keep_toolchain
     from lockstep.machine_code.assembler import fix_addresses
-    from lockstep.suites import load_suites
-    from lockstep.toolchain import keep_toolchain
+    from lockstep.suite.checkout import import_from
+    from lockstep.suite.discovery import load_suites
 
     fix_addresses()
     keep_toolchain()
@@ -128,8 +128,8 @@ class Tracer:
             raise ValueError("one process answers for one target: modules remember what they asked")
 
     def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
-        from lockstep.family import load_family
         from lockstep.machine_code.trace import Importing, trace_case
+        from lockstep.suite.family import load_family
 
         try:
             with self._watch.loads(), Importing():  # type: ignore[no-untyped-call]

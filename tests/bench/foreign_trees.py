@@ -20,8 +20,8 @@ from pathlib import Path
 from asv.results import Results, iter_results_paths
 from asv.util import UserError
 
-from dashboard.results import names
-from dashboard.results.store import Store
+from lockstep.history import display_names as names
+from lockstep.history.store import Store
 
 _SKIPPED = ("machine.json", "benchmarks.json")
 

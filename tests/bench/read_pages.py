@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-START = "from lockstep.cli import main; main()"
+START = "from lockstep.commands.cli import main; main()"
 
 
 @dataclass

@@ -27,19 +27,19 @@ from random import Random
 from statistics import median
 from typing import TypeVar
 
-from dashboard.alerts.commands.options import STATE
-from dashboard.alerts.database import Database
-from dashboard.alerts.publish import publish
-from dashboard.alerts.ranges import Ranges
-from dashboard.alerts.store import AlertStore
-from dashboard.alerts.watch import look
-from dashboard.kept import Kept, key_of
-from dashboard.results.store import Store
-from lockstep.thresholds import Thresholds
+from lockstep.alerts.analysis import look
+from lockstep.alerts.analysis_cache import Kept, key_of
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.database import Database
+from lockstep.alerts.publish import publish
+from lockstep.alerts.store import AlertStore
+from lockstep.commands.alert_options import STATE
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 T = TypeVar("T")
 
-START = "from lockstep.cli import main; main()"
+START = "from lockstep.commands.cli import main; main()"
 
 
 def main() -> None:

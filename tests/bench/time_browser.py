@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from browser import FLAGS
 
 from dashboard.address import FamilyAddress, OverviewAddress
-from dashboard.results.store import Store
-from dashboard.rows import Key, keys_of
+from lockstep.compare.rows import Key, keys_of
+from lockstep.history.store import Store
 
 _SIZE = {"width": 1280, "height": 800}
 _TRENDS = 20

@@ -26,17 +26,17 @@ from dash import Dash
 from read_pages import Reader, Seen
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.alerts.database import Database
-from dashboard.alerts.publish import survey
-from dashboard.alerts.store import AlertStore
-from dashboard.app import create_app
-from dashboard.desk import Desk
-from dashboard.findings import Findings
-from dashboard.results.picture import Results
-from dashboard.results.store import Store
-from dashboard.rows import keys_of
-from dashboard.server import collect_seldom
-from lockstep.thresholds import Thresholds
+from dashboard.server.app import create_app
+from dashboard.server.serve import collect_seldom
+from lockstep.alerts.database import Database
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.publish import survey
+from lockstep.alerts.service import Desk
+from lockstep.alerts.store import AlertStore
+from lockstep.compare.rows import keys_of
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dashboard.results.store import Store
+from lockstep.history.store import Store
 
 
 def main() -> None:

@@ -1,1 +1,0 @@
-"""The verbs of the alerts: ``lockstep changes``, ``lockstep alerts`` and ``lockstep bisect``."""

@@ -1,0 +1,1 @@
+"""What programs read: JSON, feeds, badges, health and metrics. Nothing here writes."""

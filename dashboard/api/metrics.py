@@ -1,0 +1,71 @@
+"""What Prometheus is told: how fresh each machine's results are, what is open, what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from lockstep.alerts.analysis_status import AnalysisStatus
+from lockstep.alerts.service import Desk
+from lockstep.history.store import Store
+
+
+class Health(Collector):
+    """Gauges as they are when asked.
+
+    Args:
+        store: of the results.
+        desk: the alerts; ``None`` leaves them out.
+    """
+
+    def __init__(self, store: Store, desk: Desk | None) -> None:
+        self._store = store
+        self._desk = desk
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: reading the results at the start only to name the gauges would be slow."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All gauges."""
+        results = self._store.current()
+        names = {
+            "lockstep_machine_last_report_timestamp_seconds": "When the newest number of a machine was measured",
+            "lockstep_machine_commits": "Commits that a machine has results of",
+            "lockstep_machine_series": "Series of a machine",
+        }
+        gauges = [GaugeMetricFamily(name, text, labels=["machine"]) for name, text in names.items()]
+        for machine in results.machines:
+            runs = results.runs_of(machine)
+            measured = max((run.measured_at for run in runs), default=0) / 1000
+            for gauge, value in zip(gauges, (measured, len(runs), results.count(machine)), strict=True):
+                gauge.add_metric([machine], value)
+        yield from gauges
+        yield GaugeMetricFamily("lockstep_problems", "What could not be read", value=len(results.problems))
+        if self._desk is None:
+            return
+        alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
+        for (state, topic), number in sorted(self._desk.alerts.counts().items()):
+            alerts.add_metric([state, topic], number)
+        yield alerts
+        if self._desk.analyst is not None:
+            self._desk.analyst.look(results)
+            yield from _analysis(self._desk.analyst.status)
+
+
+def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:
+    """Gauges of the analysis, the same in every process that serves."""
+    numbers = {
+        "failed": ("1 if the last analysis failed or was killed", float(status.failing)),
+        "failures": ("Failed analyses since the last success", float(status.failures)),
+        "last_success_timestamp_seconds": ("When the last successful analysis ended, 0 never", status.succeeded),
+        "stale": ("1 if no analysis has succeeded for two hours", float(status.stale())),
+    }
+    for name, (text, value) in numbers.items():
+        yield GaugeMetricFamily(f"lockstep_analysis_{name}", text, value=value)
+    reason = GaugeMetricFamily("lockstep_analysis_failure", "1 while the analysis fails", labels=["reason"])
+    if status.failing:
+        reason.add_metric([status.reason], 1.0)
+    yield reason

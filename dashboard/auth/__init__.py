@@ -1,0 +1,1 @@
+"""Decide who asks, what they may do, and what every answer must carry."""

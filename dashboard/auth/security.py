@@ -1,0 +1,157 @@
+"""What every request must pass and every answer carries: headers, rates, identity, and protection of writes."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import timedelta
+
+from dash import Dash
+from flask import Flask, Response, abort, jsonify, request, session
+from flask_limiter import Limiter
+from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
+from limits import parse
+from werkzeug.exceptions import TooManyRequests
+from wtforms.validators import ValidationError
+
+from dashboard.auth.access import Access
+from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
+from dashboard.server.callback_bodies import add_checks
+from dashboard.server.request_counts import RequestCounts
+from dashboard.server.request_ids import add_request_ids
+
+#: Requests by one person or address to one worker. A page loads about forty files.
+RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}
+
+#: Bytes of a request's body.
+MOST_BODY = 1 << 20
+
+#: Dash's renderer sends this cookie's value back as the header X-CSRFToken.
+CSRF_COOKIE = "_csrf_token"
+
+_WRITES = parse(RATES["write"])
+
+
+class WriteError(ValueError):
+    """This request may not write; the message is for the person who asked."""
+
+
+class Guard:
+    """Stands before an app's pages.
+
+    Args:
+        app: whose server it protects.
+        access: how people are known.
+    """
+
+    def __init__(self, app: Dash, access: Access) -> None:
+        self._app = app
+        self._access = access
+        self._hosts = [name.lower() for name in access.hosts]
+        self._policy = ""
+        server: Flask = app.server
+        server.config |= {
+            # Sessions end with the process: they hold a name and a CSRF token, and asking again is cheap.
+            "SECRET_KEY": secrets.token_bytes(32),
+            "SESSION_COOKIE_NAME": "lockstep",
+            "SESSION_COOKIE_HTTPONLY": True,
+            "SESSION_COOKIE_SAMESITE": "Strict",
+            "PERMANENT_SESSION_LIFETIME": timedelta(days=7),
+            # A page asks for many things at once: an answer with the session as it was would undo another's change.
+            "SESSION_REFRESH_EACH_REQUEST": False,
+            # Reading is no danger; ``writer`` checks what is.
+            "WTF_CSRF_CHECK_DEFAULT": False,
+            "WTF_CSRF_SSL_STRICT": False,
+            "WTF_CSRF_TIME_LIMIT": None,
+            "MAX_CONTENT_LENGTH": MOST_BODY,
+        }
+        add_request_ids(server, access)
+        if access.hosts:
+            server.before_request(self._expect_host)
+        [counts] = RequestCounts.STORAGE_SCHEME
+        self.limiter = Limiter(self._asking, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
+        server.register_error_handler(TooManyRequests, self._too_often)
+        add_checks(app)
+        self._csrf = CSRFProtect(server)
+        server.after_request(self._headers)
+        if access.tokens:
+            server.session_interface = Sessions(access)
+            add_sign_in(server, access, self.limiter, self._csrf, self._address)
+
+    def _expect_host(self) -> None:
+        """Refuse a request for another host name. Flask's TRUSTED_HOSTS knows no IPv6 address (werkzeug 3.1)."""
+        host = request.host.lower()
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        if not any(name == known or (known.startswith(".") and f".{name}".endswith(known)) for known in self._hosts):
+            abort(400)
+
+    @property
+    def who(self) -> str:
+        """Name of the person asking; "" for a stranger."""
+        forwarded = self._access.forwarded(request.remote_addr, request.headers)  # type: ignore[arg-type]
+        return forwarded or (str(session.get("who", "")) if self._access.tokens else "")
+
+    @property
+    def way_in(self) -> str:
+        """What a stranger has to do to write, in words."""
+        if self._access.tokens:
+            return "sign in"
+        if self._access.proxies:
+            return "come by the authenticating proxy"
+        return "start this server so that it knows people: see docs/dashboard.md"
+
+    @property
+    def can_sign_in(self) -> bool:
+        """Whether there is a page to sign in at."""
+        return bool(self._access.tokens)
+
+    def writer(self) -> str:
+        """The name of the person who writes by this request.
+
+        Raises:
+            WriteError: nobody that is known, not from a page of ours, or too often.
+        """
+        who = self.who
+        if not who:
+            raise WriteError(f"Only people who are known can do that; {self.way_in}.")
+        try:
+            validate_csrf(request.headers.get("X-CSRFToken"))
+        except ValidationError as error:
+            raise WriteError("This page is too old to act from: load it again.") from error
+        if not self.limiter.limiter.hit(_WRITES, who):
+            raise WriteError("That is too often: wait a minute.")
+        return who
+
+    def _asking(self) -> str:
+        return self.who or self._address()
+
+    def _address(self) -> str:
+        return self._access.client(request.remote_addr, request.headers)  # type: ignore[arg-type]
+
+    def _too_often(self, error: TooManyRequests) -> tuple[Response, int]:
+        limit = self.limiter.current_limit
+        wait = str(max(1, int(limit.reset_at - time.time()) + 1) if limit else 60)
+        text = f"That is too often: wait {wait} s."
+        answer = jsonify({"error": text}) if request.path.startswith("/api/") else Response(text, mimetype="text/plain")
+        answer.headers["Retry-After"] = wait
+        return answer, 429
+
+    def _headers(self, response: Response) -> Response:
+        if not self._policy:
+            # Dash knows all of its inline scripts only once it has served.
+            scripts = " ".join(["'self'", *self._app.csp_hashes()])
+            self._policy = (
+                f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "
+                "img-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
+                "form-action 'self'; frame-ancestors 'none'"
+            )
+        response.headers.setdefault("Content-Security-Policy", self._policy)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        response.headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
+        if self._access.writable and request.path == "/_dash-layout":
+            secure = over_https(self._access)
+            response.set_cookie(CSRF_COOKIE, generate_csrf(), samesite="Strict", secure=secure)
+        return response

@@ -1,0 +1,102 @@
+"""Signing in with a token and out again: two small pages, and what protects them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from html import escape
+
+from flask import Flask, Response, redirect, request, session
+from flask.sessions import SecureCookieSessionInterface
+from flask_limiter import Limiter
+from flask_wtf.csrf import CSRFError, CSRFProtect, generate_csrf
+from limits import parse
+
+from dashboard.auth.access import Access
+
+#: Failed attempts of one address. Tokens are too long to be guessed; this bounds the work and the log.
+FAILURES = "10 per minute"
+
+_FAILURES = parse(FAILURES)
+
+_PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title} · Lockstep</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>
+:root {{ color-scheme: light dark }}
+body {{ font: 14px/1.5 system-ui, sans-serif; max-width: 22rem; margin: 15vh auto; padding: 0 1rem }}
+h1 {{ font-size: 1.1rem }} input, button {{ font: inherit; padding: .35rem .6rem }}
+input {{ width: 100%; box-sizing: border-box; margin: .2rem 0 .8rem }}
+</style></head><body><main><h1>{title}</h1><form method="post">{field}
+<input name="csrf_token" type="hidden" value="{csrf}"><button>{title}</button></form><p role="alert">{said}</p></main>
+</body></html>"""
+
+_TOKEN = """<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>"""
+
+
+class Sessions(SecureCookieSessionInterface):
+    """Session cookies that are Secure wherever the browser came by https.
+
+    Args:
+        access: with proxies every request counts as one by https.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def get_cookie_secure(self, app: Flask) -> bool:
+        """Return whether the cookie of this answer is Secure."""
+        return over_https(self._access)
+
+
+def over_https(access: Access) -> bool:
+    """Return whether the browser came by https. A header that is made up harms nobody but whoever made it up."""
+    forwarded = request.headers.get("X-Forwarded-Proto", "").lower()
+    origin = request.headers.get("Origin", "").lower()
+    return bool(access.proxies) or request.is_secure or "https" in forwarded or origin.startswith("https://")
+
+
+def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProtect, address: Callable[[], str]) -> None:
+    """Add ``/sign-in`` and ``/sign-out``.
+
+    Args:
+        server: of the application.
+        access: who has which token.
+        limiter: counts failed attempts.
+        csrf: checks that a form is one of these pages.
+        address: of the person who asks.
+    """
+
+    def page(title: str, said: str = "", status: int = 200) -> Response:
+        field = _TOKEN if title == "Sign in" else ""
+        return Response(_PAGE.format(title=title, field=field, csrf=escape(generate_csrf()), said=escape(said)), status)
+
+    @server.route("/sign-in", methods=["GET", "POST"])
+    def sign_in() -> Response:
+        if request.method == "GET":
+            return page("Sign in")
+        csrf.protect()
+        name = access.holder(request.form.get("token", ""))
+        if name:
+            # Whatever others failed at from the same address.
+            session.clear()
+            session["who"] = name
+            session.permanent = True
+            return redirect("/alerts", 303)  # type: ignore[return-value]
+        if limiter.limiter.hit(_FAILURES, "sign in", address()):
+            return page("Sign in", "That is nobody's token.", 403)
+        answer = page("Sign in", "Too many wrong tokens came from your address: wait a minute.", 429)
+        again = limiter.limiter.get_window_stats(_FAILURES, "sign in", address()).reset_time
+        answer.headers["Retry-After"] = str(max(1, int(again - time.time()) + 1))
+        return answer
+
+    @server.route("/sign-out", methods=["GET", "POST"])
+    def sign_out() -> Response:
+        if request.method == "GET":
+            return page("Sign out", f"Signed in as {session['who']}." if "who" in session else "Nobody is signed in.")
+        csrf.protect()
+        session.clear()
+        return redirect("/", 303)  # type: ignore[return-value]
+
+    @server.errorhandler(CSRFError)
+    def refused(error: CSRFError) -> Response:
+        return Response("The page was too old to send from: go back and load it again.", 400, mimetype="text/plain")

@@ -1,0 +1,1 @@
+"""Charts as plain Plotly dictionaries, and the theme that they share."""

@@ -1,0 +1,108 @@
+"""The chart of an alert: its worst series over the commits, each against its level before the change.
+
+The level is the detector's, so that the chart and the table of the changes have the same zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import numpy as np
+
+from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
+from dashboard.charts.trend import Figure
+from lockstep.alerts.extract import worse_log
+from lockstep.alerts.followed_series import name_of
+from lockstep.alerts.grouping import Alert
+from lockstep.alerts.member_levels import MemberLevel
+from lockstep.alerts.steps import SeriesName
+from lockstep.history.model import Trend
+from lockstep.history.snapshot import Results
+
+#: Series drawn; commits shown before and after the range; points that tell the level before.
+_MOST, _BEFORE, _LEVEL = 6, 60, 5
+
+
+def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
+    """Say what the chart's zero is."""
+    drawn = alert.members[:_MOST]
+    if all(one.series in levels for one in drawn):
+        return "the level before the change"
+    return f"the median of the last {_LEVEL} points before the range"
+
+
+def member_chart(
+    results: Results, alert: Alert, scheme: Scheme, levels: Mapping[SeriesName, MemberLevel]
+) -> Figure | None:
+    """Return time in per cent against ``zero``, up is slower; ``None`` if no point of the series is there any more.
+
+    Args:
+        results: the points.
+        alert: whose worst series are drawn.
+        scheme: "light" or "dark".
+        levels: before the change. If any series that is drawn lacks its level, medians are the zeros of all of them.
+    """
+    commits = results.commits(alert.machine)
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    measured = [place[commit] for commit in alert.commits if commit in place]
+    if not alert.members or not measured:
+        return None
+    wanted = [member.series for member in alert.members[:_MOST]]
+    trends = _trends(results, alert.machine, wanted)
+    starts = [int(trend.commit[np.isfinite(worse_log(trend))].min(initial=len(commits) - 1)) for _, trend in trends]
+    begin = max(measured[0] - _BEFORE, min(starts, default=0))
+    known = all(name in levels for name in wanted)
+    drawn = styles([name.label for name in wanted], set())
+    data: list[Figure] = []
+    for name, trend in trends:
+        log = worse_log(trend)
+        before = log[(trend.commit < measured[0]) & np.isfinite(log)][-_LEVEL:]
+        shown = (trend.commit >= begin) & np.isfinite(log)
+        if not (known or len(before)) or not shown.any():
+            continue
+        style = drawn[name.label]
+        percent = 100 * np.expm1(log[shown] - (levels[name].before if known else float(np.median(before))))
+        told = [commits[at] for at in trend.commit[shown].tolist()]
+        hover = [f"{one.short}<br>{escape(one.subject[:80])}" for one in told]
+        colour = style.colour(scheme)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": escape(name.label),
+                "x": trend.commit[shown].tolist(),
+                "y": [round(value, 3) for value in percent.tolist()],
+                "text": hover,
+                "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}} %<br>%{{text}}<extra></extra>",
+                "line": {"color": colour, "width": 1.75, "dash": style.dash},
+                "marker": {"color": colour, "size": 5, "symbol": style.marker},
+            }
+        )
+    if not data:
+        return None
+    layout = chart_layout(scheme)
+    last = len(commits) - 1
+    step = max(1, -(-(last - begin) // 6))
+    at = list(range(last, begin - 1, -step))[::-1]
+    layout["xaxis"] |= {
+        "tickvals": at,
+        "ticktext": [commits[one].short[:7] for one in at],
+        "showgrid": False,
+        "range": [begin - 0.5, last + max(0.5, 0.035 * (last - begin))],
+    }
+    layout["yaxis"] |= {"ticksuffix": " %", "nticks": 6}
+    layout["showlegend"] = True
+    layout["legend"] = {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0}
+    fill = {"fillcolor": neutral(scheme), "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
+    ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
+    layout["shapes"] = [{"type": "rect", **fill, **ends}]
+    return {"data": data, "layout": layout}
+
+
+def _trends(results: Results, machine: str, wanted: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:
+    """The series of these names, in their order."""
+    names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=machine)}
+    series = {names[name]: name for name in wanted if name in names}
+    found = {series[trend.series]: trend for trend in results.trends(series)}
+    return [(name, found[name]) for name in wanted if name in found]

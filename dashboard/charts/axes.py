@@ -1,0 +1,63 @@
+"""The axes of charts: commits in their order, and values from low to high."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from lockstep.compare.number_format import whole
+from lockstep.history.model import Commit
+
+#: A trend is drawn over at least this relative range, or the noise of a quiet series fills the chart.
+LEAST_RANGE = 0.10
+
+#: Above this ratio of largest to smallest value the axis is logarithmic: a step of 5 % is as high everywhere.
+LOG_FROM = 2.5
+
+
+def within(place: int, zoom: tuple[float, ...]) -> bool:
+    """Whether a commit's place is in what a trend shows; () is all."""
+    return not zoom or zoom[0] <= place <= zoom[1]
+
+
+def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: int = 0) -> dict[str, Any]:
+    """Ordinals, labelled with at most six hashes; the last one that is shown always.
+
+    Args:
+        commits: the axis, oldest first.
+        zoom: range of the axis; () from ``begin`` to the last commit.
+        begin: the first commit that is shown without a zoom.
+    """
+    last = len(commits) - 1
+    first, end = zoom or (begin, last)
+    shown = range(max(math.ceil(first), 0), min(math.floor(end), last) + 1)
+    # Six labels fit a phone only where nothing stands left of the chart.
+    step = 1 if len(shown) <= 6 else math.ceil(len(shown) / 5)
+    at = list(shown[::-1][::step][::-1])
+    return {
+        "type": "linear",
+        "tickvals": at,
+        "ticktext": [commits[index].short[:7] for index in at],
+        "tickangle": 0,
+        "range": list(zoom) or [begin - 0.4, last + max(0.4, 0.01 * (last - begin))],
+        "showgrid": False,
+    }
+
+
+def value_axis(low: float, high: float, unit: str) -> dict[str, Any]:
+    """A vertical axis from ``low`` to ``high``, both positive; logarithmic if they lie far apart."""
+    if high / low > LOG_FROM:
+        return log_axis(low / 1.08, high * 1.08, unit)
+    middle, half = (low + high) / 2, max(high - low, LEAST_RANGE * (low + high) / 2) / 2 * 1.12
+    return {"type": "linear", "range": [middle - half, middle + half], "nticks": 5, "ticksuffix": unit}
+
+
+def log_axis(low: float, high: float, unit: str = "") -> dict[str, Any]:
+    """A logarithmic axis between two positive ends, labelled at 1, 2, 5 (and between, within less than a decade)."""
+    steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    text = [(f"{tick:g}" if tick < 1e3 else whole(tick) if tick < 1e6 else f"{tick:.0e}") + unit for tick in ticks]
+    return {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": text}

@@ -1,0 +1,29 @@
+"""Colours of what changes are put down to."""
+
+from __future__ import annotations
+
+from dashboard.charts.theme import Scheme
+from lockstep.alerts.attribution import Kind
+
+#: Colours of what a change is put down to: what somebody has to look at is orange, what came from outside is not.
+CAUSES: dict[Kind, tuple[str, str]] = {
+    "own commit": ("#B04A00", "#FF9A5C"),
+    "unknown range": ("#B04A00", "#FF9A5C"),
+    "unknown cause": ("#B0508A", "#E58FC0"),
+    "unexplained": ("#B0508A", "#E58FC0"),
+    "toolchain": ("#0B62A8", "#6BB8F0"),
+    "machine": ("#5B4FC4", "#A79CFF"),
+    "protocol": ("#5F6B76", "#9AA5B1"),
+    "noise": ("#5F6B76", "#9AA5B1"),
+}
+
+
+def cause_colour(kind: Kind, scheme: Scheme) -> str:
+    """Colour of a change's marker."""
+    return CAUSES[kind][scheme == "dark"]
+
+
+def cause_text(kind: Kind) -> str:
+    """The same for words, which follow the scheme by themselves."""
+    light, dark = CAUSES[kind]
+    return f"light-dark({light}, {dark})"

@@ -1,0 +1,35 @@
+"""Changes of several series as marks on the chart that shows them together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from dashboard.charts.cause_colours import cause_colour
+from dashboard.charts.theme import Scheme
+from dashboard.charts.trend import Mark, commit_line, wrapped
+from lockstep.alerts.analysis_files import Finding
+from lockstep.alerts.text import amount
+from lockstep.compare.verdict import sign
+from lockstep.history.model import Commit
+
+
+def marks(
+    told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], place: Mapping[str, int], scheme: Scheme
+) -> list[Mark]:
+    """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to.
+
+    ``place``: of each commit's hash among ``commits``.
+    """
+    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
+    for variant, one in told:
+        if one.commit in place:
+            gathered[place[one.commit], sign(one.size)].append((variant, one))
+    found = []
+    for (at, glyph), some in sorted(gathered.items()):
+        lines = [f"{glyph} <b>{escape(variant)}</b> {amount(one)} · {one.kind}" for variant, one in some]
+        first = some[0][1]
+        lines += [commit_line(commits[at]) if first.exact else f"in {first.range}", wrapped(first.sentence)]
+        found.append(Mark(at, glyph, cause_colour(some[0][1].kind, scheme), "<br>".join(lines)))
+    return found

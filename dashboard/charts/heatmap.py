@@ -1,0 +1,209 @@
+"""Family × shape at a glance: one row a suite, one column a shape from small to large."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from dashboard.address import SeriesAddress
+from dashboard.charts.theme import MONO, Scheme, chart_layout
+from lockstep.alerts.text import change
+from lockstep.compare.status import Standing, cases_in_order
+from lockstep.compare.verdict import SIGNS, Verdict
+
+#: What the heatmap can show, and how it is called.
+SHOWN: dict[str, str] = {"change": "Change", "speedup": "Speedup", "floor": "% of floor"}
+
+#: Colours end here: log₂ of the change (0.3 is 23 %) and of the speedup, and percent of the floor.
+_CLIP = {"change": 0.3, "speedup": 1.0}
+
+#: Orange is worse, blue is better; ink stays readable on all of them.
+_DIVERGING: dict[Scheme, tuple[str, str, str]] = {
+    "light": ("#F0A05A", "#F1F3F5", "#7DB8E8"),
+    "dark": ("#A04E12", "#22282E", "#1F659C"),
+}
+_ONE_WAY: dict[Scheme, tuple[str, str]] = {"light": ("#F1F3F5", "#7DB8E8"), "dark": ("#22282E", "#1F659C")}
+
+#: Families and shapes that a heatmap shows at most.
+MOST_SUITES, MOST_SHAPES = 60, 200
+
+_ROW_PX, _LEAST_PX = 30, 12
+
+#: Columns that there is room for at least: a cell of a few shapes is no banner.
+_LEAST_WIDE = 12
+
+#: The verdict that stands for several variants of a shape; a baseline that moved tells least of them.
+_LOUDEST: tuple[Verdict, ...] = (
+    "failed",
+    "slower",
+    "faster",
+    "unsure",
+    "same",
+    "baseline moved",
+    "new",
+    "not measured",
+)
+
+
+def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, Any]:
+    """The chart: of a shape's variants the one that changed most, or the best one.
+
+    Args:
+        stood: series of one machine and one cache state.
+        show: see ``SHOWN``.
+        scheme: "light" or "dark".
+    """
+    cells: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    for one in stood:
+        if one.row.state != "na":
+            cells[one.row.suite, one.row.case].append(one)
+    order = _bounded(cases_in_order([one.row for some in cells.values() for one in some]), cells)
+    suites = list(order)
+    wide = max((len(cases) for cases in order.values()), default=0)
+    z: list[list[float | None]] = []
+    text, hover, link = [], [], []
+    for suite in suites:
+        chosen = [_chosen(cells[suite, case], show) for case in order[suite]]
+        blank = wide - len(chosen)
+        z.append([_colour(one, show) for one in chosen] + [None] * blank)
+        text.append([_text(one, show, wide) for one in chosen] + [""] * blank)
+        hover.append([_hover(one, show) for one in chosen] + [""] * blank)
+        link.append([_link(one) for one in chosen] + [""] * blank)
+    end = _CLIP.get(show, 100.0)
+    trace = {
+        "type": "heatmap",
+        "z": z,
+        "y": [escape(suite) for suite in suites],
+        "text": text,
+        "texttemplate": "%{text}",
+        "customdata": link,
+        "hovertext": hover,
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 2,
+        "ygap": 2,
+        "zmin": -end if show in _CLIP else 0.0,
+        "zmax": end,
+        "colorscale": _scale(show, scheme),
+        "showscale": False,
+    }
+    layout = chart_layout(scheme)
+    layout["xaxis"] |= {"showgrid": False, "showticklabels": False, "fixedrange": True}
+    layout["xaxis"] |= {"range": [-0.5, max(wide, _LEAST_WIDE) - 0.5], "showline": False}
+    layout["yaxis"] |= {
+        "autorange": "reversed",
+        "showgrid": False,
+        "fixedrange": True,
+        "tickfont": layout["yaxis"]["tickfont"] | {"family": MONO},
+    }
+    layout["margin"] = {"l": 10, "r": 8, "t": 6, "b": 6}
+    return {"data": [trace], "layout": layout}
+
+
+def _bounded(
+    order: Mapping[str, Sequence[str]], cells: Mapping[tuple[str, str], Sequence[Standing]]
+) -> dict[str, Sequence[str]]:
+    """Return the suites and shapes that there is room for, in their order: those whose verdict is loudest."""
+
+    def loudness(suite: str, case: str) -> tuple[int, float]:
+        some = cells[suite, case]
+        changes = (abs(one.worse or 0.0) for one in some if one.beyond_noise)
+        return min(_LOUDEST.index(one.verdict) for one in some), -max(changes, default=0.0)
+
+    chosen: dict[str, Sequence[str]] = {}
+    first = heapq.nsmallest(MOST_SUITES, order, key=lambda suite: min(loudness(suite, case) for case in order[suite]))
+    for suite in order if len(order) <= MOST_SUITES else sorted(first):
+        cases = order[suite]
+        if len(cases) > MOST_SHAPES:
+            loud = set(heapq.nsmallest(MOST_SHAPES, cases, key=lambda case: loudness(suite, case)))
+            cases = [case for case in cases if case in loud]
+        chosen[suite] = cases
+    return chosen
+
+
+def heat_height(figure: Mapping[str, Any]) -> int:
+    """Pixels that the chart needs."""
+    suites = len(figure["data"][0]["y"])
+    return 12 + suites * max(_LEAST_PX, min(_ROW_PX, 600 // max(suites, 1)))
+
+
+def _chosen(some: Sequence[Standing], show: str) -> Standing:
+    if show == "change":
+        loudest = min(_LOUDEST.index(one.verdict) for one in some)
+        alike = [one for one in some if one.verdict == _LOUDEST[loudest]]
+        return max(alike, key=lambda one: (one.beyond_noise, abs(one.worse or 0.0)))
+    return max(some, key=lambda one: _number(one, show) or 0.0)
+
+
+def _number(one: Standing, show: str) -> float | None:
+    measured = one.row.measured(show)
+    return measured.value if measured else None
+
+
+def _colour(one: Standing, show: str) -> float | None:
+    """Return what the colour shows; 0, which has none, for what the noise explains."""
+    if show == "change":
+        return 0.0 if one.worse is None or not one.beyond_noise else -one.worse / math.log(2)
+    measured = one.row.measured(show)
+    if measured is None:
+        return None
+    if show != "speedup":
+        return measured.value
+    sure = measured.low is not None and measured.high is not None and not measured.low <= 1 <= measured.high
+    return math.log2(measured.value) if sure else 0.0
+
+
+def _text(one: Standing, show: str, wide: int) -> str:
+    if show == "change":
+        sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict in ("failed", "not measured") else ""
+        told = f" {_percent(one)}" if one.beyond_noise and one.verdict != "failed" and wide <= 24 else ""
+        return sign + told or ("·" if one.verdict == "new" else "")
+    number = _number(one, show)
+    if number is None or wide > 24:
+        return ""
+    return f"{number:.2f}" if show == "speedup" else f"{number:.0f}"
+
+
+def _percent(one: Standing) -> str:
+    return f"{100 * math.expm1(one.worse or 0.0):+z.0f} %".replace("-", "−")
+
+
+def _hover(one: Standing, show: str) -> str:
+    row = one.row
+    lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
+    if show == "change":
+        number = "no number to compare" if one.worse is None else f"{change(one.worse)} time"
+        lines.append(f"<b>{number}</b> · {one.verdict}{_doubt(one)}")
+    else:
+        found = _number(one, show)
+        lines.append(
+            "–" if found is None else f"<b>{found:.2f} ×</b>" if show == "speedup" else f"<b>{found:.1f} %</b>"
+        )
+    return "<br>".join(line for line in lines if line)
+
+
+def _doubt(one: Standing) -> str:
+    if one.verdict == "not measured":
+        return f" since {one.row.commit[:8]}"
+    if one.verdict != "unsure" or one.worse is None:
+        return ""
+    if one.beyond_noise:
+        return ", beyond the noise, not confirmed"
+    return ", noise unknown" if math.isnan(one.noise) else ", within the noise"
+
+
+def _link(one: Standing) -> str:
+    row = one.row
+    return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
+
+
+def _scale(show: str, scheme: Scheme) -> list[list[Any]]:
+    if show == "floor":
+        low, high = _ONE_WAY[scheme]
+        return [[0, low], [1, high]]
+    worse, none, better = _DIVERGING[scheme]
+    return [[0, worse], [0.5, none], [1, better]]

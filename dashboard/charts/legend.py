@@ -1,0 +1,44 @@
+"""How a suite's variants are drawn and told apart, whatever is chosen of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash import html
+
+from dashboard.charts.theme import Style, styles
+from lockstep.compare.rows import Key, series_of
+from lockstep.history.model import Series
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+
+
+@remembered
+def suite_styles(results: Results, suite: str) -> dict[str, Style]:
+    """Styles of a suite's variants by all its series, so that no choice on the page changes a colour."""
+    keys = series_of(results, suite)
+    return styles(sorted({variant for _, _, variant, _, _ in keys}), _baselines(results, keys))
+
+
+def swatch(style: Style) -> Any:
+    """A variant's marker in its colour."""
+    # The chips are the legend, and belong to no scheme; the browser picks the colour.
+    colour = f"light-dark({style.light}, {style.dark})"
+    return html.Span(style.glyph, className="swatch", style={"color": colour})
+
+
+def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[str]:
+    """Variants that are measured against themselves: a ratio of exactly one, always."""
+    ratios: dict[str, bool] = {}
+    variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}
+    for ratio in results.trends(one for one in variants if _is_speedup(results, one)):
+        values = ratio.value[ratio.value > 0]
+        if len(values):
+            variant = variants[ratio.series]
+            ratios[variant] = ratios.get(variant, True) and bool((values == 1.0).all())
+    return {variant for variant, always_one in ratios.items() if always_one}
+
+
+def _is_speedup(results: Results, series: Series) -> bool:
+    return results.benchmarks[series.benchmark].is_ratio

@@ -1,0 +1,279 @@
+"""One series with everything that was measured beside it: value, clock, temperature, machine code; one x axis."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dashboard.charts.axes import commit_axis, value_axis, within
+from dashboard.charts.cause_colours import cause_colour
+from dashboard.charts.telemetry import beside
+from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.trend import commit_line, wrapped
+from lockstep.alerts.analysis_files import Behaviour, Finding
+from lockstep.alerts.text import amount
+from lockstep.compare.number_format import significant
+from lockstep.compare.rows import Measured, Quantity
+from lockstep.compare.verdict import sign
+from lockstep.history.model import Commit, Point
+
+Figure = dict[str, Any]
+
+#: Points up to which samples are drawn, and up to which each has its own marker.
+_SAMPLED, _MARKED = 150, 400
+
+#: Share of the height of the main part and of each part below it, and of the gaps.
+_MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
+
+
+def series_figure(
+    points: Sequence[tuple[Point, Measured | None]],
+    commits: Sequence[Commit],
+    what: Quantity,
+    found: Sequence[Finding],
+    analysis: Behaviour | None,
+    style: Style,
+    scheme: Scheme,
+    zoom: tuple[float, ...] = (),
+) -> Figure:
+    """The chart.
+
+    Args:
+        points: of one series, oldest first, and the number of each in the unit of ``what``.
+        commits: of the machine: the x axis.
+        what: the quantity.
+        found: changes to mark.
+        analysis: of these numbers, for the levels; ``None`` where the detector follows another quantity.
+        style, scheme: of the line.
+        zoom: range of the x axis, () from the first point of the series on; the other axis fits what is in it.
+    """
+    shown = [(point, number) for point, number in points if number is not None]
+    layout = chart_layout(scheme)
+    layout["xaxis"] |= commit_axis(commits, zoom, _first(points))
+    layout["yaxis"]["fixedrange"] = True
+    data = _main(shown, commits, what, style, scheme)
+    in_view = [one for point, one in shown if within(point.commit, zoom)]
+    values = [end for one in in_view for end in (one.low or one.value, one.high or one.value)]
+    positive = [value for value in values if value > 0]
+    if positive and len(positive) == len(values):
+        layout["yaxis"] |= value_axis(min(positive), max(positive), what.unit if what.unit in "×%" else "")
+    small = {"size": 11, "color": neutral(scheme)}
+    title = f"{what.label} {what.unit}".replace("% of floor %", "% of floor")
+    layout["yaxis"]["title"] = {"text": escape(title), "font": small}
+    if analysis is not None:
+        data += _levels(analysis, shown, scheme)
+    below = beside(points, scheme)
+    tops = _domains(len(below))
+    layout["yaxis"]["domain"] = tops[0]
+    for place, (title, traces) in enumerate(below, 2):
+        axis = dict(chart_layout(scheme)["yaxis"]) | {"domain": tops[place - 1], "nticks": 3, "fixedrange": True}
+        axis["title"] = {"text": title, "font": small}
+        layout[f"yaxis{place}"] = axis
+        data += [trace | {"yaxis": f"y{place}"} for trace in traces]
+    layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
+    marks = [*_toolchain(points, scheme), *_changes(found, commits, scheme)]
+    layout |= _marked(marks, layout["xaxis"]["range"])
+    data += _failures(points, commits, scheme, layout)
+    layout["margin"] = {"l": 62, "r": 24, "t": 26, "b": 30}
+    return {"data": data, "layout": layout}
+
+
+def _first(points: Sequence[tuple[Point, Measured | None]]) -> int:
+    """Return the place of the first point that is drawn: a number or a failure; 0 if there is none."""
+    return next((point.commit for point, one in points if one is not None or point.state == "failed"), 0)
+
+
+def figure_height(figure: Mapping[str, Any]) -> int:
+    """Pixels that the chart needs."""
+    below = [name for name in figure["layout"] if name.startswith("yaxis") and name not in ("yaxis", "yaxis9")]
+    return 340 + 95 * len(below)
+
+
+def _main(
+    shown: Sequence[tuple[Point, Measured]], commits: Sequence[Commit], what: Quantity, style: Style, scheme: Scheme
+) -> list[Figure]:
+    data: list[Figure] = []
+    for run in _runs(shown):
+        banded = [(p.commit, n.low, n.high) for p, n in run if n.low is not None and n.high is not None]
+        xs = [x for x, _, _ in banded]
+        outline = [high for _, _, high in banded] + [low for _, low, _ in reversed(banded)]
+        fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
+        place = {"x": packed(xs + xs[::-1]), "y": packed(outline)}
+        data.append({"type": "scatter", "hoverinfo": "skip", **fill, **place})
+    if len(shown) <= _SAMPLED:
+        scattered = [(p.commit, s) for p, n in shown for s in _samples(p, n)]
+        dot = {"size": 3, "color": style.colour(scheme), "opacity": 0.35}
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "marker": dot,
+                "hoverinfo": "skip",
+                "x": [x for x, _ in scattered],
+                "y": [y for _, y in scattered],
+            }
+        )
+    for run in _runs(shown):
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if len(shown) <= _MARKED else "lines",
+                "name": "value",
+                "line": {"color": style.colour(scheme), "width": 1.5, "dash": style.dash},
+                "marker": {"color": style.colour(scheme), "size": 6, "symbol": style.marker},
+                "hovertemplate": "%{text}<extra></extra>",
+                "text": [_hover(p, n, what, commits[p.commit]) for p, n in run],
+                **_places([p.commit for p, _ in run]),
+                "y": packed([n.value for _, n in run]),
+            }
+        )
+    return data
+
+
+def packed(values: Sequence[float]) -> Any:
+    """A long list of numbers as Plotly's typed array: 4 bytes a number in place of 18."""
+    if len(values) <= _MARKED:
+        return list(values)
+    raw = np.asarray(values, dtype="<f4").tobytes()
+    return {"dtype": "f4", "bdata": base64.b64encode(raw).decode()}
+
+
+def _places(at: Sequence[int]) -> Figure:
+    whole = len(at) > 1 and at[-1] - at[0] == len(at) - 1
+    return {"x0": at[0], "dx": 1} if whole else {"x": list(at)}
+
+
+def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Measured]]]:
+    """Stretches of one ruler: those that compare."""
+    runs: list[list[tuple[Point, Measured]]] = []
+    for place, one in enumerate(shown):
+        if not place or one[0].version != shown[place - 1][0].version:
+            runs.append([])
+        runs[-1].append(one)
+    return runs
+
+
+def _samples(point: Point, number: Measured) -> list[float]:
+    """The point's samples in the unit of its number; ratios and times alike are scaled by one factor."""
+    if not point.value:
+        return []
+    return [sample * number.value / point.value for sample in point.samples]
+
+
+def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
+    own = _analysed(analysis, shown)
+    if not own:
+        return []
+    factor = next((number.value / point.value for point, number in shown if point.value), 1.0)
+    line = {"color": neutral(scheme), "width": 1.25, "dash": "dash"}
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "line": line,
+            "hoverinfo": "skip",
+            "x": [own[level.start] - 0.5, own[level.stop - 1] + 0.5],
+            "y": [value * factor] * 2,
+        }
+        for level in analysis.levels
+        # Points that agree on no level lie between two.
+        for value in ((level.low, level.high) if level.unsettled else (level.value,))
+        if math.isfinite(value)
+    ]
+
+
+def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Figure:
+    """Marks as parts of a layout, their words on the side where there is room in what is in view."""
+    low, high = view
+    notes = [note | _inward((note["x"] - low) / (high - low)) for _, note in marks]
+    return {"shapes": [shape for shape, _ in marks], "annotations": notes}
+
+
+def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
+    """The commits that the analysis counts from 0; none where it is of other points."""
+    own = [point.commit for point, _ in _last_ruler(shown)]
+    return own if analysis.levels and analysis.levels[-1].stop == len(own) else []
+
+
+def _last_ruler(shown: Sequence[tuple[Point, Measured]]) -> Sequence[tuple[Point, Measured]]:
+    return _runs(shown)[-1] if shown else ()
+
+
+def _toolchain(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+    marks = []
+    for (before, _), (after, _) in pairwise(points):
+        moved = toolchain_change(before, after)
+        if moved:
+            text = escape(", ".join(moved[:2]) + (" …" if len(moved) > 2 else ""))
+            marks.append(_upright(after.commit - 0.5, text, neutral(scheme), "dot", 1.0))
+    return marks
+
+
+def toolchain_change(before: Point, after: Point) -> list[str]:
+    """``triton 3.6.0 → 3.7.1`` for everything below the code that differs."""
+    if before.run is after.run:
+        return []
+    old, new = before.run.toolchain, after.run.toolchain
+    return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
+
+
+def _changes(found: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    marks = []
+    for one in found:
+        at = place.get(one.commit)
+        if at is not None:
+            where = escape(commits[at].subject[:48]) if one.exact else one.range
+            size = f"{sign(one.size)} {amount(one)}"
+            text = " · ".join(part for part in (size, one.kind, where) if part)
+            marks.append(_upright(at - 0.5, text, cause_colour(one.kind, scheme), "solid", 1.0))
+    return marks
+
+
+def _upright(x: float, text: str, colour: str, dash: str, top: float) -> tuple[Figure, Figure]:
+    line = {"color": colour, "width": 1.25, "dash": dash}
+    shape = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": top, "line": line, "layer": "below"}
+    place = {"x": x, "y": top, "yref": "paper", "yanchor": "bottom"}
+    return shape, {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
+
+
+def _inward(share: float) -> Figure:
+    """The side on which there is room for the words of a mark, this share of the width from the left."""
+    return {"xanchor": "right", "xshift": 2} if share > 0.6 else {"xanchor": "left", "xshift": -2}
+
+
+def _failures(
+    points: Sequence[tuple[Point, Measured | None]], commits: Sequence[Commit], scheme: Scheme, layout: Figure
+) -> list[Figure]:
+    failed = [point for point, _ in points if point.state == "failed"]
+    if not failed:
+        return []
+    layout["yaxis9"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+    marker = {"symbol": "x-thin", "size": 8, "line": {"width": 1.75, "color": cause_colour("own commit", scheme)}}
+    text = [f"failed: {wrapped(point.reason)}<br>{commit_line(commits[point.commit])}" for point in failed]
+    where = {"x": [point.commit for point in failed], "y": [0.04] * len(failed), "yaxis": "y9"}
+    hover = {"text": text, "hovertemplate": "%{text}<extra></extra>"}
+    return [{"type": "scatter", "mode": "markers", "marker": marker, **where, **hover}]
+
+
+def _hover(point: Point, number: Measured, what: Quantity, commit: Commit) -> str:
+    ends = f" [{number.ends(', ')}]" if number.ends("") else ""
+    lines = [f"<b>{significant(number.value, 5)} {escape(what.unit)}</b>{ends}", commit_line(commit)]
+    return "<br>".join([*lines, wrapped(point.note)] if point.note else lines)
+
+
+def _domains(below: int) -> list[list[float]]:
+    """Parts of the height from the top: the main one, then the others."""
+    whole = _MAIN + below * (_BELOW + _GAP)
+    tops, top = [[1 - _MAIN / whole, 1.0]], 1 - _MAIN / whole
+    for _ in range(below):
+        top -= _GAP / whole
+        tops.append([max(top - _BELOW / whole, 0.0), top])
+        top -= _BELOW / whole
+    return tops

@@ -1,0 +1,92 @@
+"""Latency over the sizes of a shape, at one commit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from dashboard.charts.axes import log_axis
+from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.trend import Figure, hover_text, stroke
+from lockstep.compare.number_format import whole
+from lockstep.compare.rows import QUANTITIES, Row, axes_of
+
+#: Labels of the axis that a phone has room for; every size has its line.
+_MOST_LABELS = 8
+
+
+def sweep(rows: Sequence[Row], axis: str, drawn: Mapping[str, Style], scheme: Scheme) -> Figure:
+    """Latency in µs against a numeric axis of the case, one line a variant, with the floor; log-log."""
+    at = {row.case: float(axes_of(row.case)[axis]) for row in rows}
+    data: list[Figure] = []
+    latency = QUANTITIES["latency"]
+    floors = sorted({(at[row.case], row.floor_s * 1e6) for row in rows if row.floor_s})
+    if floors:
+        line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
+        hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:,.4r}} µs</b><extra></extra>"
+        points = {"x": [x for x, _ in floors], "y": [y for _, y in floors]}
+        data.append({"type": "scatter", "mode": "lines", "line": line, "hovertemplate": hover, **points})
+    for variant, style in drawn.items():
+        own = sorted((row for row in rows if row.variant == variant), key=lambda row: at[row.case])
+        found = [(at[row.case], row, row.measured("latency")) for row in own]
+        shown = [(x, row, value) for x, row, value in found if value]
+        if shown:
+            data.append(
+                {
+                    **stroke(style, scheme),
+                    "name": escape(variant),
+                    "x": [x for x, _, _ in shown],
+                    "y": [value.value for _, _, value in shown],
+                    "text": [hover_text(row, value, latency, escape(row.case)) for _, row, value in shown],
+                }
+            )
+    layout = chart_layout(scheme)
+    xs = sorted(set(at.values()))
+    step = math.ceil(len(xs) / _MOST_LABELS)
+    layout["xaxis"] |= {
+        "type": "log",
+        "title": {"text": escape(axis), "standoff": 4, "font": {"size": 11, "color": neutral(scheme)}},
+        "tickvals": xs,
+        "ticktext": ["" if place % step else f"{x:g}" if x < 1e3 else whole(x) for place, x in enumerate(xs)],
+        "tickangle": 0,
+    }
+    values = [y for trace in data for y in trace["y"]]
+    if values:
+        # Below the floor there is room for its name.
+        layout["yaxis"] |= log_axis(min(values) / (1.5 if floors else 1.15), max(values) * 1.15)
+    if floors:
+        end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
+        note = {"text": "floor", "showarrow": False, "xanchor": "left", "yanchor": "top", **end}
+        layout["annotations"] = [note | {"font": {"color": neutral(scheme), "size": 11}}]
+    return {"data": data, "layout": layout}
+
+
+def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | None:
+    """The first numeric axis that varies among the cases equal to ``chosen`` in all others, and those cases.
+
+    ``None`` if there is none: a single case, or labels that are not of axes.
+    """
+    wanted = axes_of(chosen)
+    for axis, value in wanted.items():
+        if not _is_positive_number(value):
+            continue
+        rest = {name: other for name, other in wanted.items() if name != axis}
+        alike = [case for case in cases if _without(case, axis) == rest]
+        if len(alike) > 1:
+            return axis, alike
+    return None
+
+
+def _without(case: str, axis: str) -> dict[str, str] | None:
+    """A case's other axes; ``None`` if it has no such axis with a number."""
+    axes = axes_of(case)
+    value = axes.pop(axis, "")
+    return axes if _is_positive_number(value) else None
+
+
+def _is_positive_number(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False

@@ -1,0 +1,101 @@
+"""What was measured beside a series, for the charts below it: clock, temperature, machine code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from dashboard.charts.theme import Scheme, neutral
+from dashboard.charts.trend import Figure, wrapped
+from lockstep.compare.rows import Measured
+from lockstep.history.model import Point
+
+#: Points of a series, oldest first, and the number of each.
+Points = Sequence[tuple[Point, Measured | None]]
+
+
+def beside(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
+    """Title and lines of each chart that there is something for, from top to bottom."""
+    every = (_clock(points, scheme), _heat(points, scheme), _code(points, scheme))
+    return [part for part in every if part]
+
+
+def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
+    known = [point for point, _ in points if point.sm_mhz is not None]
+    if not known:
+        return None
+    text = [
+        f"SM {p.sm_mhz:.0f} MHz"
+        + (f", lowest {p.sm_mhz_low:.0f}" if p.sm_mhz_low else "")
+        + (f"<br>{wrapped(', '.join(p.clock_reasons))}" if p.clock_reasons else "")
+        for p in known
+    ]
+    # Hollow where something held the clock back.
+    symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
+    low = _line([p.commit for p in known], [p.sm_mhz_low for p in known], scheme) | {"hoverinfo": "skip"}
+    main = _line([p.commit for p in known], [p.sm_mhz for p in known], scheme, symbols)
+    return "SM MHz", [
+        low | {"line": {"color": neutral(scheme), "width": 1, "dash": "dot"}, "mode": "lines"},
+        main | {"text": text, "hovertemplate": "%{text}<extra></extra>"},
+    ]
+
+
+def _heat(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
+    known = [point for point, _ in points if point.temperature_c is not None]
+    if not known:
+        return None
+    text = [f"{p.temperature_c:.0f} °C" + (f", {p.power_w:.0f} W" if p.power_w else "") for p in known]
+    trace = _line([p.commit for p in known], [p.temperature_c for p in known], scheme)
+    return "°C", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
+
+
+def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
+    known = [(point.commit, kernels) for point, _ in points if (kernels := kernels_of(point))]
+    counted = [(x, some, max(k.get("registers") or 0 for k in some)) for x, some in known]
+    if not any(registers for _, _, registers in counted):
+        return None
+    hashes = [tuple(str(kernel.get("code")) for kernel in some) for _, some, _ in counted]
+    fresh = [place == 0 or hashes[place] != hashes[place - 1] for place in range(len(hashes))]
+    trace = _line(
+        [x for x, _, _ in counted],
+        [registers for _, _, registers in counted],
+        scheme,
+        ["diamond" if new else "line-ew-open" for new in fresh],
+    )
+    text = [
+        code_words(some) + ("<br>code changed" if new else "") for (_, some, _), new in zip(counted, fresh, strict=True)
+    ]
+    trace["line"] |= {"shape": "hv"}
+    return "registers", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
+
+
+def kernels_of(point: Point) -> list[Mapping[str, Any]]:
+    """Kernels that a point's record holds; [] without one."""
+    try:
+        code = json.loads(point.code) if point.code else {}
+    except ValueError:
+        return []
+    kernels = code.get("kernels") if isinstance(code, dict) else None
+    return [one for one in kernels if isinstance(one, dict)] if isinstance(kernels, list) else []
+
+
+def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:
+    """``matmul: 168 registers, 0 B spilled, 48 kB shared``, a line a kernel, escaped."""
+    lines = []
+    for kernel in kernels[:8]:
+        facts = [
+            f"{kernel[name]:g} {unit}"
+            for name, unit in (("registers", "registers"), ("spills", "B spilled"), ("shared", "B shared"))
+            if isinstance(kernel.get(name), int | float)
+        ]
+        lines.append(f"{escape(str(kernel.get('name', '')))}: {', '.join(facts)}")
+    return "<br>".join(lines)
+
+
+def _line(xs: Sequence[int], ys: Sequence[Any], scheme: Scheme, symbols: Sequence[str] = ()) -> Figure:
+    colour = neutral(scheme)
+    marker = {"color": colour, "size": 5, "symbol": list(symbols) or "circle"}
+    line = {"color": colour, "width": 1.25}
+    return {"type": "scatter", "mode": "lines+markers", "marker": marker, "line": line, "x": list(xs), "y": list(ys)}

@@ -1,0 +1,146 @@
+"""Colours, type and chart defaults, one place for both colour schemes.
+
+Lines are told apart by colour and by marker, so that neither colour blindness nor print loses one. The
+colours are Okabe and Ito's (https://jfly.uni-koeln.de/color), darkened on light and lightened on dark
+until each has a contrast of at least 3:1 with the page; their black and yellow would not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lockstep.compare.number_format import THIN
+
+Scheme = Literal["light", "dark"]
+
+SANS = 'Inter, "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif'
+MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, "DejaVu Sans Mono", Consolas, monospace'
+
+_LINES: dict[Scheme, tuple[str, ...]] = {
+    "light": ("#0072B2", "#D55E00", "#008F68", "#B0508A", "#9A7500", "#3C8FC7", "#7A5C3E", "#5B4FC4"),
+    "dark": ("#56B4E9", "#FF8A4C", "#2CC295", "#E58FC0", "#E8C84A", "#9CD3F5", "#C9A37E", "#A79CFF"),
+}
+_MARKERS = (
+    ("circle", "●"),
+    ("square", "■"),
+    ("diamond", "◆"),
+    ("triangle-up", "▲"),
+    ("x", "✖"),
+    ("triangle-down", "▼"),
+    ("cross", "✚"),
+    ("star", "★"),
+)
+_NEUTRAL: dict[Scheme, str] = {"light": "#5F6B76", "dark": "#9AA5B1"}
+_INK: dict[Scheme, str] = {"light": "#1B2026", "dark": "#E4E8EC"}
+_GRID: dict[Scheme, str] = {"light": "#E9ECEF", "dark": "#2A3037"}
+_CARD: dict[Scheme, str] = {"light": "#FFFFFF", "dark": "#1A1E23"}
+
+MANTINE: dict[str, Any] = {
+    "fontFamily": SANS,
+    "fontFamilyMonospace": MONO,
+    "primaryColor": "blue",
+    "primaryShade": {"light": 8, "dark": 4},
+    "defaultRadius": "sm",
+    "respectReducedMotion": True,
+    "fontSizes": {"xs": "12px", "sm": "13px", "md": "14px"},
+    "headings": {"fontWeight": "600"},
+}
+
+#: Plotly's own buttons would lie on the lines, and its defaults upload the chart to its makers at a click. Without them
+#: a drag zooms, with shift it moves, and a double click shows all again.
+GRAPH_CONFIG: dict[str, Any] = {
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "displaylogo": False,
+    "displayModeBar": False,
+    "responsive": True,
+}
+
+
+#: The variant that a family's public function is.
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one variant is drawn: the same on every chart of its suite, whatever else is chosen.
+
+    ``glyph`` is the marker as a character, for legends in text; ``width`` is the line's, in pixels.
+    """
+
+    light: str
+    dark: str
+    marker: str
+    glyph: str
+    dash: str
+    width: float = 1.75
+
+    def colour(self, scheme: Scheme) -> str:
+        """The line's colour, ``#rrggbb``."""
+        return self.dark if scheme == "dark" else self.light
+
+    def band(self, scheme: Scheme) -> str:
+        """The interval's fill: the line's colour, mostly transparent."""
+        red, green, blue = (int(self.colour(scheme)[at : at + 2], 16) for at in (1, 3, 5))
+        return f"rgba({red},{green},{blue},0.16)"
+
+
+def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
+    """A style a variant; baselines are grey and dashed, the others take the palette in the order of their names.
+
+    What a family takes by itself, ``best``, has the same colour in every family, and a wide line: it lies on another's.
+    """
+    coloured = sorted({*variants} - baselines, key=lambda variant: (variant != BEST, variant))
+    drawn = {
+        variant: Style(
+            _LINES["light"][place],
+            _LINES["dark"][place],
+            # After one round of the palette another marker and dash tell the second round from the first.
+            *_MARKERS[(place + 3 * rounds) % len(_MARKERS)],
+            ("solid", "dot", "dashdot")[rounds % 3],
+            3.5 if variant == BEST else 1.75,
+        )
+        for variant, (rounds, place) in (
+            (variant, divmod(index, len(_LINES["light"]))) for index, variant in enumerate(coloured)
+        )
+    }
+    neutral = Style(_NEUTRAL["light"], _NEUTRAL["dark"], "circle-open", "○", "dash")
+    return {variant: drawn.get(variant, neutral) for variant in variants}
+
+
+def neutral(scheme: Scheme) -> str:
+    """Colour of what is no variant: floors, reference lines, marks of what failed."""
+    return _NEUTRAL[scheme]
+
+
+def chart_layout(scheme: Scheme) -> dict[str, Any]:
+    """Plotly layout shared by all charts of a scheme."""
+    axis = {
+        "gridcolor": _GRID[scheme],
+        "linecolor": _GRID[scheme],
+        "zeroline": False,
+        "ticks": "",
+        "automargin": True,
+        "fixedrange": False,
+        "tickfont": {"color": _NEUTRAL[scheme], "size": 11, "family": MONO},
+        "separatethousands": True,
+    }
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": SANS, "size": 12, "color": _INK[scheme]},
+        "margin": {"l": 44, "r": 14, "t": 8, "b": 30},
+        "separators": f".{THIN}",
+        "showlegend": False,
+        "hovermode": "closest",
+        "hoverlabel": {
+            "bgcolor": _CARD[scheme],
+            "bordercolor": _NEUTRAL[scheme],
+            "font": {"family": SANS, "size": 12, "color": _INK[scheme]},
+            "align": "left",
+        },
+        "xaxis": dict(axis),
+        "yaxis": dict(axis),
+        "dragmode": "zoom",
+    }

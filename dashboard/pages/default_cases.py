@@ -1,0 +1,56 @@
+"""Which shapes of a suite have most to tell: what a page shows before anybody has chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from lockstep.compare.rows import key_of, series_of
+from lockstep.history.display_names import natural
+from lockstep.history.model import Trend
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+
+#: Newest commits that count as history; more of them would tell no more of what happens now.
+RECENT = 100
+
+#: Cases chosen on a page that no case was asked of.
+FIRST_CASES = 2
+
+
+@remembered
+def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str], ...]:
+    """Cases of a suite with their cache state, the most telling first; those without a number are left out.
+
+    That is the longest recent history of any variant, and among equals the largest change from its first number to
+    its last: a curve before a point, a step before a flat line.
+    """
+    told: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    series = [one for own in series_of(results, suite, machine).values() for one in own]
+    for trend in results.trends(series, last=RECENT):
+        *_, case, l2 = key_of(trend.series, suite)
+        told[case, l2] = max(told[case, l2], _history(trend))
+    known = [(length, moved, place) for place, (length, moved) in told.items() if length]
+    return tuple(place for *_, place in sorted(known, key=lambda one: (-one[0], -one[1], one[2])))
+
+
+def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
+    """The cache state with most to tell about the asked cases, or about any."""
+    told = telling(results, machine, suite)
+    asked = [l2 for case, l2 in told if case in cases] or [l2 for _, l2 in told]
+    return asked[0] if asked else caches[0]
+
+
+def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
+    """The cases with most to tell on this machine, small before large; a suite has shapes for others as well."""
+    told = [case for case, state in telling(results, machine, suite) if case and state == l2]
+    return sorted(told[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
+
+
+def _history(trend: Trend) -> tuple[int, float]:
+    """Numbers of the newest ruler, and the log of the factor between the first and the last of them."""
+    values = trend.value[(trend.version == trend.version[-1]) & np.isfinite(trend.value) & (trend.value > 0)]
+    return len(values), abs(math.log(values[-1] / values[0])) if len(values) else 0.0

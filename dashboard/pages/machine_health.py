@@ -1,0 +1,129 @@
+"""How far a machine's numbers can be trusted: when it last reported, its clocks, noise, controls and toolchain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from lockstep.compare.rows import Key, key_of, keys_of, suite_of
+from lockstep.gpu.nvml import THROTTLING
+from lockstep.history.model import Commit, Run
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import once
+
+#: Points of a control's trend.
+TREND = 120
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A commit from which a machine was measured with something else: name, before, after."""
+
+    commit: Commit
+    changes: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What there is to know of a machine besides its kernels' numbers.
+
+    Attributes:
+        machine: its name.
+        run: the newest one; commit: its commit.
+        commits, series: how many it has; failed: series that failed at the newest commit.
+        reported_at: when the newest number of any commit was measured, ms since 1970; 0 unknown.
+        points: of the newest commit that tell of clocks; throttled: of them, those during which clocks were held back.
+        reasons: of that, and at how many points.
+        sm_mhz: median clock of those points; ``None`` unknown.
+        noise: median standard error of the logarithm of a time or other number, ratios apart, at the newest commit
+            (0.001 is 0.1 %); mde: median smallest detectable effect; ``None`` unknown.
+        controls: of each control the rate (calls a second) of the last commits, oldest first, with the index of the
+            commit.
+        turns: of the toolchain, the newest first.
+    """
+
+    machine: str
+    run: Run
+    commit: Commit
+    commits: int
+    series: int
+    failed: int
+    reported_at: int
+    points: int
+    throttled: int
+    reasons: tuple[tuple[str, int], ...]
+    sm_mhz: float | None
+    noise: float | None
+    mde: float | None
+    controls: Mapping[str, tuple[tuple[int, float], ...]]
+    turns: tuple[Turn, ...]
+
+
+def upkeep(results: Results, machine: str) -> Upkeep:
+    """The upkeep of a machine that the results know; worked out once for each picture."""
+    return once(results, "upkeep", machine, lambda: _upkeep(results, machine))
+
+
+def _upkeep(results: Results, machine: str) -> Upkeep:
+    runs, commits = results.runs_of(machine), results.commits(machine)
+    failed: set[Key] = set()
+    clocks: list[float] = []
+    reasons: list[list[str]] = []
+    errors: list[float] = []
+    mdes: list[float] = []
+    for one in results.walk(machine, commits[-1].hash):
+        benchmark = results.benchmarks[one.series.benchmark]
+        if one.state == "failed":
+            # A series is a row of the overview: its latency and its speedup are two points.
+            failed.add(key_of(one.series, suite_of(benchmark)))
+        if one.sm_mhz:
+            clocks.append(one.sm_mhz)
+            reasons.append([reason for reason in one.clock_reasons if reason in THROTTLING])
+        if one.error and not benchmark.is_ratio:
+            errors.append(one.error)
+        if one.mde:
+            mdes.append(one.mde)
+    return Upkeep(
+        machine=machine,
+        run=runs[-1],
+        commit=commits[-1],
+        commits=len(commits),
+        series=len(keys_of(results, machine)),
+        failed=len(failed),
+        reported_at=max(run.measured_at for run in runs),
+        points=len(clocks),
+        throttled=sum(bool(one) for one in reasons),
+        reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
+        sm_mhz=median(clocks) if clocks else None,
+        noise=median(errors) if errors else None,
+        mde=median(mdes) if mdes else None,
+        controls=_controls(runs),
+        turns=_turns(runs, commits),
+    )
+
+
+def _controls(runs: tuple[Run, ...]) -> dict[str, tuple[tuple[int, float], ...]]:
+    found: dict[str, list[tuple[int, float]]] = {}
+    for at, run in list(enumerate(runs))[-TREND:]:
+        for name, control in run.controls.items():
+            if control.seconds:
+                found.setdefault(name, []).append((at, 1 / control.seconds))
+    return {name: tuple(values) for name, values in sorted(found.items())}
+
+
+def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ...]:
+    turns = []
+    for at in range(1, len(runs)):
+        before, after = (_facts(run) for run in runs[at - 1 : at + 1])
+        if before == after:
+            continue
+        names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        turns.append(Turn(commits[at], tuple((name, before.get(name, ""), after.get(name, "")) for name in names)))
+    return tuple(reversed(turns))
+
+
+def _facts(run: Run) -> dict[str, str]:
+    told = {"clocks": run.clock_state, "protocol": str(run.protocol) if run.protocol else ""}
+    return {name: value for name, value in {**run.toolchain, **told}.items() if value}

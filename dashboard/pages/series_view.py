@@ -1,0 +1,105 @@
+"""What there is to know of one series, as its page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard.address import SeriesAddress
+from dashboard.charts.series_figure import series_figure
+from dashboard.charts.theme import Scheme, styles
+from lockstep.alerts.analysis_files import Behaviour, Finding, Shown
+from lockstep.alerts.steps import SeriesName
+from lockstep.compare.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
+from lockstep.compare.status import found_by_key, keys_by_name
+from lockstep.history.model import Point
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """What a page of one series shows.
+
+    Attributes:
+        points: of the quantity, oldest first, and the number of each.
+        rows: by commit's hash.
+        what: the quantity.
+        found: its changes.
+        analysis: of what the detector follows of this series; ``None`` while it is being looked for, or not followed.
+        name: what the detector calls it; ``None`` as ``analysis``.
+        follows: the quantity that the detector follows; "" unknown.
+    """
+
+    points: tuple[tuple[Point, Measured | None], ...]
+    rows: Mapping[str, Row]
+    what: Quantity
+    found: tuple[Finding, ...]
+    analysis: Behaviour | None
+    name: SeriesName | None
+    follows: str
+
+
+def key_at(address: SeriesAddress) -> Key:
+    """Identity of the row that the page is about."""
+    return address.machine, address.suite, address.variant, address.case, address.l2
+
+
+def view(results: Results, address: SeriesAddress, picture: Shown | None) -> SeriesView:
+    """Everything about a series that the page shows; nothing if there is none."""
+    key = key_at(address)
+    points, rows = _measured_at(results, address.suite, key)
+    names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
+    followed = picture.noise if picture else {}
+    name = next((name for name in names if name in followed), None)
+    what = described(rows.values(), address.quantity or offered(results, address, key)[0].name)
+    of = "speedup" if what.name == "speedup" else "latency"
+    return SeriesView(
+        tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
+        rows,
+        what,
+        tuple(found_by_key(results, address.machine, picture).get(key, ())),
+        picture.behaviour(name) if picture and name else None,
+        name,
+        _page_quantity(name.quantity) if name else "",
+    )
+
+
+@remembered
+def _measured_at(results: Results, suite: str, key: Key) -> tuple[dict[str, list[Point]], dict[str, Row]]:
+    """Points of a series by quantity, and its rows by commit."""
+    series = series_of(results, suite, key[0]).get(key, [])
+    points = results.points(*series)
+    by_quantity: dict[str, list[Point]] = {}
+    for point in points:
+        benchmark = results.benchmarks[point.series.benchmark]
+        name = benchmark.quantity if benchmark.ours else "latency" if benchmark.unit == "seconds" else "value"
+        by_quantity.setdefault(name, []).append(point)
+    return by_quantity, {row.commit: row for row in rows_of(results, points)}
+
+
+def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
+    """The figure of a view."""
+    style = styles([address.variant], set())[address.variant]
+    commits = results.commits(address.machine)
+    return series_figure(shown.points, commits, shown.what, shown.found, _levels(shown), style, scheme, address.zoom)
+
+
+def _levels(shown: SeriesView) -> Behaviour | None:
+    """The analysis, if it is of the quantity that is shown."""
+    return shown.analysis if shown.follows == shown.what.name else None
+
+
+def offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:
+    """Quantities that the series has, the one that the detector follows first."""
+    _, rows = _measured_at(results, address.suite, key)
+    names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]
+    baseline = any(row.variant == row.baseline for row in rows.values())
+    first = ["speedup"] if "speedup" in names and not baseline else []
+    names = first + [one for one in names if one not in first]
+    return [described(rows.values(), one) for one in names or quantities_of(results, address.suite)[:1]]
+
+
+def _page_quantity(name: str) -> str:
+    return {"speedup": "speedup", "latency": "latency", "seconds": "latency"}.get(name, "value")

@@ -1,0 +1,1 @@
+"""Serve the dashboard: the Dash application, gunicorn, connections and the verb ``lockstep dashboard``."""

@@ -1,0 +1,188 @@
+"""The Dash application: shell, routing, and what every answer's headers forbid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from flask import Response, redirect, send_file
+
+from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
+from dashboard.api.routes import create_api
+from dashboard.auth.access import Access
+from dashboard.auth.security import Guard
+from dashboard.charts.theme import MANTINE
+from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
+from dashboard.pages.parts import back_link, notice
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.service import Desk
+from lockstep.history.store import Store
+
+_INDEX = """<!DOCTYPE html>
+<html lang="en">
+    <head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}<script src="{scheme}"></script></head>
+    <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
+
+
+#: Pages in the head of every page, in order.
+_NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
+
+#: All charts are lines, points and a heatmap, which this third of plotly.js draws.
+PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
+
+#: Where Dash's charts ask for the whole of it.
+_PLOTLY_ASKED = "_dash-component-suites/plotly/package_data/plotly.min.js"
+
+#: Milliseconds between two looks for new results, and for an analysis that a page waits for.
+_TICK_MS, _SOON_MS = 15_000, 1_000
+
+
+def _plotly() -> Response:
+    return send_file(PLOTLY)
+
+
+def create_app(
+    store: Store, desk: Desk | None = None, access: Access | None = None, findings: Findings | None = None
+) -> Dash:
+    """The dashboard of a results folder; ``.server`` is its WSGI application.
+
+    Args:
+        store: of the results.
+        desk: the alerts; without it their pages say that there are none.
+        access: how people are known who may act on alerts; nobody is by default.
+        findings: what was found in the results; by default with the thresholds of nobody, and nobody who looks.
+    """
+    findings = findings or Findings(store.cache, store.root)
+    app = Dash(
+        __name__,
+        assets_folder=str(Path(__file__).parents[1] / "assets"),
+        title="Lockstep",
+        update_title="",
+        assets_ignore=r"before\.js",
+        suppress_callback_exceptions=True,
+        add_log_handler=False,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+    )
+    # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
+    app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
+    app.layout = _shell()
+    guard = Guard(app, access or Access())
+    app.server.register_blueprint(create_api(store, desk, guard.limiter))
+    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_ASKED}", view_func=_plotly)
+    prefix = app.config.requests_pathname_prefix
+    alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
+    app.server.add_url_rule(alert_path, "alert_of_list", lambda number: redirect(f"{prefix}alert/{number}"))
+
+    @app.callback(
+        Output("page", "children"),
+        Output("title", "data"),
+        # With the page, or the first look for new results would have it all worked out and sent once more.
+        Output("version", "data", allow_duplicate=True),
+        Input("url", "pathname"),
+        State("url", "search"),
+        prevent_initial_call="initial_duplicate",
+    )
+    def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
+        shown, title = page(store, path or "/", search or "", desk, guard)
+        return shown, title, findings.version(store.current())
+
+    @app.callback(
+        Output("version", "data"),
+        Output("tick", "interval"),
+        Input("tick", "n_intervals"),
+        State("version", "data"),
+        prevent_initial_call=True,
+    )
+    def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
+        results = store.current()
+        findings.look(results)
+        version = findings.version(results)
+        return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
+
+    clientside: Any = app.clientside_callback
+    clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
+    clientside(
+        ClientsideFunction("lockstep", "colours"),
+        Output("colours", "data"),
+        Input("scheme", "computedColorScheme"),
+        State("colours", "data"),
+    )
+    clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
+    overview.register(app, store, findings, desk)
+    family.register(app, store, findings)
+    series.register(app, store, findings)
+    commit.register(app, store, findings)
+    compare.register(app, store, desk)
+    machines.register(app, store)
+    if desk is not None:
+        alerts.register(app, store, desk)
+        alert.register(app, store, findings, desk, guard)
+    return app
+
+
+def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: Guard | None = None) -> tuple[Any, str]:
+    """The page of an address, and its title."""
+    if path == "/compare":
+        return compare.layout(store.current(), search), "Compare · Lockstep"
+    if path == "/machines":
+        return machines.layout(store.current()), "Machines · Lockstep"
+    if path == "/alerts":
+        return alerts.layout(desk, search), "Alerts · Lockstep"
+    if path.startswith("/alert/") and guard is not None:
+        number = path.removeprefix("/alert/")
+        return alert.layout(desk, guard, number), f"Alert {number} · Lockstep"
+    if path == "/":
+        return overview.layout(store.current(), parse_overview(search)), "Lockstep"
+    measured = parse_commit(path, search)
+    if measured is not None:
+        return commit.layout(store.current(), measured), f"{measured.commit[:8]} · Lockstep"
+    one = parse_series(path, search)
+    if one is not None:
+        return series.layout(store.current(), one), f"{one.suite} {one.variant} · Lockstep"
+    address = parse_family(path, search)
+    if address is None:
+        return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
+    return family.layout(store.current(), address), f"{address.suite} · Lockstep"
+
+
+def _shell() -> Any:
+    toggle = dmc.ColorSchemeToggle(
+        id="scheme",
+        lightIcon=html.Span("☀", className="icon"),
+        darkIcon=html.Span("☾", className="icon"),
+        size="lg",
+        variant="subtle",
+        color="gray",
+    )
+    pages = html.Nav([dcc.Link(name, href=path) for name, path in _NAVIGATION.items()], className="pages")
+    brand = dcc.Link([html.Span(className="brand-mark"), "Lockstep"], href="/", className="brand")
+    keys = html.Button("?", id="keys", type="button", title="Keys", **{"aria-label": "Keys"})  # type: ignore[arg-type]
+    header = html.Header([html.Div([brand, pages]), html.Div([keys, toggle])])
+    content = [
+        dcc.Location(id="url", refresh="callback-nav"),
+        dcc.Store(id="title"),
+        dcc.Store(id="colours"),
+        dcc.Store(id="visit"),
+        dcc.Store(id="version"),
+        dcc.Interval(id="tick", interval=_SOON_MS),
+        header,
+        html.Div(id="page"),
+        _help(),
+    ]
+    return dmc.MantineProvider(content, theme=MANTINE, defaultColorScheme="auto")
+
+
+def _help() -> Any:
+    keys = {
+        "/": "filter",
+        "j  k": "next and previous row",
+        "Enter": "open the row",
+        "a": "acknowledge the alert",
+        "?": "these keys",
+        "Esc": "close",
+    }
+    listed = [part for key, what in keys.items() for part in (html.Dt(html.Kbd(key)), html.Dd(what))]
+    return html.Dialog([html.H2("Keys"), html.Dl(listed)], id="help")

@@ -1,0 +1,131 @@
+"""The dashboard's verb: ``lockstep dashboard``."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command
+from asv.util import UserError
+
+from dashboard.auth.access import AccessError, access_of, add_access
+from lockstep.commands.alert_options import STATE, add_sources, add_state, check_thresholds, open_alerts, packages_of
+from lockstep.commands.locations import check_places, open_store, results_folder
+
+if TYPE_CHECKING:
+    from lockstep.alerts.service import Desk
+
+
+class Dashboard(Command):  # type: ignore[misc]  # asv has no types
+    """Serve the results folder as pages."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``dashboard`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "dashboard", help="Show the results in a browser", description="Serve the results as pages."
+        )
+        add_sources(parser)
+        add_state(parser)
+        add_access(parser)
+        parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free one (default: %(default)s)")
+        parser.add_argument(
+            "--workers", type=int, default=2, help="processes that serve, each with all it shows (default: %(default)s)"
+        )
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Serve until interrupted.
+
+        Raises:
+            UserError: the address cannot be served at, the cache cannot lie where it was asked for, the alerts' state
+                cannot be used, the thresholds cannot be read, or an option that says who may write is wrong.
+        """
+        try:
+            access = access_of(args)
+        except AccessError as error:
+            raise UserError(str(error)) from error
+        if args.workers < 1:
+            raise UserError(f"--workers {args.workers}: one at least")
+        check_places(args)
+        thresholds = check_thresholds(args)
+        listener = listen(args.host, args.port)
+        # Only now: a busy port must be told at once, and these imports take a second.
+        from dashboard.server.app import create_app
+        from dashboard.server.serve import serve
+        from lockstep.alerts.database import StateError
+        from lockstep.alerts.findings import Findings
+        from lockstep.history.store import StoreError
+        from lockstep.suite.thresholds import ThresholdsError, read_thresholds
+
+        # What they log for their developers would stand between our lines.
+        for library in ("alembic", "flask-limiter"):
+            logging.getLogger(library).propagate = False
+        try:
+            store = open_store(args)
+            desk = open_desk(args, store.cache)
+            read_thresholds(thresholds)
+        except (StoreError, StateError, ThresholdsError) as error:
+            raise UserError(str(error)) from error
+        repo = args.repo or results_folder(args)
+        findings = Findings(store.cache, repo, packages_of(args), desk.thresholds, desk.analyst)
+        app = create_app(store, desk, access, findings)
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
+        serve(app, listener, args.workers, access.proxies)
+        return 0
+
+
+def open_desk(args: argparse.Namespace, cache: Path) -> Desk:
+    """The alerts of these places, and who keeps them in step with the results.
+
+    Args:
+        args: of the command line.
+        cache: of the store, see ``Store.cache``.
+
+    Raises:
+        lockstep.alerts.database.StateError: their database cannot be used.
+    """
+    from lockstep.alerts.analysis_runner import Analyst
+    from lockstep.alerts.database import default_state
+    from lockstep.alerts.service import Desk
+    from lockstep.notify.receivers import SITE
+    from lockstep.suite.thresholds import FILE
+
+    alerts = open_alerts(args)
+    # A fork inherits no connection: the server's worker opens its own.
+    alerts.database.close()
+    state = args.state or os.environ.get(STATE) or str(default_state(results_folder(args)))
+    given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
+    given |= {"--thresholds": args.thresholds, "--config": args.config}
+    options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
+    return Desk(
+        alerts, Analyst(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""), args.thresholds or Path(FILE)
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address.
+
+    Raises:
+        UserError: it is taken or not ours; the message says what to do.
+    """
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port {port}: a port is a number from 0 to 65535")
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UserError(
+                f"port {port} of {host} is taken, perhaps by another dashboard: end that, or choose another with --port"
+            ) from error
+        raise UserError(f"cannot serve at {host} port {port}: {os.strerror(error.errno or 0)}") from error

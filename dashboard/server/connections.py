@@ -1,0 +1,259 @@
+"""A gunicorn worker whose threads wait for no client.
+
+gunicorn 27's threaded worker gives a connection to a thread when its first byte arrives, and that thread reads the
+rest without a time limit: sixteen half-open requests stop a server of sixteen threads. Here the main loop, which also
+keeps idle connections, collects a request and then hands it over. Slow requests are cut off, and one client takes only
+some of the connections and of the threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import ipaddress
+import re
+import selectors
+import socket
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+from dashboard.auth.access import Network
+from dashboard.auth.security import MOST_BODY
+
+#: Seconds for which a connection may be idle. Common proxies reuse theirs for 60 s (nginx, AWS ALB) or 75 s; one that
+#: closes first is answered by a reset when the proxy sends the next request.
+KEEP_ALIVE_S = 90
+
+#: Seconds from the first byte of a request until its headers must be there, and from then on until its body must be.
+HEADERS_S, BODY_S = 5.0, 10.0
+
+#: Seconds that one write of an answer may wait for a client that reads slowly.
+WRITE_S = 60.0
+
+#: Connections of one address to one worker, and requests of it in threads at once. Trusted proxies have no such limit.
+MOST_CONNECTIONS, MOST_REQUESTS = 64, 4
+
+#: Bytes of headers, more than honest clients send.
+_MOST_HEADERS = 1 << 16
+
+#: Reads of what a client went on sending when its connection closes.
+_MOST_DRAINED = 16
+
+_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+_EXPECT = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
+
+_SAID = {
+    408: "Request Timeout",
+    411: "Length Required",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+
+
+class _Socket(socket.socket):
+    """A client's socket, which never blocks a thread without a limit."""
+
+    def setblocking(self, flag: bool) -> None:
+        """Block for ``WRITE_S`` at most."""
+        self.settimeout(WRITE_S if flag else 0.0)
+
+
+class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
+    """A connection, what it has sent of its next request, and when the rest is due (by ``time.monotonic``)."""
+
+    def __init__(self, worker: Worker, client: socket.socket, address: Any, server: Any) -> None:
+        # After this the old object owns no file descriptor.
+        super().__init__(worker.cfg, _Socket(fileno=client.detach()), address, server)
+        self.host = worker.limited(address)
+        self.received = bytearray()
+        self.due = 0.0
+        self.has_headers = False
+        self._closed = worker.forget
+
+    def close(self, graceful: bool = False) -> None:
+        """Close without waiting; gunicorn's graceful way blocks the main loop for up to 2 s."""
+        self._closed(self)
+        with contextlib.suppress(OSError):
+            self.sock.settimeout(0.0)
+            if graceful:
+                self.sock.shutdown(socket.SHUT_WR)
+                # Unread data would turn the close into a reset, which can swallow the answer.
+                for _ in range(_MOST_DRAINED):
+                    if not socket.socket.recv(self.sock, 1 << 16):
+                        break
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+    def refuse(self, status: int) -> None:
+        """Close with an answer, if there is room for one."""
+        head = f"HTTP/1.1 {status} {_SAID[status]}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 10\r\n\r\n"
+        with contextlib.suppress(OSError):
+            self.sock.send(head.encode())
+        self.close(graceful=True)
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+    """See the module. ``worker_for`` makes one that trusts some addresses."""
+
+    trusted: ClassVar[tuple[Network, ...]] = ()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._reading: set[_Connection] = set()
+        self._connections: Counter[str] = Counter()
+        self._requests: Counter[str] = Counter()
+        self._waiting: defaultdict[str, deque[_Connection]] = defaultdict(deque)
+
+    def limited(self, address: Any) -> str:
+        """Return the name under which an address is counted; "" if it is not."""
+        host = str(address[0]) if isinstance(address, tuple) else ""
+        try:
+            asking = ipaddress.ip_address(host)
+        except ValueError:
+            return ""
+        return "" if any(asking in network for network in self.trusted) else host
+
+    def forget(self, connection: _Connection) -> None:
+        """Count a connection no more: it closes."""
+        self._connections -= Counter([connection.host])
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take a connection, and wait in the main loop for its first request."""
+        try:
+            client, address = listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):
+                raise
+            return
+        connection = _Connection(self, client, address, listener.getsockname())
+        self._connections[connection.host] += 1
+        if connection.host and self._connections[connection.host] > MOST_CONNECTIONS:
+            connection.refuse(503)
+            return
+        self.nr_conns += 1
+        self._expect(connection)
+
+    def on_client_socket_readable(self, conn: _Connection, client: socket.socket) -> None:
+        """Read the next request of a connection that was idle."""
+        self.poller.unregister(client)
+        self.keepalived_conns.remove(conn)
+        self._expect(conn)
+
+    def finish_request(self, conn: _Connection, fs: Any) -> None:
+        """Go on after an answer: with the client's next request, and with one that had to wait for a thread."""
+        self._requests -= Counter([conn.host])
+        waiting = self._waiting.get(conn.host)
+        if waiting:
+            self._start(waiting.popleft())
+        elif waiting is not None:
+            del self._waiting[conn.host]
+        ahead = conn.parser.unreader.take_buffered() if conn.parser is not None else b""
+        if ahead and not fs.cancelled() and not fs.exception() and fs.result():
+            # A part of the next request: gunicorn would have a thread wait for the rest.
+            self._expect(conn)
+            self._take(conn, ahead)
+            return
+        super().finish_request(conn, fs)
+
+    def murder_pending(self) -> None:
+        """Cut off what is late; called every second."""
+        now = time.monotonic()
+        for connection in [one for one in self._reading if now > one.due or not (self.alive or one.received)]:
+            if connection.received:
+                self._refuse(connection, 408)
+            else:
+                self._drop(connection)
+
+    def _expect(self, connection: _Connection) -> None:
+        connection.sock.settimeout(0.0)
+        connection.received.clear()
+        connection.has_headers = False
+        connection.due = time.monotonic() + KEEP_ALIVE_S
+        self._reading.add(connection)
+        read = functools.partial(self._read, connection)
+        self.poller.register(connection.sock, selectors.EVENT_READ, read)
+
+    def _release(self, connection: _Connection) -> None:
+        self._reading.discard(connection)
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            self.poller.unregister(connection.sock)
+
+    def _read(self, connection: _Connection, _: Any) -> None:
+        try:
+            data = connection.sock.recv(1 << 16)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._take(connection, data)
+        else:
+            self._drop(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        self._release(connection)
+        self.nr_conns -= 1
+        connection.close()
+
+    def _refuse(self, connection: _Connection, status: int) -> None:
+        self._release(connection)
+        self.nr_conns -= 1
+        connection.refuse(status)
+
+    def _take(self, connection: _Connection, data: bytes) -> None:
+        """Add what came; hand the request over if it is complete."""
+        if not connection.received:
+            connection.due = time.monotonic() + HEADERS_S
+        received = connection.received
+        received += data
+        end = received.find(_END)
+        if end < 0:
+            if len(received) > _MOST_HEADERS:
+                self._refuse(connection, 431)
+            return
+        if not connection.has_headers:
+            connection.has_headers = True
+            connection.due = time.monotonic() + BODY_S
+            if _EXPECT.search(received, 0, end + 2):
+                with contextlib.suppress(OSError):
+                    connection.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+                # Or gunicorn would say so once more.
+                received[:] = _EXPECT.sub(b"", received, count=1)
+                end = received.find(_END)
+        length = _LENGTH.search(received, 0, end + 2)
+        size = int(length[1]) if length else 0
+        if size > MOST_BODY or _CHUNKED.search(received, 0, end + 2):
+            self._refuse(connection, 413 if size > MOST_BODY else 411)
+            return
+        if len(received) < end + len(_END) + size:
+            return
+        self._release(connection)
+        connection.init()
+        connection.parser.unreader.unread(bytes(received))
+        received.clear()
+        connection.data_ready = True
+        self.enqueue_req(connection)
+
+    def enqueue_req(self, conn: _Connection) -> None:
+        """Give a request to a thread, or let it wait while the same client has enough of them."""
+        if conn.host and self._requests[conn.host] >= MOST_REQUESTS:
+            self._waiting[conn.host].append(conn)
+        else:
+            self._start(conn)
+
+    def _start(self, connection: _Connection) -> None:
+        self._requests[connection.host] += 1
+        super().enqueue_req(connection)
+
+
+def worker_for(trusted: tuple[Network, ...]) -> Callable[..., Worker]:
+    """Return the class of workers that count no connections of these networks: their clients are other people's."""
+    return type("Worker", (Worker,), {"trusted": trusted})

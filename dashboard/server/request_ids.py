@@ -1,0 +1,62 @@
+"""An id for each request: in its answer, in the log, and on the page that says that something failed."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import sys
+
+from flask import Flask, Response, g, has_request_context, jsonify, request
+from werkzeug.exceptions import InternalServerError
+
+from dashboard.auth.access import Access
+
+HEADER = "X-Request-Id"
+
+_ID = re.compile(r"[\w.+/=-]{1,64}", re.ASCII)
+
+
+def add_request_ids(server: Flask, access: Access) -> None:
+    """Give each request an id, and write errors with it to standard error.
+
+    Args:
+        server: of the application.
+        access: a request of its proxies may bring the id that the proxy has logged.
+    """
+    logger = server.logger
+    logger.handlers[:] = [_handler()]
+    # asv's handler at the root prints no traceback.
+    logger.propagate = False
+
+    @server.before_request
+    def begin() -> None:
+        given = request.headers.get(HEADER, "") if access.is_proxy(request.remote_addr) else ""
+        g.request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+
+    @server.after_request
+    def name(response: Response) -> Response:
+        response.headers[HEADER] = _current()
+        return response
+
+    @server.errorhandler(InternalServerError)
+    def failed(error: InternalServerError) -> tuple[Response, int]:
+        text = f"Something failed here. The server's log says what, under the id {_current()}."
+        if request.path.startswith("/api/"):
+            return jsonify({"error": text, "request_id": _current()}), 500
+        return Response(text, mimetype="text/plain"), 500
+
+
+def _current() -> str:
+    return str(g.get("request_id", "-")) if has_request_context() else "-"
+
+
+def _handler() -> logging.Handler:
+    def add(record: logging.LogRecord) -> bool:
+        record.request_id = _current()
+        return True
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s request %(request_id)s: %(message)s"))
+    handler.addFilter(add)
+    return handler

@@ -1,0 +1,92 @@
+"""Serving with gunicorn: few workers with many threads, since each worker reads the results for itself."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import socket
+from contextlib import suppress
+from typing import Any
+
+from dash import Dash
+from gunicorn.app.base import BaseApplication
+
+from dashboard.auth.access import Network
+from dashboard.server.connections import KEEP_ALIVE_S, worker_for
+from lockstep.processes.children import end_with_parent
+
+#: glibc's numbers of the settings, from <malloc.h>.
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+
+_SETTINGS: dict[str, Any] = {
+    "threads": 8,
+    "preload_app": True,
+    "control_socket_disable": True,
+    "loglevel": "warning",
+    "timeout": 120,
+    "graceful_timeout": 3,
+    "keepalive": KEEP_ALIVE_S,
+}
+
+
+class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    def __init__(self, app: Dash, listener: socket.socket, workers: int, trusted: tuple[Network, ...]) -> None:
+        self._app = app
+        self._trusted = trusted
+        self._listener = listener
+        self._workers = workers
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in _SETTINGS.items():
+            self.cfg.set(name, value)
+        self.cfg.set("worker_class", worker_for(self._trusted))
+        self.cfg.set("workers", self._workers)
+        # gunicorn's workers look for their parent once a second, and do not while a thread holds Python's lock.
+        self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
+        self.cfg.set("bind", f"fd://{self._listener.fileno()}")
+
+    def load(self) -> Any:
+        return self._app.server
+
+
+def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[Network, ...] = ()) -> None:
+    """Serve ``app`` until interrupted.
+
+    Args:
+        app: of ``create_app``.
+        listener: a listening socket.
+        workers: processes.
+        trusted: addresses of proxies, whose connections are those of many people.
+    """
+    warm(app)
+    collect_seldom()
+    share_arenas()
+    _Server(app, listener, workers, trusted).run()
+
+
+def collect_seldom() -> None:
+    """Have Python look for cycles less often than it does by default.
+
+    A look at a page makes ten thousand objects and drops them; Python would go through all that the results are made
+    of again and again, a tenth of a second each time.
+    """
+    gc.set_threshold(50_000, 20, 50)
+
+
+def share_arenas() -> None:
+    """Have all threads take memory from one arena, where the C library has several.
+
+    glibc gives each thread an arena of its own, up to eight a core, and none returns what another could use: a worker
+    of eight threads held twice the memory of one thread that answers the same.
+    """
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 1)
+        # Otherwise glibc takes ever larger blocks from that arena, which returns nothing below the last one in use.
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 18)
+
+
+def warm(app: Dash) -> None:
+    """Make Dash's first-request setup happen once, here: in threads it answers the first callbacks with 500."""
+    app.server.test_client().get("/_dash-dependencies")

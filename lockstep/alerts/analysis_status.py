@@ -1,0 +1,111 @@
+"""How the last analyses of the results went: one file for all processes that serve, in the store's cache.
+
+The analyst writes it when an analysis begins and when it ends. An analysis that was killed with its analyst writes
+nothing more: it has begun, has not ended, and nobody holds the analysts' lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lockstep.alerts.analysis_cache import write_whole
+
+#: Seconds without a success after which the findings count as stale. Results that do not change are analysed hourly.
+STALE_AFTER_S = 7200.0
+
+_KILLED = "the analysis was killed, or the server that had started it"
+
+
+@dataclass(frozen=True)
+class AnalysisStatus:
+    """Times are in seconds since 1970, 0.0 where there is none.
+
+    Attributes:
+        began: start of the last analysis.
+        ended: its end; before ``began`` while it runs.
+        succeeded: end of the last one that succeeded.
+        of: digest of the results that this one has analysed.
+        failures: failed analyses since then.
+        reason: why the last one failed; "" if it succeeded.
+    """
+
+    began: float = 0.0
+    ended: float = 0.0
+    succeeded: float = 0.0
+    of: str = ""
+    failures: int = 0
+    reason: str = ""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last analysis that ended has failed."""
+        return bool(self.failures)
+
+    def stale(self, now: float | None = None) -> bool:
+        """Return whether the last success is older than ``STALE_AFTER_S``; ``now`` is in seconds since 1970."""
+        return bool(self.succeeded) and (time.time() if now is None else now) - self.succeeded > STALE_AFTER_S
+
+    def begin(self) -> AnalysisStatus:
+        """Return the status while an analysis runs."""
+        return replace(self, began=time.time())
+
+    def succeed(self, of: str) -> AnalysisStatus:
+        """Return the status after an analysis of the results ``of``."""
+        now = time.time()
+        return AnalysisStatus(began=self.began, ended=now, succeeded=now, of=of)
+
+    def fail(self, reason: str) -> AnalysisStatus:
+        """Return the status after an analysis that failed."""
+        return replace(self, ended=time.time(), failures=self.failures + 1, reason=reason)
+
+    @property
+    def text(self) -> str:
+        """What a reader must know: that the last analysis failed, or that none has run for long; "" nothing."""
+        since = ""
+        if self.succeeded:
+            at = datetime.fromtimestamp(self.succeeded, UTC)
+            since = f" The findings shown are of {at:%Y-%m-%d %H:%M} UTC."
+        if self.failing:
+            return f"The last analysis failed: {self.reason}.{since}"
+        return f"No analysis has run for over {STALE_AFTER_S / 3600:g} hours.{since}" if self.stale() else ""
+
+
+def read_status(path: Path, turn: Path) -> AnalysisStatus:
+    """Read the status; the default where the file is missing or damaged.
+
+    Args:
+        path: of the status.
+        turn: file that the analyst of a running analysis has locked.
+    """
+    try:
+        status = AnalysisStatus(**json.loads(path.read_text(encoding="utf-8")))
+        unfinished = status.began > status.ended
+    except (OSError, ValueError, TypeError):
+        return AnalysisStatus()
+    if not unfinished or _held(turn):
+        return status
+    # The analysis may have ended between the two looks.
+    if path.read_text(encoding="utf-8") != json.dumps(asdict(status)):
+        return read_status(path, turn)
+    return replace(status, ended=status.began, failures=status.failures + 1, reason=_KILLED)
+
+
+def write_status(path: Path, status: AnalysisStatus) -> None:
+    """Write the status in one step."""
+    write_whole(path, lambda file: file.write(json.dumps(asdict(status)).encode()))
+
+
+def _held(turn: Path) -> bool:
+    try:
+        with turn.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,244 @@
+"""Why a series changed: its own commit, the toolchain, the machine, the way of measuring, or nothing that is known.
+
+The order of the questions matters. What was measured otherwise is no change of the kernel, so the
+protocol comes first; what moved the untouched controls is the machine; a toolchain that changed
+is named before the commits in the same range, because it touches every kernel; machine code that did not
+change cannot have become slower. Only then it is the commit. Where git does not know which commits lie between the
+two that were measured, no commit is named. Where no versions of packages are recorded, a new version may be the cause
+as well as a commit, and the cause is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from lockstep.alerts.code_change import code_evidence, same_code
+from lockstep.alerts.commit_ranges import Unknown
+from lockstep.alerts.evidence import Evidence
+from lockstep.alerts.steps import Move, Step
+
+#: "noise" is a change of code that did not change; it is no alert and widens the series' noise.
+#: "unknown range": nothing but the commits differs, and which these are is not known.
+#: "unknown cause": the commits differ, and the versions of packages are not recorded, which may differ as well.
+Kind = Literal[
+    "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
+]
+
+#: Why no commit can be named, by ``Step.unknown``.
+_UNKNOWN: Mapping[Unknown, str] = {
+    "no repository": "no git repository is at hand",
+    "shallow": "the git clone is shallow",
+    "missing": "the git repository lacks one of the two that were measured",
+    "branches": "the later of the two that were measured does not descend from the earlier one",
+}
+
+#: Another move explains a step if it goes the same way by at least this part of it.
+_PART = 0.5
+
+#: … and is itself this many standard deviations from nothing.
+_SURE = 3.0
+
+_VERSIONS = "versions of packages"
+
+#: asv settles on its number of calls and of samples within about a factor of two (its ``benchmark_timing`` raises the
+#: number until a sample lasts long enough, by a factor of 1.1 to 10 each time); natural log.
+_CHOSEN = math.log(2.5)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why, in one word and one sentence, and what says so."""
+
+    kind: Kind
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+def attribute(step: Step) -> Cause:
+    """The cause of a step, from what is stored with the points on both sides."""
+    for ask in _QUESTIONS:
+        cause = ask(step)
+        if cause is not None:
+            return cause
+    raise AssertionError("the last question always has an answer")
+
+
+def _protocol(step: Step) -> Cause | None:
+    before, after = step.before, step.after
+    changed = list(_changed(before.protocol, after.protocol))
+    if before.version != after.version:
+        changed.append(Evidence("benchmark version", before.version, after.version))
+    sampling = list(_sampling(step))
+    if changed:
+        return Cause("protocol", f"it is measured another way: {_listed(changed)}", (*changed, *sampling))
+    if sampling and not [*_changed(before.toolchain, after.toolchain), *_changed(before.machine, after.machine)]:
+        return Cause("protocol", f"only the sampling changed: {_listed(sampling)}", tuple(sampling))
+    return None
+
+
+def _sampling(step: Step) -> Iterator[Evidence]:
+    """Yield the settings of the sampling that changed by more than asv changes them itself.
+
+    asv stores what it used and not what it was asked for. Where it chooses, it chooses by the time that a call takes:
+    so many calls that a sample lasts ``sample_time``, one at least, and as many samples as ``max_time`` has room for.
+    A number that is the same on both sides did not change, whatever the time did.
+    """
+    for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
+        before, after = step.before.sampling[name], step.after.sampling[name]
+        if before != after and not _follows_from_time(name, before, after, step.size):
+            yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
+
+
+def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
+    """Whether asv may have gone from ``before`` to ``after`` because the time changed by ``size`` (natural log).
+
+    The number of calls is inversely proportional to the time. It cannot fall below one, so one call says only that a
+    call takes at least ``sample_time``. The number of samples changes the same way, or not at all while the samples
+    take less than ``max_time``.
+    """
+    changed = math.log(after / before)
+    low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
+    enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
+    not_too_much = changed <= high + _CHOSEN or (name == "number" and after == 1)
+    return enough and not_too_much
+
+
+def _machine(step: Step) -> Cause | None:
+    hardware = tuple(_changed(step.before.machine, step.after.machine))
+    moved = tuple(_moved_alike(step))
+    if moved and not list(_changed(step.before.toolchain, step.after.toolchain)):
+        also = f", and it is another machine: {_listed(hardware)}" if hardware else ""
+        return Cause("machine", f"{_listed(moved)}{also}", (*moved, *hardware))
+    if hardware and not step.controls:
+        return Cause("machine", f"it is another machine: {_listed(hardware)}", hardware)
+    return None
+
+
+def _toolchain(step: Step) -> Cause | None:
+    changed = tuple(_changed(step.before.toolchain, step.after.toolchain))
+    if not changed:
+        return None
+    moved = tuple(_moved_alike(step))
+    code = code_evidence(step.before.code, step.after.code)
+    also = f"; {_listed(moved)}" if moved else ""
+    return Cause("toolchain", f"the toolchain changed: {_listed(changed)}{also}", (*changed, *moved, *code))
+
+
+def _unchanged(step: Step) -> Cause | None:
+    if step.before.code is None or step.after.code is None or not same_code(step.before.code, step.after.code):
+        return None
+    fingerprint = Evidence("machine code", "unchanged", "unchanged")
+    return Cause("noise", "the machine code and how it is launched did not change", (fingerprint,))
+
+
+def _not_known(step: Step) -> Cause | None:
+    if not step.unknown:
+        return None
+    code = code_evidence(step.before.code, step.after.code)
+    also = f"; the machine code changed: {_listed(code)}" if code else ""
+    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.unknown]}{also}", code)
+
+
+def _own(step: Step) -> Cause | None:
+    if not _code_may_differ(step):
+        return None
+    code = code_evidence(step.before.code, step.after.code)
+    evidence = (*map(_commit, step.touched or step.between), *code)
+    if code:
+        return Cause("own commit", f"a commit changed it: {_listed(code)}", evidence)
+    missing = list(_not_recorded(step))
+    if not missing:
+        return Cause("own commit", "nothing but the commits in the range differs", evidence)
+    listed = f"not recorded: {', '.join(missing)}"
+    if _VERSIONS in missing:
+        sentence = f"it may be a commit in the range, or something that is not recorded; {listed}"
+        return Cause("unknown cause", sentence, evidence)
+    return Cause("own commit", f"nothing that is recorded differs but the commits in the range ({listed})", evidence)
+
+
+def _not_recorded(step: Step) -> Iterator[str]:
+    before, after = step.before, step.after
+    # Every asv result names its Python and its environment, and many name nothing else.
+    if not (before.toolchain.keys() & after.toolchain.keys()) - {"python", "environment"}:
+        yield _VERSIONS
+    if not before.machine.keys() & after.machine.keys():
+        yield "the machine's hardware"
+    if not before.protocol.keys() & after.protocol.keys():
+        yield "clocks"
+    if not step.controls:
+        yield "controls"
+    if before.code is None or after.code is None:
+        yield "machine code"
+
+
+def _unexplained(step: Step) -> Cause:
+    if not step.between:
+        return Cause("unexplained", "the same commit was measured twice, and nothing that is stored differs")
+    return Cause(
+        "unexplained",
+        "no commit in the range touches the packages under test, and neither toolchain, machine nor settings are "
+        "known to have changed",
+        tuple(map(_commit, step.between)),
+    )
+
+
+_QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
+    _protocol,
+    _machine,
+    _toolchain,
+    _unchanged,
+    _not_known,
+    _own,
+    _unexplained,
+)
+
+
+@lru_cache(maxsize=16_384)
+def _commit(commit: str) -> Evidence:
+    """One object for all changes that a commit is suspected of."""
+    return Evidence("commit", "", commit)
+
+
+def _code_may_differ(step: Step) -> bool:
+    """Whether a commit came in that may have changed the kernel."""
+    return bool(step.between) and (step.touched is None or bool(step.touched))
+
+
+def _moved_alike(step: Step) -> Iterator[Evidence]:
+    """What moved together with the step although no commit touches it."""
+    own, baseline, size = step.own, step.baseline, step.size
+    if step.series.quantity == "speedup":
+        # A ratio falls when its baseline becomes faster: then the kernel did not change.
+        if baseline and own and explains(-baseline.log, size) and not explains(own.log, size):
+            yield Evidence("baseline's time", "", _percent(baseline))
+        return
+    for name, move in step.controls.items():
+        if abs(move.log) > _SURE * move.noise and explains(move.log, size):
+            yield Evidence(f"control {name}", "", _percent(move))
+    if baseline and abs(baseline.log) > _SURE * baseline.noise and explains(baseline.log, size):
+        yield Evidence("baseline's time", "", _percent(baseline))
+
+
+def explains(log: float, size: float) -> bool:
+    """Whether a move of ``log`` accounts for a change of ``size``: the same way, and by at least half of it."""
+    return math.copysign(1, log) == math.copysign(1, size) and abs(log) >= _PART * abs(size)
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
+    """Facts that differ. One that only one side knows says nothing."""
+    # Nearly always they are the same, and there are thousands of steps.
+    for name in sorted(before.keys() & after.keys()) if before != after else ():
+        if before[name] != after[name] and before[name] and after[name]:
+            yield Evidence(name, before[name], after[name])
+
+
+def _listed(evidence: Iterable[Evidence]) -> str:
+    return ", ".join(one.text for one in evidence)
+
+
+def _percent(move: Move) -> str:
+    return f"{math.expm1(move.log):+.1%}"

@@ -1,0 +1,180 @@
+"""What an analysis notes of a machine for the next one, as JSON: changes with their surroundings, and reports.
+
+Texts and facts that many share stand there once, and are named by their place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.alerts.analysis_cache import write_whole
+from lockstep.alerts.followed_series import name_in
+from lockstep.alerts.reported_points import Reported
+from lockstep.alerts.steps import Facts, Move, SeriesName, Step
+from lockstep.detect import Change
+
+#: What says where a change lies; its size may still move with every point.
+Place = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The changes of a followed series.
+
+    Attributes:
+        length: points that it had.
+        steps: by the place of each change, oldest first.
+    """
+
+    length: int
+    steps: Mapping[Place, Step]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """All of a machine.
+
+    Attributes:
+        state: of its results, see ``Results.state``. commits: how many it had.
+        ranges: the repository that was asked. lacking: which of the commits it did not know, see ``Ranges``.
+        measured: positions of the commits that measured something, by family.
+        reported: by its series.
+        changed: by row.
+    """
+
+    state: str
+    commits: int
+    ranges: str
+    lacking: str
+    measured: Mapping[str, Sequence[int]]
+    reported: Reported
+    changed: Mapping[str, Noted]
+
+
+def place_of(change: Change) -> Place:
+    """Where it lies."""
+    return change.index, change.last_before, change.earliest, change.latest, change.reported_at
+
+
+def write_notes(path: Path, notes: Notes) -> None:
+    """Keep them."""
+    shared = _Shared()
+    changed = [
+        [row, noted.length, *([*at, *shared.step(one)] for at, one in noted.steps.items())]
+        for row, noted in notes.changed.items()
+    ]
+    content = {
+        **vars(notes),
+        "reported": notes.reported.to_json(),
+        "measured": {family: _spans(commits) for family, commits in notes.measured.items()},
+        "changed": changed,
+        "texts": list(shared.texts),
+        "facts": [vars(one) for one in shared.facts.values()],
+    }
+    write_whole(path, lambda file: file.write(json.dumps(content).encode("utf-8", "surrogatepass")))
+
+
+def read_notes(path: Path) -> Notes | None:
+    """What was kept; ``None`` if there is nothing, or nothing that can be read."""
+    try:
+        content = json.loads(path.read_bytes())
+        texts, facts = content.pop("texts"), [Facts(**one) for one in content.pop("facts")]
+        content["reported"] = Reported.from_json(content["reported"])
+        changed = {}
+        for row, length, *steps in content["changed"]:
+            name = name_in(row)
+            own = {(a, b, c, d, e): _step(name, texts, facts, step) for a, b, c, d, e, *step in steps}
+            changed[row] = Noted(length, own)
+        content["changed"] = changed
+        content["measured"] = {family: _expanded(spans) for family, spans in content["measured"].items()}
+        return Notes(**content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None
+
+
+class _Shared:
+    """Texts and facts by place, each once."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.facts: dict[int, Facts] = {}
+        self._places: dict[int, int] = {}
+
+    def step(self, step: Step) -> list[Any]:
+        """What ``_step`` takes."""
+        touched = step.touched
+        return [
+            self._fact(step.before),
+            self._fact(step.after),
+            *(step.size, step.low, step.high, step.confidence, step.left, step.first, step.last),
+            self._text(step.good),
+            [self._text(one) for one in step.between],
+            None if touched is None else [self._text(one) for one in touched],
+            step.unknown,
+            self._text(step.rang_at),
+            _move_json(step.own),
+            _move_json(step.baseline),
+            {name: _move_json(move) for name, move in step.controls.items()},
+            step.unsettled,
+        ]
+
+    def _text(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
+    def _fact(self, facts: Facts) -> int:
+        # Those that are the same are one object: see ``lockstep.alerts.extract``.
+        place = self._places.setdefault(id(facts), len(self._places))
+        self.facts[place] = facts
+        return place
+
+
+def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], content: Sequence[Any]) -> Step:
+    before, after, size, low, high, confidence, left, first, last, *others = content
+    good, between, touched, unknown, rang_at, own, baseline, controls, unsettled = others
+    return Step(
+        series=series,
+        before=facts[before],
+        after=facts[after],
+        size=size,
+        low=low,
+        high=high,
+        confidence=confidence,
+        first=first,
+        last=last,
+        good=texts[good],
+        between=tuple([texts[one] for one in between]),
+        touched=None if touched is None else tuple([texts[one] for one in touched]),
+        unknown=unknown,
+        rang_at=texts[rang_at],
+        own=_move(own),
+        baseline=_move(baseline),
+        controls={name: Move(*move) for name, move in controls.items()},
+        left=left,
+        unsettled=unsettled,
+    )
+
+
+def _spans(rising: Sequence[int]) -> list[list[int]]:
+    """First and last of the numbers that follow one another."""
+    all_of = np.asarray(rising)
+    turns = np.flatnonzero(np.diff(all_of) != 1)
+    ends = zip(all_of[np.append(0, turns + 1)].tolist(), all_of[np.append(turns, -1)].tolist(), strict=True)
+    return [list(one) for one in ends]
+
+
+def _expanded(spans: Sequence[Sequence[int]]) -> list[int]:
+    return [number for first, last in spans for number in range(first, last + 1)]
+
+
+def _move_json(move: Move | None) -> list[float] | None:
+    return None if move is None else [move.log, move.noise]
+
+
+def _move(content: list[float] | None) -> Move | None:
+    return None if content is None else Move(*content)

@@ -1,0 +1,87 @@
+"""What changed in the machine code between two points, where both records hold it.
+
+``Facts.code`` is a record's ``code`` (``lockstep.record.model.Code``) as it lies in the file, so nothing of its form is
+taken for granted: what is missing or of another type is unknown, and unknown is never "the same".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lockstep.alerts.evidence import Evidence
+
+#: A kernel's figures that are told, in this order, and the unit behind them.
+_FIGURES = {"registers": "", "spills": " B", "shared": " B"}
+
+
+def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether both launch kernels of the same machine code, in the same order and the same way; unknown is no."""
+    ours, theirs = _fingerprints(before), _fingerprints(after)
+    return ours is not None and ours == theirs
+
+
+def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether both launch kernels, and of the same machine code in the same order; how may differ, unknown is no."""
+    ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
+    return ours is not None and len(ours) > 1 and ours == theirs
+
+
+def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
+    """Registers, spills, shared memory and instruction mix of each kernel that changed; kernels that came and went."""
+    if not before or not after:
+        return ()
+    old, new = _kernels(before), _kernels(after)
+    found = [Evidence(f"kernel {name}", "", "is new") for name in sorted(new.keys() - old.keys())]
+    found += [Evidence(f"kernel {name}", "", "is gone") for name in sorted(old.keys() - new.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        found += _kernel(name, old[name], new[name])
+    if before.get("host") and after.get("host") and before["host"] != after["host"]:
+        found.append(Evidence("how the kernels are launched", "", "changed"))
+    return tuple(found)
+
+
+def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
+    if old.get("code") == new.get("code"):
+        return
+    figures = []
+    for figure, unit in _FIGURES.items():
+        ours, theirs = old.get(figure), new.get(figure)
+        if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
+            figures.append(Evidence(f"{name} {figure}", f"{ours}{unit}", f"{theirs}{unit}"))
+    ours, theirs = old.get("mix"), new.get("mix")
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and ours and theirs:
+        figures += _mix(name, ours, theirs)
+    yield from figures or [Evidence(f"{name} machine code", str(old.get("code"))[:8], str(new.get("code"))[:8])]
+
+
+def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
+    for instruction in sorted(old.keys() | new.keys()):
+        counts = old.get(instruction, 0), new.get(instruction, 0)
+        # "all" counts every instruction, and differs with any.
+        if counts[0] != counts[1] and instruction != "all":
+            yield Evidence(f"{name} {instruction}", str(counts[0]), str(counts[1]))
+
+
+def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Kernels by name; the second of a name is ``name (2)``."""
+    listed = code.get("kernels")
+    seen: Counter[str] = Counter()
+    found = {}
+    for kernel in listed if isinstance(listed, list | tuple) else ():
+        if isinstance(kernel, Mapping):
+            name = str(kernel.get("name"))
+            seen[name] += 1
+            found[name if seen[name] == 1 else f"{name} ({seen[name]})"] = kernel
+    return found
+
+
+def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Of the host side and of each kernel in order; ``None`` if one is not known."""
+    kernels = code.get("kernels")
+    if not isinstance(kernels, list | tuple):
+        return None
+    prints = [code.get("host"), *(one.get("code") if isinstance(one, Mapping) else None for one in kernels)]
+    known = [one for one in prints if isinstance(one, str) and one]
+    return tuple(known) if len(known) == len(prints) else None

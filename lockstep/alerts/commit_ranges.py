@@ -1,0 +1,168 @@
+"""Which commits lie between two, and which of them touch the packages under test, as git knows it.
+
+A range of commits is used to name a culprit, so a range that git cannot see whole is said to be unknown. A shallow
+clone lists the commits down to its boundary without a word about those below it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal
+
+from lockstep.processes.children import run
+
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+#: Stands for the content of a package that a commit does not have.
+_ABSENT = ""
+
+#: Why the commits between two are not known; "" they are.
+#: "no repository": git finds none, or does not answer. "shallow": the clone ends above the range or within it.
+#: "missing": the repository lacks one of the two commits. "branches": neither the repository nor the two commits are
+#: at fault, but the later commit does not descend from the earlier one.
+Unknown = Literal["", "no repository", "shallow", "missing", "branches"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The commits between two.
+
+    Attributes:
+        commits: that the later one has and the earlier one has not, parents before children; () if unknown.
+        parents: of each of them.
+        touched: those of them that change the packages under test; ``None`` if unknown.
+        unknown: why they are not known.
+    """
+
+    commits: tuple[str, ...] = ()
+    parents: Mapping[str, tuple[str, ...]] | None = None
+    touched: tuple[str, ...] | None = None
+    unknown: Unknown = ""
+
+
+class Ranges:
+    """Commits of a repository.
+
+    Args:
+        repo: a folder in it; any other folder knows no commit.
+        packages: folders of what is measured, relative to the repository's root; () unknown.
+    """
+
+    def __init__(self, repo: Path, packages: Sequence[str] = ()) -> None:
+        self._repo = repo
+        self._packages = tuple("" if path in (".", "./") else path.removeprefix("./") for path in packages)
+        self._strange: set[str] = set()
+        self._trees: dict[str, tuple[str, ...]] = {}
+        self.between = lru_cache(maxsize=4096)(self._between)
+
+    @property
+    def text(self) -> str:
+        """The repository, where its history ends, and the packages: others answer otherwise."""
+        boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
+        return "\n".join((str(self._repo.resolve()), boundary, *self._packages))
+
+    def learn(self, commits: Sequence[str]) -> None:
+        """Find out at once which of them git does not know, rather than for each range that holds one of those."""
+        lines = self._run(["cat-file", "--batch-check"], commits)
+        known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
+        self._strange |= set(commits) - known
+
+    def lacking(self, commits: Sequence[str]) -> str:
+        """Digest of those of the commits that git does not know, after ``learn``: with others, ranges are others."""
+        return hashlib.sha256(" ".join(one for one in commits if one in self._strange).encode()).hexdigest()[:32]
+
+    def _between(self, before: str, after: str) -> Range:
+        """Return the commits from ``before`` (without it) to ``after`` (with it)."""
+        if self._shallow is None:
+            return Range(unknown="no repository")
+        known = all(_HASH.fullmatch(commit) and commit not in self._strange for commit in (before, after))
+        ask = ["rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--"]
+        lines = self._run(ask) if known else None
+        if lines is None:
+            return Range(unknown="shallow" if self._shallow else "missing")
+        parents = {commit: tuple(others) for commit, *others in map(str.split, lines)}
+        if self._cut(before, parents):
+            return Range(unknown="shallow")
+        if not any(before in several for several in parents.values()):
+            return Range(unknown="branches")
+        return Range(tuple(parents), parents, self._touched(before, parents))
+
+    def _cut(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether the history ends within the range, so that git lists too few commits, or too many.
+
+        If it ends at ``before``, git does not know that commit's ancestors, and lists those that it reaches by other
+        ways. All of these ways lead to the root of the history, which has no parent.
+        """
+        ends = self._shallow or frozenset()
+        return any(commit in ends or (before in ends and not several) for commit, several in parents.items())
+
+    def _touched(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+        """The commits whose packages differ from those of their parents; ``None`` if that cannot be told.
+
+        A merge that has the packages of one of its parents changed nothing that was not changed there. But a merge that
+        takes them from a branch older than ``before``, which changed nothing, undoes what ``before`` had.
+        """
+        if not self._packages:
+            return None
+        commits = {*parents, *(one for several in parents.values() for one in several)}
+        self._read_trees(commits)
+        absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
+        # Packages that no commit has have a wrong name, and a partial clone may lack what names their content.
+        if len(absent) == len(commits) * len(self._packages) or (absent and self._partial):
+            return None
+        touched = []
+        # Commits whose packages are those of ``before``, or got theirs within the range.
+        explained = {before}
+        for commit, several in parents.items():
+            tree = self._trees[commit]
+            same = [one for one in several if self._trees[one] == tree]
+            if not same or (explained.isdisjoint(same) and not explained.isdisjoint(several)):
+                touched.append(commit)
+                explained.add(commit)
+            elif tree == self._trees[before] or not explained.isdisjoint(same):
+                explained.add(commit)
+        return tuple(touched)
+
+    def _read_trees(self, commits: Iterable[str]) -> None:
+        """Read the identities of the packages' contents at the commits."""
+        new = sorted(set(commits) - self._trees.keys())
+        asked = [f"{commit}:{path}" for commit in new for path in self._packages]
+        # The format keeps git from opening the objects, which a partial clone may lack.
+        lines = self._run(["cat-file", "--batch-check=%(objectname)"], asked) if new else []
+        found = [_ABSENT if line.endswith(" missing") else line for line in lines or [_ABSENT] * len(asked)]
+        width = len(self._packages)
+        self._trees |= {commit: tuple(found[width * at : width * at + width]) for at, commit in enumerate(new)}
+
+    @cached_property
+    def _shallow(self) -> frozenset[str] | None:
+        """Commits at which a shallow clone ends; ``None`` where there is no repository."""
+        lines = self._run(["rev-parse", "--git-path", "shallow"])
+        if not lines:
+            return None
+        try:
+            return frozenset((self._repo / lines[0]).read_text(encoding="ascii").split())
+        except OSError:
+            return frozenset()
+
+    @cached_property
+    def _partial(self) -> bool:
+        """Whether the repository is a partial clone."""
+        return bool(self._run(["config", "--get-regexp", r"^remote\..*\.promisor$"]))
+
+    def _run(self, command: Sequence[str], lines: Sequence[str] = ()) -> list[str] | None:
+        """Lines that git prints; ``None`` where there is no git, no repository or no answer within 30 s."""
+        whole = ["git", "-C", str(self._repo), *command]
+        try:
+            # A partial clone would fetch what it lacks over the network.
+            env = os.environ | {"GIT_NO_LAZY_FETCH": "1"}
+            done = run(whole, given="".join(f"{line}\n" for line in lines), text=True, timeout=30, env=env)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return None if done.returncode else done.stdout.splitlines()

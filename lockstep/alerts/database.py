@@ -1,0 +1,164 @@
+"""The database of the alerts: SQLite in the user's data folder by default, PostgreSQL by URL.
+
+Every writing transaction is the only one of its time: SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL
+advisory lock. Two processes that analyse the same results at once therefore act one after the other, and
+the second finds what the first has written; one that is killed leaves nothing half done, since its
+transaction never ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from lockstep.history.sqlite_wal import keep_write_ahead_log
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+#: The newest layout; the last of ``migrations/versions``.
+HEAD = "0002"
+
+#: Seconds to wait for another writer.
+_PATIENCE = 30.0
+
+#: Any number that no other program on the server is likely to take: "Lockstep" in ASCII.
+_ADVISORY_LOCK = int.from_bytes(b"Lockstep", "big")
+
+
+class StateError(ValueError):
+    """The database cannot be used; the message says which, why and what to do. It never holds a password."""
+
+
+class Database:
+    """An open database of the newest layout.
+
+    Args:
+        where: a file, or a URL (``postgresql://user@host/name``).
+
+    Raises:
+        StateError: it cannot be reached, is of another kind, or of a newer layout.
+    """
+
+    def __init__(self, where: str | Path) -> None:
+        self._url = _url(where)
+        try:
+            self._engine = _engine(self._url)
+            self._migrate()
+        except (DBAPIError, ImportError, OSError) as error:
+            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise StateError(f"the state of the alerts at {self} cannot be opened: {reason}") from error
+
+    def __str__(self) -> str:
+        return self._url.database or "" if self._sqlite else self._url.render_as_string(hide_password=True)
+
+    @property
+    def _sqlite(self) -> bool:
+        return self._url.get_backend_name() == "sqlite"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One picture of the database; waits for nobody."""
+        with self._told(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that no other writer's overlaps; rolled back on an exception."""
+        alone = self._engine.execution_options(begin="IMMEDIATE")
+        with self._told(), alone.begin() as connection:
+            if not self._sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+            yield connection
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            reason = str(error.orig).strip().splitlines()[0]
+            raise StateError(f"the state of the alerts at {self} cannot be used: {reason}") from error
+
+    def _migrate(self) -> None:
+        with self._engine.connect() as connection:
+            if _revision(connection) == HEAD:
+                return
+        # Only now: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
+        import alembic.command
+        import alembic.config
+        from alembic.util import CommandError
+
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        try:
+            with self.write() as connection:
+                config.attributes["connection"] = connection
+                alembic.command.upgrade(config, "head")
+        except CommandError as error:
+            raise StateError(
+                f"the state of the alerts at {self} was written by a newer Lockstep ({error}): update this one"
+            ) from error
+
+
+def default_state(results: Path) -> Path:
+    """The database file of a results folder, in the user's data folder."""
+    root = results.resolve()
+    folder = platformdirs.user_data_path("lockstep", appauthor=False)
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+    return folder / f"{root.parent.name or 'results'}-{digest}" / "alerts.sqlite"
+
+
+def _url(where: str | Path) -> URL:
+    if isinstance(where, Path) or "://" not in where:
+        return URL.create("sqlite", database=str(Path(where).absolute()))
+    try:
+        url = make_url(where)
+    except ArgumentError as error:
+        raise StateError(
+            "--state (or LOCKSTEP_STATE) is no URL of a database; write postgresql://user:password@host/name or a file"
+        ) from error
+    kinds = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+    kind = kinds.get(url.drivername, url.drivername)
+    if kind not in kinds.values():
+        raise StateError(f"{url.drivername} is no database that Lockstep knows: take sqlite or postgresql")
+    return url.set(drivername=kind)
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": int(_PATIENCE)})
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": _PATIENCE})
+
+    @event.listens_for(engine, "connect")
+    def settle(connection: Any, record: Any) -> None:
+        # The driver must not begin by itself: it would begin deferred, and fail when it comes to write.
+        connection.isolation_level = None
+        keep_write_ahead_log(connection, _PATIENCE)
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        mode = connection.get_execution_options().get("begin", "DEFERRED")
+        connection.exec_driver_sql(f"BEGIN {mode}")
+
+    return engine
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.scalar(select(text("version_num")).select_from(table("alembic_version")))
+    return version

@@ -1,0 +1,208 @@
+"""Changes of a series as steps: with the facts of both sides, the commits in between, and what else moved."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.followed_series import Followed, name_of
+from lockstep.alerts.steps import Facts, Move, SeriesName, Step
+from lockstep.detect import Change
+from lockstep.detect.trend import Better
+from lockstep.history.model import Floats, Point, Run, Series, Trend
+from lockstep.history.snapshot import Results
+
+#: Points on each side of a change that its surroundings are judged by.
+WINDOW = 5
+
+#: Facts of our provenance (``lockstep.record.provenance.host_facts``) by what a change of them means.
+_MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
+_PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
+
+#: asv's strings of a machine.
+_ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
+
+
+class Look:
+    """A closer look at the changes of one machine.
+
+    Args:
+        results: where its points come from.
+        machine: which.
+        ranges: the repository.
+    """
+
+    def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:
+        self._results = results
+        self._machine = machine
+        self._ranges = ranges
+        self._commits = results.commits(machine)
+        self._at = cache(self._points)
+        self._shared: dict[Hashable, Facts] = {}
+
+    def step(self, one: Followed, change: Change) -> Step:
+        """The change as a step."""
+        trend = one.trend
+        # The first point has no level before it, so it cannot be the first one at a new level.
+        first = max(change.earliest, 1)
+        good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
+        found = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
+        measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
+        before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
+        step = Step(
+            series=one.name,
+            before=self._facts(one, change.last_before),
+            after=self._facts(one, change.index),
+            size=change.size,
+            low=change.low,
+            high=change.high,
+            confidence=change.confidence,
+            first=int(trend.commit[first]),
+            last=last,
+            good=self._commits[good].hash,
+            between=measured if found.unknown else found.commits,
+            touched=found.touched,
+            unknown=found.unknown,
+            rang_at=self._commits[int(trend.commit[change.reported_at])].hash,
+            own=_move(one.own, before, after),
+            baseline=_move(one.baseline, before, after),
+            controls=self._controls(one, before, after),
+        )
+        return sized(step, one.values.better, change)
+
+    def _facts(self, one: Followed, index: int) -> Facts:
+        trend = one.trend
+        commit = self._commits[int(trend.commit[index])].hash
+        run = self._results.runs[int(trend.run[index])]
+        version = self._results.versions[int(trend.version[index])]
+        # Our own samples are as many as the sequential stop needs; other projects choose theirs.
+        chosen = {} if trend.benchmark.ours else {"number": trend.number[index], "repeat": trend.repeat[index]}
+        sampling = {name: int(value) for name, value in chosen.items() if value > 0}
+        ours = trend.series if trend.benchmark.ours else None
+        asked = (int(trend.run[index]), version, *sampling.items(), ours)
+        # Thousands of changes share their facts, and share them in memory.
+        if asked not in self._shared:
+            self._shared[asked] = Facts(
+                commit=commit,
+                version=version,
+                protocol=_protocol(run),
+                sampling=sampling,
+                toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
+                machine=_hardware(run),
+                code=self._code(ours, commit) if ours else None,
+                measured_at=run.measured_at,
+            )
+        return self._shared[asked]
+
+    def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
+        """The code of the series' record; of a ratio the baseline's as well, since both decide."""
+        point = self._at(commit).get(series)
+        code = _read(point)
+        if (
+            code is None
+            or point is None
+            or not point.baseline
+            or not self._results.benchmarks[series.benchmark].is_ratio
+        ):
+            return code
+        axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
+        base = _read(self._at(commit).get(replace(series, axes=axes))) or {}
+        hosts = code.get("host"), base.get("host")
+        kernels = [one for part in (code, base) for one in part.get("kernels") or ()]
+        return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
+
+    def _points(self, commit: str) -> dict[Series, Point]:
+        return {point.series: point for point in self._results.at(commit, self._machine)}
+
+    def _controls(self, one: Followed, before: slice, after: slice) -> dict[str, Move]:
+        sides = [[self._results.runs[run] for run in one.trend.run[side]] for side in (before, after)]
+        moves = {}
+        for name in sorted({name for runs in sides for run in runs for name in run.controls}):
+            move = _apart(*(np.array([_seconds(run, name) for run in runs]) for runs in sides))
+            if move is not None:
+                moves[name] = move
+        return moves
+
+
+def levels(results: Results, series: SeriesName, before: str, after: str) -> tuple[float, float]:
+    """Natural logs of how bad a series was up to one commit and from another on, in medians of ``WINDOW`` points.
+
+    Of a speedup it is the log of its inverse. NaN where nothing was measured.
+    """
+    place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
+    of = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=series.machine)}
+    if series not in of or before not in place or after not in place:
+        return math.nan, math.nan
+    [trend] = results.trends([of[series]])
+    log = worse_log(trend)
+    sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
+    old, new = (side[np.isfinite(side)] for side in sides)
+    return tuple(float(np.median(one)) if one.size else math.nan for one in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
+
+
+def worse_log(trend: Trend) -> Floats:
+    """Natural log of each number, turned so that more is worse; NaN where there is none."""
+    if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
+        return -trend.log_ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(trend.value)
+    return -log if trend.benchmark.higher_is_better else log
+
+
+def sized(step: Step, better: Better, change: Change) -> Step:
+    """The step with all that may move with every point that is measured later."""
+    worse = -1.0 if better == "higher" else 1.0
+    low, high = sorted((worse * change.low, worse * change.high))
+    size, left = worse * change.size, worse * change.left
+    moved = {"size": size, "low": low, "high": high, "left": left}
+    moved |= {"confidence": change.confidence, "unsettled": change.unsettled}
+    return Step(**(vars(step) | moved))
+
+
+def _seconds(run: Run, control: str) -> float:
+    return (run.controls[control].seconds if control in run.controls else None) or math.nan
+
+
+def _read(point: Point | None) -> Mapping[str, Any] | None:
+    if point is None or not point.code:
+        return None
+    try:
+        code = json.loads(point.code)
+    except ValueError:
+        return None
+    return code if isinstance(code, dict) else None
+
+
+def _protocol(run: Run) -> dict[str, str]:
+    flags = {name: run.host[name] for name in _PROTOCOL if name in run.host}
+    facts = {"protocol": str(run.protocol or ""), "clock state": run.clock_state}
+    return flags | {name: value for name, value in facts.items() if value}
+
+
+def _hardware(run: Run) -> dict[str, str]:
+    strings = {name: run.strings[name] for name in _ASV_MACHINE if run.strings.get(name)}
+    return strings | {name: run.host[name] for name in _MACHINE if run.host.get(name)}
+
+
+def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
+    """How far the medians of two stretches lie apart, and the standard error of that from their scatter."""
+    return None if seconds is None else _apart(seconds[before], seconds[after])
+
+
+def _apart(before: Floats, after: Floats) -> Move | None:
+    sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (before, after)]
+    if not all(side.size for side in sides):
+        return None
+    # 1.4826: from the median absolute deviation to a standard deviation; of a few points it errs by a lot, so both
+    # stretches give one scatter.
+    apart = np.concatenate([side - np.median(side) for side in sides])
+    scatter = 1.4826 * float(np.median(np.abs(apart)))
+    error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))
+    return Move(float(np.median(sides[1]) - np.median(sides[0])), error)

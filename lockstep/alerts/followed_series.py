@@ -1,0 +1,162 @@
+"""Which series are followed for alerts, and which points of them belong together.
+
+Of our own suites a variant is followed by its paired speedup, which is far surer than its latency, and the
+baseline, which has no ratio, by its latency: so a machine that slows down is told of once, by the
+baselines, and not by every kernel. Of other projects every benchmark is followed by its number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.alerts.steps import SeriesName
+from lockstep.detect import Trend as Values
+from lockstep.detect.trend import Better
+from lockstep.history.model import Benchmark, Floats, Series, Trend
+from lockstep.history.snapshot import Results
+
+Mask = NDArray[np.bool_]
+
+#: Suite, variant, case and cache state of one of our series.
+_Place = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A series as the detector takes it, and what is looked at to explain its changes.
+
+    Attributes:
+        name: which series.
+        trend: its points of one version of the ruler that have a number, oldest first.
+        values: the same, for the detector: one value for each point of ``trend``.
+        own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN unknown;
+            ``None`` for other projects' benchmarks.
+        place: of the version of its ruler, in the order in which they came up.
+    """
+
+    name: SeriesName
+    trend: Trend
+    values: Values
+    own: Floats | None = None
+    baseline: Floats | None = None
+    place: int = 0
+
+    @property
+    def row(self) -> str:
+        """What tells it from every other followed series of its machine."""
+        return row_of(self.name, self.place)
+
+
+def row_of(name: SeriesName, place: int) -> str:
+    """See ``Followed.row``; ``place`` of the version among the series' versions, in the order in which they came up."""
+    return json.dumps([*astuple(name), place])
+
+
+def name_in(row: str) -> SeriesName:
+    """The series of a row."""
+    return SeriesName(*json.loads(row)[:-1])
+
+
+def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
+    """The series' name; a foreign benchmark's parameters are its case, and the last part of its name its variant."""
+    suite, family = benchmark.suite, benchmark.family
+    if benchmark.ours:
+        variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
+        return SeriesName(series.machine, family, suite, variant, case, l2, benchmark.quantity)
+    return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
+
+
+def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
+    """The series of a machine to be followed, out of all its trends, each as often as its ruler changed.
+
+    What was found with an old ruler stays true with a new one, and comes first. ``baselines``: of each of our suites.
+    """
+    ours: dict[tuple[_Place, str], Trend] = {}
+    for trend in trends:
+        if trend.benchmark.ours:
+            ours[_place(trend), trend.benchmark.quantity] = trend
+    found = []
+    for trend in trends:
+        name = name_of(trend.series, trend.benchmark)
+        own = base = None
+        if trend.benchmark.ours:
+            suite, variant, case, l2 = place = _place(trend)
+            ratios = ours.get((place, "speedup"))
+            paired = variant != baselines.get(suite) and ratios is not None and bool(_numbers(ratios).any())
+            if paired != trend.benchmark.is_ratio:
+                continue
+            own = ours.get((place, "latency"))
+            base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
+        for version, points in enumerate(by_version(trend)):
+            values = values_of(points, paired_numbers(points))
+            found.append(Followed(name, points, values, _at(own, points), _at(base, points), version))
+    return found
+
+
+def by_version(trend: Trend) -> list[Trend]:
+    """The points that have a number, apart by the version of the ruler, in the order in which versions came up."""
+    numbers = _numbers(trend)
+    versions = list(dict.fromkeys(trend.version[numbers].tolist()))
+    return [_select(trend, numbers & (trend.version == version)) for version in versions]
+
+
+def _numbers(trend: Trend) -> Mask:
+    return np.isfinite(trend.value) & (trend.value > 0)
+
+
+def _select(trend: Trend, mask: Mask) -> Trend:
+    arrays = {
+        field: getattr(trend, field)[mask]
+        for field in Trend.__dataclass_fields__
+        if field not in ("series", "benchmark")
+    }
+    return Trend(trend.series, trend.benchmark, **arrays)
+
+
+def paired_numbers(points: Trend) -> bool:
+    """Whether every point has a paired ratio: surer than the speedup in asv's file, which is a median of ratios."""
+    return points.benchmark.is_ratio and bool(np.isfinite(points.log_ratio).all())
+
+
+def values_of(points: Trend, paired: bool) -> Values:
+    """Numbers for the detector: the paired ratios with their errors, or the values."""
+    better: Better = "higher" if points.benchmark.higher_is_better else "lower"
+    if paired:
+        return Values(np.exp(points.log_ratio), points.ratio_error, better)
+    return Values(points.value, points.error, better)
+
+
+def baselines_said(results: Results, machine: str) -> dict[Series, str]:
+    """Which variant the newest point of each of our series refers to, "" none; nothing in another project."""
+    if not any(one.ours for one in results.benchmarks.values()):
+        return {}
+    newest = results.latest(machine)
+    return {one.series: one.baseline for one in newest if results.benchmarks[one.series.benchmark].ours}
+
+
+def voted(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The baseline that most series of a suite refer to; ``said``: suite and baseline of each, "" none."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for suite, baseline in said:
+        if baseline:
+            votes[suite][baseline] += 1
+    return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}
+
+
+def _place(trend: Trend) -> _Place:
+    axes = trend.series
+    return trend.benchmark.suite, axes.axis("variant"), axes.axis("case"), axes.axis("l2")
+
+
+def _at(latency: Trend | None, points: Trend) -> Floats | None:
+    """Values of another series at the commits of these points."""
+    if latency is None:
+        return None
+    known = dict(zip(latency.commit.tolist(), latency.value.tolist(), strict=True))
+    return np.array([known.get(commit, np.nan) for commit in points.commit.tolist()])

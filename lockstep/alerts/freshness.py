@@ -1,0 +1,232 @@
+"""What is no longer measured: series that stopped, machines that fell silent, benchmarks that vanished or changed.
+
+A regression that is not measured any more is not found any more, so these are alerts as well. A run of one
+family alone is no sign that the others stopped: commits count only for what was measured at them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from lockstep.alerts.attribution import Cause
+from lockstep.alerts.grouping import Alert, Topic
+from lockstep.alerts.steps import SeriesName
+
+#: Commits without a number after which a series counts as stopped. One that fails is told of at once.
+PATIENCE = 3
+
+#: Days without a result after which a machine counts as silent.
+SILENT_DAYS = 7
+
+_DAY_MS = 86_400_000
+
+#: How many names a text lists.
+_MOST = 5
+
+
+#: What a series says of a commit.
+Said = Literal["number", "failed", "na"]
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What one series has reported, oldest first.
+
+    Attributes:
+        series: which.
+        commits: positions in the machine's commits at which it has an entry.
+        states: "number", "failed" or "na" at each.
+        versions: the ruler's version at each; "" unknown.
+    """
+
+    series: SeriesName
+    commits: Sequence[int]
+    states: Sequence[Said]
+    versions: Sequence[str]
+
+    @property
+    def last_number(self) -> int | None:
+        """Position of its newest number; ``None`` if it never had one."""
+        return next((c for c, s in zip(self.commits[::-1], self.states[::-1], strict=True) if s == "number"), None)
+
+    @property
+    def benchmark(self) -> tuple[str, str]:
+        """Suite and variant: what vanishes or is renamed as a whole."""
+        return self.series.suite, self.series.variant
+
+
+@dataclass(frozen=True)
+class MachineReports:
+    """A machine's commits (hash and date in ms, oldest first), when it last measured (ms), and its series.
+
+    ``measured`` holds the positions of the commits that measured something of a family, rising. Where it is given,
+    a series may leave out reports that are like the one before and the one after.
+    """
+
+    machine: str
+    commits: Sequence[tuple[str, int]]
+    measured_at: int
+    series: Sequence[Reports]
+    measured: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def freshness(reports: MachineReports, now: int) -> list[Alert]:
+    """Alerts of one machine; ``now`` in ms since 1970."""
+    found = _Found(reports)
+    alerts = [*found.stopped(), *found.vanished(), *found.versions()]
+    silence = (now - reports.measured_at) // _DAY_MS
+    if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
+        last = reports.commits[-1][0]
+        # The number of days stays out of the text: it would change every day.
+        text = f"{reports.machine} has reported nothing since {_day(reports.measured_at)}"
+        alerts.append(Alert("silent", reports.machine, "", last, (), Cause("unexplained", text), text=text))
+    return alerts
+
+
+def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
+    """Return the machines that have been silent while another one went on measuring.
+
+    Where all stopped at once nothing died: the results are a history that is looked at later.
+
+    Args:
+        measured_at: when each machine last measured, ms since 1970; 0 unknown.
+    """
+    newest = max(measured_at.values(), default=0)
+    return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)
+
+
+class _Found:
+    """The search on one machine."""
+
+    def __init__(self, reports: MachineReports) -> None:
+        self.reports = reports
+        self.by_benchmark: dict[tuple[str, str], list[Reports]] = defaultdict(list)
+        measured: dict[str, set[int]] = defaultdict(set)
+        for one in reports.series:
+            self.by_benchmark[one.benchmark].append(one)
+            measured[one.series.family].update(one.commits)
+        self.measured: Mapping[str, Sequence[int]] = reports.measured or {
+            family: sorted(found) for family, found in measured.items()
+        }
+        ended = {
+            name: max(one.commits[-1] for one in members)
+            for name, members in self.by_benchmark.items()
+            if any(one.last_number is not None for one in members)
+        }
+        self.gone = {
+            name: last
+            for name, last in ended.items()
+            if self._later(self.by_benchmark[name][0].series.family, last) >= PATIENCE
+        }
+
+    def stopped(self) -> Iterable[Alert]:
+        """Series without a number while the rest of their benchmark goes on, one alert a family and commit."""
+        groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
+        for name, members in self.by_benchmark.items():
+            for one in members if name not in self.gone else ():
+                last = one.last_number
+                if last is None:
+                    continue
+                if one.states[-1] == "failed":
+                    groups[one.series.family, last]["fail"].append(one)
+                elif self._later(one.series.family, last) >= PATIENCE:
+                    groups[one.series.family, last]["report nothing"].append(one)
+        for (family, last), ways in sorted(groups.items()):
+            first = self._next(family, last)
+            told = [
+                f"{len(some)} series {how}: {_names(one.series.label for one in some)}" for how, some in ways.items()
+            ]
+            yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
+
+    def vanished(self) -> Iterable[Alert]:
+        """Benchmarks that are gone as a whole; renamed where another with the same cases came in their place."""
+        groups: dict[tuple[str, int, Topic], list[str]] = defaultdict(list)
+        for name, last in sorted(self.gone.items()):
+            members = self.by_benchmark[name]
+            heir = self._heir(members, last)
+            label = ".".join(part for part in name if part)
+            told = f"{label} is now {'.'.join(part for part in heir if part)}" if heir else label
+            groups[members[0].series.family, last, "renamed" if heir else "vanished"].append(told)
+        for (family, last, topic), names in sorted(groups.items()):
+            first = self._next(family, last)
+            text = f"since {self._hash(first)[:8]} there is no {_names(names)}"
+            yield self._alert(topic, family, last, first, text if topic == "vanished" else _names(names))
+
+    def versions(self) -> Iterable[Alert]:
+        """Benchmarks whose newest change of version starts a new series."""
+        groups: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+        for one in self.reports.series:
+            pairs = list(zip(one.commits, one.versions, strict=True))
+            for (before, old), (after, new) in list(itertools.pairwise(pairs))[::-1]:
+                if old and new and old != new:
+                    groups[one.series.family, before, after].add(f"{one.series.suite} {old[:8]} → {new[:8]}")
+                    break
+        for (family, before, after), changed in sorted(groups.items()):
+            text = f"the way of measuring changed ({_names(sorted(changed))}): the series start anew"
+            alert = self._alert("version", family, before, after, text)
+            yield replace(alert, cause=Cause("protocol", text))
+
+    def _heir(self, members: Sequence[Reports], last: int) -> tuple[str, str] | None:
+        """A benchmark that began when this one ended, in the same family, with the same cases."""
+        family = members[0].series.family
+        cases = {(one.series.case, one.series.l2) for one in members}
+        for name, others in sorted(self.by_benchmark.items()):
+            begins = min(one.commits[0] for one in others)
+            same = cases == {(one.series.case, one.series.l2) for one in others}
+            if same and begins == self._next(family, last) and others[0].series.family == family:
+                return name
+        return None
+
+    def _later(self, family: str, position: int) -> int:
+        """At how many commits after the position the family was measured."""
+        measured = self.measured[family]
+        return len(measured) - bisect_right(measured, position)
+
+    def _next(self, family: str, position: int) -> int:
+        measured = self.measured[family]
+        place = bisect_right(measured, position)
+        return measured[place] if place < len(measured) else position
+
+    def _hash(self, position: int) -> str:
+        return self.reports.commits[position][0]
+
+    def _alert(self, topic: Topic, family: str, last: int, first: int, text: str) -> Alert:
+        commit, date = self.reports.commits[first]
+        return Alert(
+            topic,
+            self.reports.machine,
+            family,
+            before=self._hash(last),
+            commits=(commit,),
+            cause=Cause("unexplained", text),
+            since=date,
+            old=is_old(first, self.reports.commits),
+            text=text,
+        )
+
+
+#: What lies further back than both is history, and nobody is told of it at the first look.
+OLD_COMMITS = 30
+OLD_DAYS = 30
+
+
+def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
+    """Whether a commit lies too far before a machine's newest one to tell of what it changed."""
+    behind = len(commits) - 1 - position
+    return behind > OLD_COMMITS and commits[-1][1] - commits[position][1] > OLD_DAYS * _DAY_MS
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(names))
+    more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
+    return ", ".join(listed[:_MOST]) + more
+
+
+def _day(milliseconds: int) -> str:
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).date().isoformat()

@@ -1,0 +1,178 @@
+"""Lists of alerts: chosen, ordered, counted and cut to a page by the database, so that no request reads all alerts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+
+from lockstep.alerts.grouping import Alert
+from lockstep.alerts.lifecycle import OPEN, State
+from lockstep.alerts.schema import ALERT
+from lockstep.alerts.tracked import Tracked, tracked
+
+#: "urgent": alerts that need somebody first, of those the slower ones, then the newest. "newest": by date of the last
+#: possible culprit. "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
+Order = Literal["urgent", "newest", "largest", "family"]
+
+#: Series of an alert that a search looks at, the worst first.
+_SEARCHED = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which alerts are wanted.
+
+    Attributes:
+        states: ``None`` for all.
+        family, machine, owner: exact names; "" for any.
+        search: words that an alert must all mention, in any letter case: family, machine, owner, cause, range, series.
+    """
+
+    states: frozenset[State] | None = None
+    family: str = ""
+    machine: str = ""
+    owner: str = ""
+    search: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some of the chosen alerts, in order.
+
+    Attributes:
+        alerts: of this page.
+        total: number of chosen alerts. slower: number of those about a slowdown.
+    """
+
+    alerts: tuple[Tracked, ...]
+    total: int
+    slower: int
+
+
+@dataclass(frozen=True)
+class Names:
+    """Values that an alert's family, machine and owner have, sorted, without ""."""
+
+    family: tuple[str, ...]
+    machine: tuple[str, ...]
+    owner: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OpenAlerts:
+    """The open alerts, as the overview of one machine needs them.
+
+    Attributes:
+        first: the most urgent ones of the machine.
+        states: number of the machine's open alerts by state.
+        elsewhere: number of open alerts by other machine.
+    """
+
+    first: tuple[Tracked, ...]
+    states: Mapping[State, int]
+    elsewhere: Mapping[str, int]
+
+
+def columns_of(alert: Alert) -> dict[str, Any]:
+    """Return the columns of ``ALERT`` that lists choose and order by."""
+    size = alert.members[0].size if alert.members else 0.0
+    labels = [one.series.label for one in alert.members[:_SEARCHED]]
+    about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
+    return {
+        "owner": alert.owner,
+        "since": alert.since,
+        "size": size if math.isfinite(size) else 0.0,
+        "search": " ".join(part for part in about if part).lower(),
+    }
+
+
+def read_page(connection: Connection, choice: Choice, order: Order, start: int, most: int) -> Page:
+    """Return ``most`` of the chosen alerts from place ``start`` (0 is the first) on."""
+    where = _where(choice)
+    slower = func.count(case((ALERT.c.topic == "slower", 1)))
+    total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
+    # The numbers first: sorting must not carry the contents along.
+    wanted = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(most)
+    numbers = list(connection.scalars(wanted))
+    return Page(_alerts(connection, numbers), total, worse)
+
+
+def read_names(connection: Connection) -> Names:
+    """Return what can be chosen."""
+    found = (
+        tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
+        for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
+    )
+    return Names(*found)
+
+
+def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
+    """Return what is open: ``most`` alerts of the machine, and counts."""
+    grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
+    states: Counter[State] = Counter()
+    elsewhere: Counter[str] = Counter()
+    for name, state, number in connection.execute(grouped.group_by(ALERT.c.machine, ALERT.c.state)):
+        if name == machine:
+            states[state] += number
+        else:
+            elsewhere[name] += number
+    acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
+    query = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
+    query = query.order_by(acknowledged, _OTHER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(most)
+    return OpenAlerts(_alerts(connection, list(connection.scalars(query))), states, elsewhere)
+
+
+def count_by(connection: Connection, *columns: str) -> dict[tuple[str, ...], int]:
+    """Return the number of alerts for each combination of values of these columns."""
+    named = [ALERT.c[name] for name in columns]
+    rows = connection.execute(select(*named, func.count()).group_by(*named))
+    return {tuple(values): number for *values, number in rows}
+
+
+def _alerts(connection: Connection, numbers: list[int]) -> tuple[Tracked, ...]:
+    """Return the alerts of these numbers, in this order."""
+    rows = {row.id: row for row in connection.execute(select(ALERT).where(ALERT.c.id.in_(numbers)))}
+    return tuple(tracked(rows[number]) for number in numbers if number in rows)
+
+
+_OTHER = case((ALERT.c.topic == "slower", 0), else_=1)
+_URGENT = case(
+    (ALERT.c.state.in_(["new", "reopened"]), 0),
+    (ALERT.c.state == "acknowledged", 1),
+    (ALERT.c.state == "muted", 2),
+    else_=3,
+)
+#: Freshness alerts of a machine have no commit, and so no date of one.
+_DATE = case((ALERT.c.since == 0, ALERT.c.opened_at), else_=ALERT.c.since)
+
+
+def _order(order: Order) -> list[ColumnElement[Any]]:
+    urgent: list[ColumnElement[Any]] = [_URGENT, _OTHER, _DATE.desc(), ALERT.c.id.desc()]
+    if order == "newest":
+        return [_DATE.desc(), ALERT.c.id.desc()]
+    if order == "largest":
+        return [ALERT.c.size.desc(), ALERT.c.id.desc()]
+    return [ALERT.c.family, ALERT.c.machine, *urgent] if order == "family" else urgent
+
+
+def _where(choice: Choice) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if choice.states is not None:
+        conditions.append(ALERT.c.state.in_(sorted(choice.states)))
+    for column, value in ((ALERT.c.family, choice.family), (ALERT.c.machine, choice.machine)):
+        if value:
+            conditions.append(column == value)
+    if choice.owner:
+        conditions.append(ALERT.c.owner == choice.owner)
+    conditions += [ALERT.c.search.contains(word, autoescape=True) for word in choice.search.lower().split()]
+    return conditions
+
+
+def narrowed(query: Select[Any], choice: Choice) -> Select[Any]:
+    """Return the query with the conditions of a choice."""
+    return query.where(*_where(choice))

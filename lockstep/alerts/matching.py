@@ -1,0 +1,114 @@
+"""Which alert a change belongs to that this analysis names, places or sizes otherwise than the last one.
+
+A change is named by its series and the commit at which it was first reported. That name holds while commits are added
+at the end. A newer version of the detector, and commits that are measured later in between, report the same change
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.steps import SeriesName
+
+#: Measured commits by which a change may move and stay the same change.
+NEAR = 3
+
+#: What was accepted stays so unless it is this many times as large (log factors).
+_ACCEPTED = 2.0
+
+#: Added to the distance of a change that was withdrawn: one that is still believed goes before.
+_WITHDRAWN = 100.0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A change of an alert in the database, by positions in the machine's commits; ``end`` is the last possible one."""
+
+    number: int
+    key: str
+    start: int
+    end: int
+    size: float
+    withdrawn: bool
+    accepted: bool
+
+
+def owners(
+    rows: Iterable[Row[Any]], alerts: Iterable[Alert], names: Iterable[str], places: Mapping[str, Mapping[str, int]]
+) -> dict[str, int]:
+    """Return the numbers of the alerts that own these changes, by ``Member.key``; without those that none owns.
+
+    Only series with a change of a new name are looked at.
+
+    Args:
+        rows: the alerts in the database.
+        alerts: as they are found now.
+        names: keys of changes that are new.
+        places: position of each commit, by machine.
+    """
+    new = set(names)
+    found: dict[tuple[SeriesName, bool], list[Member]] = defaultdict(list)
+    for alert in alerts:
+        for member in alert.members:
+            found[member.series, member.size > 0].append(member)
+    wanted = {place: members for place, members in found.items() if any(one.key in new for one in members)}
+    known: dict[tuple[SeriesName, bool], list[_Known]] = defaultdict(list)
+    for row in rows if wanted else ():
+        for content in row.content["members"]:
+            place = SeriesName(**content["series"]), content["size"] > 0
+            if place in wanted:
+                known[place].append(_known(row, content, places[row.machine]))
+    pairs: dict[str, int] = {}
+    for place, members in wanted.items():
+        if place in known:
+            pairs |= _aligned(known[place], members, places[place[0].machine])
+    return pairs
+
+
+def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _Known:
+    series = SeriesName(**content["series"])
+    key = Member(**{**content, "series": series, "cause": None}).key
+    # Older versions stored no range for a series. That of the alert may have been narrowed by other machines.
+    before, after = content.get("before") or row.content["before"], content.get("after")
+    measured = [places[commit] for commit in row.content["commits"] if commit in places]
+    end = places.get(after or "", measured[-1] if measured else places.get(content["reported_at"], -1))
+    start = min(places.get(before, end - 1) + 1, end)
+    withdrawn = row.state == "resolved" and row.ending == "withdrawn"
+    accepted = row.state == "resolved" and row.ending == "intended"
+    return _Known(row.id, key, start, end, content["size"], withdrawn, accepted)
+
+
+def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping[str, int]) -> dict[str, int]:
+    """Pair as many as possible of a series' changes, in their order, with the least distance."""
+    old = sorted(known, key=lambda one: (one.end, one.start))
+    spans = {one.key: (places.get(one.before, -1) + 1, places.get(one.after, -1)) for one in members}
+    new = sorted(members, key=lambda one: spans[one.key][::-1])
+    # best[i][j]: number of pairs, less their distances, and the pairs, of the first i old and j new ones.
+    best: list[list[tuple[int, float, dict[str, int]]]] = [[(0, 0.0, {})] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i, one in enumerate(old):
+        for j, member in enumerate(new):
+            options = [best[i][j + 1], best[i + 1][j]]
+            distance = _distance(one, member, spans[member.key])
+            if distance is not None:
+                count, less, pairs = best[i][j]
+                options.append((count + 1, less - distance, pairs | {member.key: one.number}))
+            best[i + 1][j + 1] = max(options, key=lambda option: option[:2])
+    return best[-1][-1][2]
+
+
+def _distance(one: _Known, member: Member, span: tuple[int, int]) -> float | None:
+    """How far two changes lie apart, in measured commits; ``None`` if they are not the same."""
+    gap = float(max(span[0] - one.end, one.start - span[1], 0))
+    if one.key != member.key:
+        if gap > NEAR or (one.accepted and abs(member.size) > _ACCEPTED * abs(one.size)):
+            return None
+        # Overlapping ranges are told apart by their ends.
+        gap += min(abs(span[1] - one.end), NEAR) / 10 + 0.1
+    return gap + (_WITHDRAWN if one.withdrawn else 0.0)

@@ -1,0 +1,88 @@
+"""The levels before an alert's changes, as the detector has them, and where the newest points lie against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.followed_series import by_version, name_of, paired_numbers, values_of
+from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.steps import SeriesName
+from lockstep.detect import Analysis
+from lockstep.history.model import Commit, Floats, Trend
+from lockstep.history.snapshot import Results
+
+
+@dataclass(frozen=True)
+class MemberLevel:
+    """One series of an alert against its level before the change.
+
+    Attributes:
+        before: natural log of that level, turned so that more is worse, see ``lockstep.alerts.extract.worse_log``.
+        newest: log of the factor by which the newest point is worse than that level.
+        returned: number of newest points that are nearer to that level than to the newest one, without a break.
+            0 where the detector has the series back at that level.
+    """
+
+    before: float
+    newest: float
+    returned: int
+
+
+def member_levels(results: Results, alert: Alert, picture: Shown | None, most: int) -> dict[SeriesName, MemberLevel]:
+    """Return the levels of the worst ``most`` series; without those that the detector does not know (any more)."""
+    if picture is None or not alert.members:
+        return {}
+    members = {one.series: one for one in alert.members[:most]}
+    behaviours = picture.behaviours(list(members))
+    names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=alert.machine)}
+    series = {names[name]: name for name in members if name in names and name in behaviours}
+    commits = results.commits(alert.machine)
+    found = {}
+    for trend in results.trends(series):
+        name = series[trend.series]
+        level = _level(members[name], trend, behaviours[name], commits)
+        if level is not None:
+            found[name] = level
+    return found
+
+
+def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Commit, ...]) -> MemberLevel | None:
+    versions = by_version(trend)
+    if not versions or not analysis.levels or analysis.levels[-1].stop != versions[-1].value.size:
+        return None
+    points = versions[-1]
+    values = values_of(points, paired_numbers(points))
+    worse = -1.0 if values.better == "higher" else 1.0
+    changes = (
+        one for one in analysis.changes if commits[int(points.commit[one.reported_at])].hash == member.reported_at
+    )
+    change = next(changes, None)
+    if change is None:
+        return None
+    level = next(one for one in analysis.levels if one.start <= change.last_before < one.stop)
+    before = worse * math.log(level.value)
+    left = worse * change.left
+    apart = worse * np.log(values.values) - before
+    return MemberLevel(before, float(apart[-1]), _returned(apart[change.index :], left, member.size))
+
+
+def _returned(apart: Floats, left: float, size: float) -> int:
+    """Count the newest points that are nearer to 0 than to ``left``; 0 where ``left`` itself is nearer to 0."""
+    if left / size < 0.5:
+        return 0
+    away = np.flatnonzero(apart / left > 0.5)
+    return apart.size - 1 - int(away[-1]) if away.size else int(apart.size)
+
+
+def returned(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
+    """Say that the newest points of the worst series lie near its old level; "" if they do not, or it is not known."""
+    one = levels.get(alert.members[0].series) if alert.members else None
+    if one is None or not one.returned:
+        return ""
+    points = "point of the worst series is" if one.returned == 1 else f"{one.returned} points of the worst series are"
+    return f"The newest {points} nearer to the level before the change: too few to be sure that it is back"

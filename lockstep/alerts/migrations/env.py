@@ -1,0 +1,15 @@
+"""Alembic's entry: runs on the connection that ``lockstep.alerts.database`` hands over, inside its transaction."""
+
+from alembic import context
+
+from lockstep.alerts.schema import METADATA
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    render_as_batch=True,
+    # SQLite can roll back DDL; Alembic assumes that it cannot.
+    transactional_ddl=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,74 @@
+"""The analysis of a store, and what it found left for the pages."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from lockstep.alerts.analysis import Found, Picture, look
+from lockstep.alerts.analysis_cache import Kept, key_of, write_whole
+from lockstep.alerts.analysis_files import Finding, write_changes
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.grouping import Alert
+from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
+
+
+def survey(store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()) -> tuple[Results, Picture]:
+    """Analyse all that is new in a store, and leave what pages show.
+
+    Args:
+        store: of the results.
+        thresholds: what counts.
+        repo: a folder in the git repository that tells which commits lie between two.
+        packages: folders of what is measured, relative to the repository's root.
+    """
+    results, kept = store.current(), Kept(store.cache)
+    now = datetime.datetime.now(datetime.UTC)
+    found = look(results, thresholds, Ranges(repo, packages), now, kept)
+    publish(found, results, kept, key_of(results, thresholds, repo, tuple(packages)))
+    return results, found
+
+
+def publish(picture: Picture, results: Results, kept: Kept, key: str) -> None:
+    """Leave the changes and the open alerts of each machine.
+
+    Args:
+        picture: of all machines, made with the same ``kept``.
+        results: that it was made of.
+        kept: where.
+        key: see ``lockstep.alerts.analysis_cache.key_of``.
+    """
+    found: dict[str, list[Finding]] = defaultdict(list)
+    for one in picture.found:
+        found[one.step.series.machine].append(_finding(one))
+    alerts: dict[str, list[Alert]] = defaultdict(list)
+    for alert in picture.alerts:
+        alerts[alert.machine].append(alert)
+    for machine in results.machines:
+        write_changes(kept.changes(machine, key), found[machine], alerts[machine])
+    write_whole(kept.done(key), lambda file: file.write(b""))
+    kept.sweep(key, results.machines)
+
+
+def _finding(one: Found) -> Finding:
+    step = one.step
+    return Finding(
+        series=step.series,
+        size=step.size,
+        low=step.low,
+        high=step.high,
+        last=step.last,
+        commit=step.after.commit,
+        good=step.good,
+        end=step.end,
+        suspects=len(step.between),
+        unknown=step.unknown,
+        kind=one.cause.kind,
+        sentence=one.cause.sentence,
+        quiet=one.quiet,
+        unsettled=step.unsettled,
+    )

@@ -1,0 +1,246 @@
+"""What every series of a machine reported so far, in columns, and what a further commit adds to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.alerts.detector_state import Points
+from lockstep.alerts.followed_series import Followed, by_version, name_of, paired_numbers, voted
+from lockstep.alerts.freshness import Reports, Said
+from lockstep.alerts.steps import SeriesName
+from lockstep.detect import Trend as Values
+from lockstep.detect.run_lengths import Ints
+from lockstep.history.model import STATES, Trend
+from lockstep.history.reader import Numbers
+from lockstep.history.snapshot import Results
+
+Mask = NDArray[np.bool_]
+
+#: First and last commit of reports that are alike, their state and their version.
+Span = tuple[int, int, int, int]
+
+_SAID: tuple[Said, ...] = ("number", "failed", "na")
+
+#: Place in ``_SAID`` of a state's code.
+_OF_STATE = np.array([_SAID.index(one) if one in ("failed", "na") else 0 for one in STATES])
+
+_COLUMNS = ("number", "name", "ours", "row", "version", "paired", "baseline", "span")
+
+
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """The series of a machine, in the order of the store; arrays have one entry a series.
+
+    Attributes:
+        texts: that ``version``, ``baseline`` and the spans hold places of.
+        number: of each series, see ``Results.number``. name: of each.
+        ours: whether it is of one of our suites.
+        row: of the detector, which its newest numbers belong to; −1 if it is not followed.
+        version: of the ruler of its newest number, −1 if it never had one.
+        paired: whether the paired ratio is followed, in place of the number.
+        baseline: that its newest point refers to.
+        span: the newest reports that are alike [series, 4], see ``Span``.
+        earlier: those before, of the series that have some, by its place.
+    """
+
+    texts: Sequence[str]
+    number: Ints
+    name: Sequence[SeriesName]
+    ours: Mask
+    row: Ints
+    version: Ints
+    paired: Mask
+    baseline: Ints
+    span: Ints
+    earlier: Mapping[int, Sequence[Span]]
+
+    @classmethod
+    def of(
+        cls, results: Results, trends: Sequence[Trend], series: Mapping[str, Followed], said: Mapping[int, str]
+    ) -> Reported:
+        """What whole series reported.
+
+        Args:
+            results: where they come from.
+            trends: all of a machine, in the order of the store.
+            series: those that are followed, by row, in the detector's order.
+            said: the baseline that each one's newest point refers to, by number; "" none.
+        """
+        texts = _Texts(())
+        of_version = [texts.place(one) for one in results.versions]
+        rows = {(one.trend.series, int(one.trend.version[0])): place for place, one in enumerate(series.values())}
+        points = list(series.values())
+        columns: dict[str, list[Any]] = defaultdict(list)
+        earlier: dict[int, Sequence[Span]] = {}
+        for place, trend in enumerate(trends):
+            # Not the last that came up: a ruler may be taken up again.
+            newest = max(by_version(trend), key=lambda one: int(one.commit[-1]), default=None)
+            version = -1 if newest is None else int(newest.version[0])
+            row = rows.get((trend.series, version), -1)
+            number = results.number(trend.series)
+            columns["number"].append(number)
+            columns["name"].append(name_of(trend.series, trend.benchmark))
+            columns["ours"].append(trend.benchmark.ours)
+            columns["row"].append(row)
+            columns["version"].append(of_version[version] if version >= 0 else -1)
+            columns["paired"].append(row >= 0 and paired_numbers(points[row].trend))
+            columns["baseline"].append(texts.place(said.get(number, "")))
+            *before, last = _spans(trend, of_version)
+            columns["span"].append(last)
+            if before:
+                earlier[place] = before
+        return cls(texts.all, **_arrays(columns), earlier=earlier)
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    @property
+    def baselines(self) -> Mapping[str, str]:
+        """The baseline of each of our suites, as the newest records have it."""
+        own = zip(np.flatnonzero(self.ours).tolist(), self.baseline[self.ours].tolist(), strict=True)
+        return voted((self.name[place].suite, self.texts[text]) for place, text in own)
+
+    def reports(self) -> list[Reports]:
+        """For ``lockstep.alerts.freshness``; of a ratio and the time that it is of, one is enough."""
+        found = []
+        for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
+            if self.ours[place] and name.quantity == "speedup":
+                continue
+            spans = (*self.earlier.get(place, ()), span)
+            each = [(at, _SAID[state], self.texts[text]) for a, b, state, text in spans for at in dict.fromkeys((a, b))]
+            found.append(Reports(name, *zip(*each, strict=True)))
+        return found
+
+    def measured(self, new: Numbers) -> dict[str, list[int]]:
+        """Positions of the commits that measured something, by family; of points of these series."""
+        found: dict[str, set[int]] = defaultdict(set)
+        places = {number: place for place, number in enumerate(self.number.tolist())}
+        for number, commit in zip(new.series.tolist(), new.commit.tolist(), strict=True):
+            found[self.name[places[number]].family].add(commit)
+        return {family: sorted(at) for family, at in found.items()}
+
+    def added(self, new: Numbers, results: Results) -> tuple[Reported, list[Points]] | None:
+        """With further commits, and what these add to the detector.
+
+        Args:
+            new: all points of the commits.
+            results: that they are of.
+
+        Returns:
+            ``None`` if they do not just go on what was followed: of a series that was not there, another ruler or
+            baseline, a ratio that is not paired.
+        """
+        texts = _Texts(self.texts)
+        of_version = np.array([texts.place(one) for one in results.versions], dtype=np.int64)
+        order = np.argsort(self.number)
+        found = order[np.searchsorted(self.number[order], new.series).clip(max=len(order) - 1)]
+        if not np.array_equal(self.number[found], new.series):
+            return None
+        state = replace(self, span=self.span.copy(), baseline=self.baseline.copy(), earlier=dict(self.earlier))
+        points = []
+        for commit in np.unique(new.commit).tolist():
+            at = np.flatnonzero(new.commit == commit)
+            place, version = found[at], of_version[new.version[at]]
+            one = self._points(new, at, place, version)
+            if one is None:
+                return None
+            points.append(one)
+            state._report(place, commit, _OF_STATE[new.state[at]], version)
+            assert new.baseline is not None
+            state.baseline[place] = [texts.place(text) for text in new.baseline[at].tolist()]
+        state = replace(state, texts=texts.all)
+        return (state, points) if state.baselines == self.baselines else None
+
+    def _points(self, new: Numbers, at: Ints, place: Ints, version: Ints) -> Points | None:
+        numbers = np.isfinite(new.value[at]) & (new.value[at] > 0)
+        at, place, version = at[numbers], place[numbers], version[numbers]
+        followed, paired = self.row[place] >= 0, self.paired[place]
+        if (followed & ((version != self.version[place]) | (paired & ~np.isfinite(new.log_ratio[at])))).any():
+            return None
+        if not self._ignored(place[~followed]):
+            return None
+        at, place, paired = at[followed], place[followed], paired[followed]
+        values = np.where(paired, np.exp(new.log_ratio[at]), new.value[at])
+        trend = Values(values, np.where(paired, new.ratio_error[at], new.error[at]))
+        assert trend.errors is not None
+        return Points(self.row[place], trend.values, trend.errors)
+
+    def _ignored(self, places: Ints) -> bool:
+        """Whether these are followed by nobody, whatever comes: latencies beside a ratio, and a baseline's ratio."""
+        baselines = self.baselines if len(places) else {}
+        names = [self.name[place] for place in places.tolist()]
+        beside = [one.quantity != "speedup" or one.variant == baselines.get(one.suite) for one in names]
+        return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(beside)
+
+    def _report(self, place: Ints, commit: int, state: Ints, version: Ints) -> None:
+        """Add a commit's reports to the spans of this object's own."""
+        said = np.stack([state, version], axis=1)
+        other = (self.span[place, 2:] != said).any(axis=1)
+        assert isinstance(self.earlier, dict)
+        for one in place[other].tolist():
+            self.earlier[one] = [*self.earlier.get(one, ()), tuple(self.span[one].tolist())]
+        self.span[place[other], 0] = commit
+        self.span[place, 1] = commit
+        self.span[place, 2:] = said
+
+    def to_json(self) -> dict[str, Any]:
+        """In lists, texts and numbers."""
+        content = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in vars(self).items()}
+        return content | {
+            "name": [list(vars(one).values()) for one in self.name],
+            "earlier": list(self.earlier.items()),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Reported:
+        """What ``to_json`` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        columns = {name: content[name] for name in _COLUMNS}
+        columns["name"] = [SeriesName(*one) for one in content["name"]]
+        found = cls(content["texts"], **_arrays(columns), earlier=dict(content["earlier"]))
+        if {len(one) for one in columns.values()} - {len(found)}:
+            raise ValueError("columns are not of one length")
+        return found
+
+
+class _Texts:
+    """Texts by place, each once."""
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._places = {text: place for place, text in enumerate(known)}
+
+    @property
+    def all(self) -> list[str]:
+        """By place."""
+        return list(self._places)
+
+    def place(self, text: str) -> int:
+        """The text's place, the next free one if it is new."""
+        return self._places.setdefault(text, len(self._places))
+
+
+def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: columns[name] for name in _COLUMNS}
+    for name in _COLUMNS:
+        if name != "name":
+            found[name] = np.array(columns[name], dtype=np.bool_ if name in ("ours", "paired") else np.int64)
+    found["span"] = found["span"].reshape(-1, 4)
+    return found
+
+
+def _spans(trend: Trend, of_version: Sequence[int]) -> list[Span]:
+    """What a series reported, with reports that are alike taken together."""
+    state, version = _OF_STATE[trend.state], trend.version.astype(np.int64)
+    turns = np.flatnonzero((np.diff(state) != 0) | (np.diff(version) != 0))
+    starts, ends = np.append(0, turns + 1), np.append(turns, len(trend) - 1)
+    columns = trend.commit[starts], trend.commit[ends], state[starts], np.array(of_version)[version[starts]]
+    return list(zip(*(one.tolist() for one in columns), strict=True))

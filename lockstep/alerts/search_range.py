@@ -1,0 +1,77 @@
+"""The commits that a bisection searches: the alert's range, and ranges with an end farther out."""
+
+from __future__ import annotations
+
+from lockstep.alerts.bisection import End, Span
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.text import remedy
+from lockstep.history.snapshot import Results
+
+
+class NoRange(ValueError):
+    """The commits of a range are not known; the message says why and what to do."""
+
+
+class Farther:
+    """Widens the range of an alert, as ``lockstep.alerts.bisection.bisect`` asks for it.
+
+    An alert's range is what the ranges of all its series share, so it may be too narrow: each of them holds the culprit
+    with 95 % probability. The range of the series that is measured is tried next. Farther out lies nothing that the
+    history speaks for.
+
+    Args:
+        ranges: the repository. results: that name the commits which were measured.
+        alert: whose range. member: the series that is measured.
+        beyond: whether to go on beyond the series' own range, to the measured commits 1, 2, 4 … farther out.
+    """
+
+    def __init__(self, ranges: Ranges, results: Results, alert: Alert, member: Member, beyond: bool) -> None:
+        self._ranges = ranges
+        self._alert = alert
+        self._commits = [commit.hash for commit in results.commits(alert.machine)]
+        self._place = {commit: at for at, commit in enumerate(self._commits)}
+        self._own: dict[End, str] = {"good": member.before, "bad": member.after}
+        self._beyond = beyond
+        self._far = 1
+
+    def first(self) -> Span:
+        """The alert's range.
+
+        Raises:
+            NoRange: the repository does not know its commits.
+        """
+        return self._span(self._alert.before, self._alert.after, self._alert.suspects)
+
+    def __call__(self, span: Span, end: End) -> Span | None:
+        """The range with this end farther out; ``None`` if there is none, or the repository does not know it."""
+        commit = self._next(span.good if end == "good" else span.bad, end)
+        try:
+            if commit:
+                return self._span(commit, span.bad) if end == "good" else self._span(span.good, commit)
+        except NoRange:
+            pass
+        return None
+
+    def _next(self, commit: str, end: End) -> str:
+        own = self._own[end]
+        outwards = (own, commit) if end == "good" else (commit, own)
+        if own and not self._ranges.between(*outwards).unknown:
+            return own
+        at = self._place.get(commit)
+        if at is None or not self._beyond:
+            return ""
+        # The first and the last measured commit are as far as it goes.
+        farther = min(max(at + (-self._far if end == "good" else self._far), 0), len(self._commits) - 1)
+        self._far *= 2
+        return self._commits[farther] if farther != at else ""
+
+    def _span(self, good: str, bad: str, suspects: tuple[str, ...] = ()) -> Span:
+        known = self._ranges.between(good, bad)
+        if known.unknown:
+            raise NoRange(
+                f"which commits lie between {good[:12]} and {bad[:12]} is not known, and so none can be measured: "
+                f"{remedy(known.unknown, good, bad)}"
+            )
+        wanted = {*suspects} & {*known.commits} or {*(known.touched or known.commits)}
+        return Span(good, bad, tuple(one for one in known.commits if one in wanted), known.parents)

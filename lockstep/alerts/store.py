@@ -1,0 +1,153 @@
+"""Alerts that are kept: found again as the same one, acted upon, and never forgotten."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select, update
+
+from lockstep.alerts.database import Database
+from lockstep.alerts.lifecycle import Act, LifeError, State
+from lockstep.alerts.listing import (
+    Choice,
+    Names,
+    OpenAlerts,
+    Order,
+    Page,
+    count_by,
+    narrowed,
+    read_names,
+    read_open,
+    read_page,
+)
+from lockstep.alerts.schema import ALERT, CLOCK, EVENT
+from lockstep.alerts.sync import DATA, Seen, Sync, Synced
+from lockstep.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
+
+
+class AlertStore:
+    """The alerts in a database. Safe with several processes, and to kill at any moment."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def alerts(
+        self, states: Iterable[State] | None = None, machine: str | None = None, family: str | None = None
+    ) -> list[Tracked]:
+        """Alerts in these states (``None``: all), newest first."""
+        chosen = None if states is None else frozenset(states)
+        query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
+        return self._read(query.order_by(ALERT.c.id.desc()))
+
+    def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
+        """Return at most so many of the chosen alerts, newest first, with numbers below ``below`` (``None``: any)."""
+        query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
+        return self._read(query if below is None else query.where(ALERT.c.id < below))
+
+    def changed_last(self, most: int) -> list[Tracked]:
+        """Return the alerts that changed last, at most so many, the latest first."""
+        return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
+
+    def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
+        """Return ``most`` of the chosen alerts from place ``start`` on, and how many there are."""
+        with self.database.read() as connection:
+            return read_page(connection, choice, order, start, most)
+
+    def names(self) -> Names:
+        """Return the families, machines and owners of all alerts."""
+        with self.database.read() as connection:
+            return read_names(connection)
+
+    def open_on(self, machine: str, most: int) -> OpenAlerts:
+        """Return what is open on a machine, the ``most`` most urgent in full, and how much elsewhere."""
+        with self.database.read() as connection:
+            return read_open(connection, machine, most)
+
+    def archived(self) -> dict[str, int]:
+        """Return the number of alerts archived under each silent machine."""
+        query = select(ALERT.c.machine, func.count()).where(ALERT.c.ending == "archived").group_by(ALERT.c.machine)
+        with self.database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def archived_on(self, machine: str, most: int) -> list[Tracked]:
+        """Return the alerts archived under a silent machine, at most so many, newest first."""
+        query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
+        return self._read(query.order_by(ALERT.c.id.desc()).limit(most))
+
+    def counts(self) -> dict[tuple[str, ...], int]:
+        """Return the number of alerts by state and topic."""
+        with self.database.read() as connection:
+            return count_by(connection, "state", "topic")
+
+    def count(self, choice: Choice) -> tuple[int, int]:
+        """Return the number of chosen alerts, and of those about a slowdown."""
+        found = self.page(choice, most=0)
+        return found.total, found.slower
+
+    def version(self) -> int:
+        """Return a number that grows whenever an alert or its log changes."""
+        with self.database.read() as connection:
+            return connection.scalar(select(CLOCK.c.number)) or 0
+
+    def _read(self, query: Select[Any]) -> list[Tracked]:
+        with self.database.read() as connection:
+            return [tracked(row) for row in connection.execute(query)]
+
+    def alert(self, number: int) -> Tracked:
+        """The alert of this number.
+
+        Raises:
+            NoSuchAlert: there is none.
+        """
+        with self.database.read() as connection:
+            return read_alert(connection, number)
+
+    def log(self, number: int) -> list[Event]:
+        """Everything that happened to an alert, oldest first."""
+        with self.database.read() as connection:
+            rows = connection.execute(select(EVENT).where(EVENT.c.alert_id == number).order_by(EVENT.c.id))
+            return [Event(row.id, row.at, row.who, row.what, row.state, row.note) for row in rows]
+
+    def act(self, number: int, act: Act, newest: str = "", today: datetime.date | None = None) -> Tracked:
+        """Do something to an alert, and log it.
+
+        Args:
+            number: of the alert.
+            act: what.
+            newest: newest commit that its machine has measured: what comes later can reopen it.
+            today: the day; by default this one, UTC.
+
+        Raises:
+            NoSuchAlert: there is none.
+            LifeError: it cannot be done to an alert in its state.
+        """
+        with self.database.write() as connection:
+            one = read_alert(connection, number)
+            try:
+                perform(connection, one, act, newest, today or today_utc())
+            except LifeError as error:
+                raise LifeError(f"alert {number}: {error}") from error
+            _tick(connection)
+            return read_alert(connection, number)
+
+    def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
+        """Add a line to an alert's log that changes nothing else."""
+        with self.database.write() as connection:
+            one = read_alert(connection, number)
+            write_log(connection, number, who, what, one.state, note)
+            _tick(connection)
+
+    def sync(self, seen: Seen, today: datetime.date | None = None) -> Synced:
+        """Bring the alerts in step with the data: open, update, resolve, reopen, end mutes."""
+        with self.database.write() as connection:
+            sync = Sync(connection, seen, today or today_utc())
+            done = sync.run()
+            if sync.changed:
+                _tick(connection)
+            return done
+
+
+def _tick(connection: Connection) -> None:
+    connection.execute(update(CLOCK).values(number=CLOCK.c.number + 1))

@@ -1,0 +1,162 @@
+"""An alert in words, for the terminal, messages, feeds and pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from lockstep.alerts.commit_ranges import Unknown
+from lockstep.alerts.grouping import Alert, Topic
+from lockstep.alerts.tracked import Tracked
+
+
+class Sized(Protocol):
+    """A change with a size: a ``Step``, a ``Member`` or a ``Finding``."""
+
+    @property
+    def size(self) -> float:
+        """Natural log of the factor by which it became worse."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of ``size``."""
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of ``size``."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the points after it agree on no level."""
+
+
+_TOPICS: dict[Topic, str] = {
+    "slower": "slower",
+    "faster": "faster",
+    "stopped": "stopped reporting",
+    "silent": "silent",
+    "vanished": "vanished",
+    "renamed": "renamed",
+    "version": "measured another way",
+}
+
+
+def change(log: float) -> str:
+    """``+5.1 %`` of a log factor; its minus is as wide as the plus."""
+    return f"{100 * math.expm1(log):+z.1f} %".replace("-", "−")
+
+
+def span(low: float, high: float) -> str:
+    """``+4.7 … +5.5 %``, the ends of a change's interval, from log factors."""
+    return f"{change(low).removesuffix(' %')} … {change(high)}"
+
+
+def amount(one: Sized) -> str:
+    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` where the points after it agree on no level."""
+    return f"unsettled, between {change(one.low)} and {change(one.high)}" if one.unsettled else change(one.size)
+
+
+def where(alert: Alert) -> str:
+    """``linear on h200``."""
+    return f"{alert.family} on {alert.machine}" if alert.family else alert.machine
+
+
+def headline(alert: Alert) -> str:
+    """One line: what, where, how much, since when."""
+    if alert.topic == "silent":
+        return alert.text
+    if not alert.members:
+        return f"{where(alert)} {_TOPICS[alert.topic]}: {alert.text}"
+    worst = alert.members[0]
+    told = [one for one in alert.members if (one.size > 0) == (alert.topic == "slower")]
+    more = f" and {len(told) - 1} more" if len(told) > 1 else ""
+    size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
+    return f"{where(alert)} {_TOPICS[alert.topic]}{size} in {alert.range}: {worst.series.label}{more}"
+
+
+def archive(one: Tracked, archived: Mapping[str, int]) -> str:
+    """Return ``; 3 of its alerts are archived`` for a machine that is silent now; "" for any other alert.
+
+    Args:
+        one: the alert, behind whose headline it stands.
+        archived: number of archived alerts by machine, see ``AlertStore.archived``.
+    """
+    count = archived.get(one.alert.machine, 0) if one.alert.topic == "silent" and one.state != "resolved" else 0
+    if not count:
+        return ""
+    return "; 1 of its alerts is archived" if count == 1 else f"; {count} of its alerts are archived"
+
+
+def status(one: Tracked) -> str:
+    """``muted until 2027-01-31``, ``resolved (fixed)``, ``new``."""
+    if one.state == "muted":
+        return f"muted until {one.muted_until}"
+    return f"resolved ({one.ending})" if one.state == "resolved" else one.state
+
+
+#: What makes an unknown range known, by ``Alert.unknown``. ``{0}`` and ``{1}`` are the two ends.
+_REMEDIES: Mapping[Unknown, str] = {
+    "no repository": "name the git repository by --repo FOLDER",
+    "shallow": "`git fetch --unshallow` completes the clone",
+    "missing": "`git fetch` it, or name the repository that has it by --repo FOLDER",
+    "branches": "`git log --oneline --left-right {0}...{1}` lists what differs",
+}
+
+
+def remedy(unknown: Unknown, before: str, after: str) -> str:
+    """What makes the range between two commits known; "" if it is."""
+    return _REMEDIES[unknown].format(before[:12], after[:12]) if unknown else ""
+
+
+def culprits(alert: Alert) -> str:
+    """The commit, or how many it may have been; where the range is unknown, its two ends and how to know more."""
+    before, after = alert.before[:12], alert.after[:12]
+    span = f"{before}..{after}" if before else f"up to {after}"
+    suspects, number = alert.suspects, len(alert.commits)
+    if not number:
+        return "no commit came in"
+    if not alert.members:
+        return f"between the measured commits {before} and {after}" if before else f"since {after}"
+    if alert.unknown:
+        return f"{span}, and what lies between is unknown: {remedy(alert.unknown, before, after)}"
+    # The other machines' change may be another one.
+    narrowed = f" (narrowed by {', '.join(alert.also_on)})" if alert.narrowed else ""
+    if number == 1:
+        return f"commit {after}{narrowed}"
+    if len(suspects) == 1:
+        only = f"the only one of {number} in {span} that touches the packages under test"
+        return f"commit {suspects[0][:12]}, {only}{narrowed}"
+    also = f", of which {len(suspects)} touch the packages under test" if len(suspects) < number else ""
+    return f"one of {number} commits{also}: {span}{narrowed}"
+
+
+def to_find(one: Tracked) -> str:
+    """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
+    if len(one.alert.suspects) < 2:
+        return ""
+    return f"lockstep bisect {one.id}" if one.alert.members[0].series.ours else asv_find(one.alert)
+
+
+def asv_find(alert: Alert) -> str:
+    """Return the command by which asv searches the alert's range for the change of its worst series."""
+    worst = alert.members[0]
+    invert = "" if worst.size > 0 else "--invert "  # asv looks for an increase by itself
+    return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
+
+
+def lines(alert: Alert, most: int = 10) -> Iterator[str]:
+    """The alert in a few lines of plain text: cause, range, the worst series with their intervals."""
+    yield f"cause: {alert.cause.kind}: {alert.cause.sentence}"
+    if alert.commits:
+        yield f"range: {culprits(alert)}"
+    if alert.also_on:
+        yield f"also on: {', '.join(alert.also_on)}"
+    if alert.owner:
+        yield f"owner: {alert.owner}"
+    for member in alert.members[:most]:
+        note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
+        size = amount(member) if member.unsettled else f"{change(member.size):>9} ({span(member.low, member.high)})"
+        yield f"{size}  {member.series.label}{note}"
+    if len(alert.members) > most:
+        yield f"and {len(alert.members) - most} more series"

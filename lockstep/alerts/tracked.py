@@ -1,0 +1,120 @@
+"""An alert in the database: its row, its life, its log."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from lockstep.alerts.as_json import from_json
+from lockstep.alerts.grouping import Alert
+from lockstep.alerts.lifecycle import OPEN, Act, State, step_to
+from lockstep.alerts.schema import ALERT, EVENT
+
+
+class NoSuchAlert(ValueError):
+    """There is no alert of that number."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of an alert's log: at ``at`` (ms since 1970), ``who`` did ``what``, after which it was in ``state``."""
+
+    id: int
+    at: int
+    who: str
+    what: str
+    state: State
+    note: str
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """An alert with its life.
+
+    Attributes:
+        id: its number, for people.
+        fingerprint: its identity.
+        alert: what the data say.
+        state, ending: where it stands; ``ending`` is "" unless resolved.
+        muted_until: last day of its mute.
+        opened_at, changed_at: ms since 1970.
+    """
+
+    id: int
+    fingerprint: str
+    alert: Alert
+    state: State
+    ending: str
+    muted_until: datetime.date | None
+    opened_at: int
+    changed_at: int
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody has to do something."""
+        return self.state in OPEN
+
+
+def perform(connection: Connection, one: Tracked, act: Act, newest: str, today: datetime.date) -> None:
+    """Do something to an alert, and log it; ``newest`` is the newest commit that its machine has measured.
+
+    Raises:
+        LifeError: it cannot be done to an alert in its state.
+    """
+    state = step_to(one.state, act, today)
+    values: dict[str, Any] = {
+        "state": state,
+        "ending": (act.ending or "fixed") if state == "resolved" else "",
+        "muted_until": act.until if state == "muted" else None,
+        "closed_at_commit": newest if state == "resolved" else "",
+        "changed_at": now_ms(),
+    }
+    connection.execute(update(ALERT).where(ALERT.c.id == one.id).values(values))
+    note = f"until {act.until}: {act.note}" if state == "muted" else act.note
+    write_log(connection, one.id, act.who, state, state, note)
+
+
+def write_log(connection: Connection, number: int, who: str, what: str, state: str, note: str) -> None:
+    """Add a line to an alert's log."""
+    line = {"alert_id": number, "at": now_ms(), "who": who, "what": what, "state": state, "note": note}
+    connection.execute(insert(EVENT).values(line))
+
+
+def read_alert(connection: Connection, number: int) -> Tracked:
+    """The alert of this number.
+
+    Raises:
+        NoSuchAlert: there is none.
+    """
+    row = connection.execute(select(ALERT).where(ALERT.c.id == number)).one_or_none()
+    if row is None:
+        raise NoSuchAlert(f"there is no alert {number}; `lockstep alerts list --all` shows those that there are")
+    return tracked(row)
+
+
+def tracked(row: Row[Any]) -> Tracked:
+    """The alert of a row of ``ALERT``."""
+    return Tracked(
+        row.id,
+        row.fingerprint,
+        from_json(row.content),
+        row.state,
+        row.ending,
+        row.muted_until,
+        row.opened_at,
+        row.changed_at,
+    )
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def today_utc() -> datetime.date:
+    """The day, UTC."""
+    return datetime.datetime.now(datetime.UTC).date()

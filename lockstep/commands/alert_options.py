@@ -1,0 +1,149 @@
+"""Options that the verbs share, what they open, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asv.console import log
+from asv.util import UserError
+
+from lockstep.commands.cli import UsageError
+from lockstep.commands.locations import add_places, check_places, load_config, open_store, results_folder
+from lockstep.suite.discovery import nearest
+
+if TYPE_CHECKING:
+    from lockstep.alerts.analysis import Picture
+    from lockstep.alerts.store import AlertStore
+    from lockstep.history.snapshot import Results
+
+#: Exit status: done; the verb's own bad news; what it needs is broken; wrong usage.
+OK, BAD_NEWS, BROKEN, USAGE = 0, 1, 3, 4
+
+#: Where the state of the alerts lies, if not in the user's data folder.
+STATE = "LOCKSTEP_STATE"
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Where results, repository and thresholds come from."""
+    add_places(parser)
+    parser.add_argument("--thresholds", type=Path, help="thresholds file (default: ./thresholds.toml, if it is there)")
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Where the alerts are kept."""
+    parser.add_argument(
+        "--state",
+        metavar="FILE|URL",
+        help=f"database of the alerts: a file or postgresql://… (default: ${STATE}, or in the user's data folder)",
+    )
+
+
+def alert_number(text: str) -> int:
+    """Of a command line; databases store no larger numbers.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not a number that an alert can have.
+    """
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text[:20]) < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; `lockstep alerts list --all` shows them")
+    return int(text)
+
+
+def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]) -> None:
+    """Raise if ``--machine`` or ``--family`` names what is not there.
+
+    Args:
+        args: of the command line.
+        known: (machine, family, suite) of everything there is.
+
+    Raises:
+        UsageError: the message says what there is.
+    """
+    there = list(dict.fromkeys(known))
+    machines = list(dict.fromkeys(machine for machine, _, _ in there))
+    if args.machine and args.machine not in machines:
+        raise UsageError(f"--machine {args.machine}: there are no results of it{nearest(args.machine, machines)}")
+    here = [names for machine, *names in there if args.machine in (None, machine)]
+    families = list(dict.fromkeys(name for names in here for name in names if name))
+    if args.family and args.family not in families:
+        where = f" on {args.machine}" if args.machine else ""
+        raise UsageError(f"--family {args.family}: there are no results of it{where}{nearest(args.family, families)}")
+
+
+def names_of(results: Results) -> Iterator[tuple[str, str, str]]:
+    """(machine, family, suite) of all that was measured."""
+    for one in results.series():
+        benchmark = results.benchmarks[one.benchmark]
+        yield one.machine, benchmark.family, benchmark.suite
+
+
+def check_thresholds(args: argparse.Namespace) -> Path:
+    """The thresholds file, which need not exist unless it is named.
+
+    Raises:
+        ThresholdsError: ``--thresholds`` names no file.
+    """
+    from lockstep.suite.thresholds import FILE, ThresholdsError
+
+    if args.thresholds and not args.thresholds.is_file():
+        raise ThresholdsError(f"--thresholds {args.thresholds}: there is no such file")
+    return Path(args.thresholds or FILE)
+
+
+def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
+    """The results, and what they say now; left for the pages as well."""
+    from lockstep.alerts.publish import survey
+    from lockstep.suite.thresholds import read_thresholds
+
+    check_places(args)
+    thresholds = read_thresholds(check_thresholds(args))
+    collecting = gc.isenabled()
+    # What an analysis makes stays until it ends: the collector would search it for garbage a third of the time.
+    gc.disable()
+    try:
+        return survey(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Folders of what is measured, as asv's configuration names them."""
+    conf = load_config(args)
+    return tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
+
+
+def open_alerts(args: argparse.Namespace) -> AlertStore:
+    """The alerts that are kept for these results."""
+    from lockstep.alerts.database import Database, default_state
+    from lockstep.alerts.store import AlertStore
+
+    check_places(args)
+    return AlertStore(Database(args.state or os.environ.get(STATE) or default_state(results_folder(args))))
+
+
+def told(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """The exit status of ``run``; what a user can set right is told in a line, without a traceback."""
+    from lockstep.alerts.database import StateError
+    from lockstep.alerts.lifecycle import LifeError
+    from lockstep.alerts.tracked import NoSuchAlert
+    from lockstep.history.store import StoreError
+    from lockstep.notify.receivers import ReceiverError
+
+    # What they log for their developers would stand between our lines, and among the JSON.
+    for library in ("alembic", "apprise"):
+        logging.getLogger(library).propagate = False
+    try:
+        return run(args)
+    except (StateError, StoreError) as error:
+        log.error(str(error))
+        return BROKEN
+    except (LifeError, NoSuchAlert, ReceiverError, UserError) as error:  # UserError: of asv's configuration
+        log.error(str(error))
+        return USAGE

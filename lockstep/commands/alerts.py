@@ -1,0 +1,244 @@
+"""``lockstep alerts list | show | ack | mute | resolve | reopen | notify``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import getpass
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command, common_args
+from asv.console import log
+
+from lockstep.commands.alert_options import (
+    BAD_NEWS,
+    BROKEN,
+    OK,
+    add_sources,
+    add_state,
+    alert_number,
+    expect_names,
+    names_of,
+    open_alerts,
+    picture,
+    told,
+)
+from lockstep.commands.locations import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lockstep.alerts.lifecycle import Ending
+    from lockstep.alerts.store import AlertStore
+    from lockstep.alerts.tracked import Tracked
+
+
+#: Archived alerts that ``show`` lists.
+_MOST_ARCHIVED = 100
+
+
+class Alerts(Command):  # type: ignore[misc]  # asv has no types
+    """See alerts and act on them."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``alerts`` and its actions."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "alerts",
+            help="Alerts: list, show, acknowledge, mute, resolve, reopen, notify",
+            description="Exit status: 0 done, 1 of `list` if something slower is open and of `notify` if something was "
+            "not delivered, 3 if the state or the store cannot be used, 4 wrong usage.",
+        )
+        actions = parser.add_subparsers(dest="action", required=True)
+        _add_list(actions.add_parser("list", help="Analyse the results and list what is open"))
+        show = actions.add_parser("show", help="One alert: cause, evidence, series, log")
+        show.add_argument("--json", action="store_true", help="one JSON object")
+        ack = actions.add_parser("ack", help="Acknowledge: somebody looks after it")
+        mute = actions.add_parser("mute", help="Mute until a day, for a reason")
+        mute.add_argument("--until", type=_day, required=True, metavar="YYYY-MM-DD", help="last day of the mute")
+        resolve = actions.add_parser("resolve", help="Close: fixed, or meant")
+        resolve.add_argument("--intended", action="store_true", help="the new level is the right one; needs a reason")
+        reopen = actions.add_parser("reopen", help="Open again")
+        for action in (show, ack, mute, resolve, reopen):
+            action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
+        for action in (ack, mute, resolve, reopen):
+            action.add_argument("--because", default="", metavar="TEXT", help="why; kept in the log")
+            action.add_argument("--by", default=_user(), metavar="NAME", help="who (default: %(default)s)")
+        notify = actions.add_parser("notify", help="Tell of new alerts by LOCKSTEP_NOTIFY…, and send the day's digest")
+        notify.add_argument(
+            "--again", type=alert_number, metavar="MESSAGE", help="send a message that is in doubt or given up"
+        )
+        for action in actions.choices.values():
+            add_sources(action)
+            add_state(action)
+            common_args.add_global_arguments(action)
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Do what the action says."""
+        return told(_run, args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    run = {"list": _list, "show": _show, "notify": _notify}.get(args.action, _act)
+    return run(open_alerts(args), args)
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="also what is muted, resolved or was only recorded")
+    parser.add_argument("--machine", help="only on this machine")
+    parser.add_argument("--family", help="only of this family")
+    parser.add_argument("--json", action="store_true", help="a JSON list")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--no-analysis", action="store_true", help="as they were at the last analysis")
+    which.add_argument("--no-list", action="store_true", help="analyse, and list nothing; 0 whatever is open")
+
+
+def _list(store: AlertStore, args: argparse.Namespace) -> int:
+    from lockstep.alerts.lifecycle import OPEN
+
+    results = None
+    if not args.no_analysis:
+        results, now = picture(args)
+        store.sync(now.seen)
+    if args.no_list:
+        return OK
+    if args.machine or args.family:
+        # An alert may outlive the results that it was found in.
+        of_alerts = [(one.alert.machine, one.alert.family, one.alert.family) for one in store.alerts(None)]
+        expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
+    alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
+    if args.json:
+        from lockstep.notify.feed import alerts_json
+
+        print(json.dumps(alerts_json(alerts, _site())))
+    else:
+        _print(alerts, store.archived())
+    if any(one.open and one.alert.topic == "slower" for one in alerts):
+        return BAD_NEWS
+    if results is not None and not results.series():
+        log.error(f"{results.root} holds no results: `lockstep run` makes them")
+        return BROKEN
+    return OK
+
+
+def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from lockstep.alerts.text import archive, headline, status
+
+    console = Console()
+    if not console.is_terminal and console.width < 160:
+        console = Console(width=200)
+    if not alerts:
+        console.print("There is none.")
+        return
+    table = Table(header_style="bold", show_edge=False, pad_edge=False)
+    table.add_column("no.", justify="right")
+    for name in ("state", "alert", "cause", "owner"):
+        table.add_column(name, overflow="fold")
+    for one in alerts:
+        cause = one.alert.cause.kind if one.alert.members else ""
+        cells = (str(one.id), status(one), headline(one.alert) + archive(one, archived), cause, one.alert.owner)
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+
+
+def _show(store: AlertStore, args: argparse.Namespace) -> int:
+    one = store.alert(args.alert)
+    events = store.log(args.alert)
+    if args.json:
+        from dataclasses import asdict
+
+        from lockstep.notify.feed import alerts_json
+
+        [content] = alerts_json([one], _site())
+        print(json.dumps(content | {"log": [asdict(event) for event in events]}))
+        return OK
+    from rich.console import Console
+
+    from lockstep.alerts.text import headline, lines, status, to_find
+
+    console = Console()
+    say = [f"alert {one.id}, {status(one)}: {headline(one.alert)}", *lines(one.alert, most=40)]
+    say += [f"evidence: {evidence.text}" for evidence in one.alert.cause.evidence]
+    if command := to_find(one):
+        say.append(f"to find the commit: {command}")
+    if one.alert.topic == "silent":
+        archived = store.archived_on(one.alert.machine, _MOST_ARCHIVED)
+        say += [f"archived: alert {other.id}: {headline(other.alert)}" for other in archived]
+    for event in events:
+        at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
+        say.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")
+    for line in say:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return OK
+
+
+def _act(store: AlertStore, args: argparse.Namespace) -> int:
+    from lockstep.alerts.lifecycle import Act
+    from lockstep.alerts.text import status
+
+    ending: Ending | None = None
+    if args.action == "resolve":
+        ending = "intended" if args.intended else "fixed"
+    act = Act(args.action, args.by, args.because, getattr(args, "until", None), ending)
+    newest = ""
+    if args.action == "resolve":
+        commits = open_store(args).current().commits(store.alert(args.alert).alert.machine)
+        newest = commits[-1].hash if commits else ""
+    one = store.act(args.alert, act, newest)
+    print(f"alert {one.id} is {status(one)}")
+    return OK
+
+
+def _notify(store: AlertStore, args: argparse.Namespace) -> int:
+    from lockstep.notify.deliver import deliver
+    from lockstep.notify.outbox import Outbox, now_ms
+    from lockstep.notify.receivers import VARIABLE, receivers
+
+    told_to = receivers(os.environ)
+    outbox = Outbox(store)
+    if args.again is not None and not outbox.again(args.again, now_ms()):
+        log.error(f"message {args.again} is neither in doubt nor given up")
+        return BAD_NEWS
+    store.sync(picture(args)[1].seen)
+    outbox.write_alerts(told_to, _site(), now_ms())
+    outbox.write_digest(told_to, _site(), now_ms())
+    done = deliver(outbox, told_to)
+    if not told_to:
+        log.warning(f"{VARIABLE} is not set: nobody is told. It takes Apprise addresses; docs/alerts.md has examples")
+    log.flush()  # asv ends a line when the next begins
+    print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
+    for line in done.refused:
+        log.error(line)
+    for parcel in outbox.parcels("doubt", "failed"):
+        state = "may not have arrived" if parcel.state == "doubt" else "was given up"
+        log.error(f"message {parcel.id} {state} ({parcel.error}): {parcel.message.title}; --again {parcel.id} sends it")
+    return BAD_NEWS if done.refused else OK
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; write it as 2027-01-31") from error
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _site() -> str:
+    from lockstep.notify.receivers import SITE
+
+    return os.environ.get(SITE, "")

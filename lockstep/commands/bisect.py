@@ -1,0 +1,254 @@
+"""``lockstep bisect ALERT``: measure the commits of an alert's range, and name the first bad one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command
+from asv.console import log
+
+from lockstep.commands.alert_options import (
+    BAD_NEWS,
+    BROKEN,
+    OK,
+    USAGE,
+    add_sources,
+    add_state,
+    alert_number,
+    open_alerts,
+    told,
+)
+from lockstep.commands.locations import load_config, open_store, results_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lockstep.alerts.bisection import Bisection, Measurement
+    from lockstep.alerts.grouping import Member
+    from lockstep.alerts.search_range import NoRange
+    from lockstep.alerts.store import AlertStore
+    from lockstep.alerts.tracked import Tracked
+    from lockstep.record.model import Record
+
+
+class Bisect(Command):  # type: ignore[misc]  # asv has no types
+    """Find the commit that changed a series."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``bisect`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "bisect",
+            help="Find the first bad commit of an alert",
+            description="Measure commits of the alert's range on this machine, today's ruler and toolchain for all of "
+            "them, halving the range each time, and name the first bad one. The working tree is left alone. "
+            "Both ends are measured first. Exit status: 0 found, 1 the ends do not differ here as in the history, "
+            "3 it cannot be told (the range is not known, an end cannot be measured, measurements scatter too much), "
+            "4 wrong usage.",
+        )
+        parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
+        parser.add_argument("--quick", action="store_true", help="one short look at each, for a large change")
+        parser.add_argument(
+            "--widen",
+            action="store_true",
+            help="where the good end is already bad here, or the bad end still good, go on to commits measured before "
+            "or after it",
+        )
+        parser.add_argument("--json", action="store_true", help="one JSON object")
+        add_sources(parser)
+        add_state(parser)
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Check the alert and its range, which need no configuration, before asv loads one."""
+
+        def run(args: argparse.Namespace) -> int:
+            refused = _refused(args)
+            return int(super(Bisect, cls).run_from_args(args)) if refused is None else refused
+
+        return told(run, args)
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Bisect and tell; the result is kept in the alert's log."""
+
+        def run(args: argparse.Namespace) -> int:
+            return _run(conf, args)
+
+        return told(run, args)
+
+
+def _refused(args: argparse.Namespace) -> int | None:
+    """Return the exit status, after an error message, if Lockstep cannot bisect the alert; ``None`` if it can."""
+    from lockstep.alerts.commit_ranges import Ranges
+    from lockstep.alerts.search_range import Farther, NoRange
+    from lockstep.alerts.text import asv_find
+
+    store = open_alerts(args)
+    alert = store.alert(args.alert)
+    one = alert.alert
+    if not one.members or not one.commits or not one.before:
+        log.error(f"alert {alert.id} has no range of commits to bisect")
+        return USAGE
+    conf = load_config(args)
+    worst = one.members[0]
+    if conf and conf.environment_type == "lockstep" and worst.series.ours:
+        return None
+    try:
+        Farther(Ranges(args.repo or results_folder(args)), open_store(args).current(), one, worst, False).first()
+    except NoRange as error:
+        return _no_range(store, alert, error, args)
+    if conf or not worst.series.ours:
+        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find(one)}")
+        return USAGE
+    # asv says that there is no configuration.
+    return None
+
+
+def _no_range(store: AlertStore, alert: Tracked, error: NoRange, args: argparse.Namespace) -> int:
+    _tell(args, str(error), [], [])
+    store.note(alert.id, "bisected", str(error))
+    return BROKEN
+
+
+def _run(conf: Any, args: argparse.Namespace) -> int:
+    from asv.repo import get_repo
+
+    from lockstep.alerts.bisection import CannotTell, Expected, NotReproduced, bisect
+    from lockstep.alerts.commit_ranges import Ranges
+    from lockstep.alerts.extract import levels
+    from lockstep.alerts.search_range import Farther, NoRange
+    from lockstep.asv.client import WorkerDied
+
+    store = open_alerts(args)
+    alert = store.alert(args.alert)
+    member = alert.alert.members[0]
+    quantity = member.series.quantity
+    repo = get_repo(conf)
+    ranges = Ranges(Path(repo._path), tuple(conf.lockstep.get("packages", ())))
+    results = open_store(args).current()
+    farther = Farther(ranges, results, alert.alert, member, args.widen)
+    try:
+        span = farther.first()
+        with closing(_Measure(conf, repo, member, args)) as measure:
+            good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
+            expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
+            found = bisect(span, measure, expected, farther)
+    except NoRange as error:
+        return _no_range(store, alert, error, args)
+    except CannotTell as error:
+        _tell(args, str(error), [], error.measured)
+        store.note(alert.id, "bisected", str(error))
+        return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN
+    except WorkerDied as error:
+        log.error(str(error))
+        return BROKEN
+    sentence = _sentence(found, member)
+    store.note(alert.id, "bisected", sentence)
+    _tell(args, sentence, found.suspects, found.measured)
+    return OK
+
+
+def _tell(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
+    log.flush()  # asv ends a line when the next begins
+    if args.json:
+        content = {"first_bad": list(first_bad), "sentence": sentence, "measured": [asdict(one) for one in measured]}
+        print(json.dumps(content))
+    elif first_bad:
+        print(sentence)
+    else:
+        log.error(sentence)
+
+
+class _Measure:
+    """Measures the series of a member at one commit after the other, each in a worker of its own."""
+
+    def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
+        from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
+        from lockstep.timing.reference_clocks import NAME, UsualClocks
+
+        self._conf = conf
+        self._args = args
+        self._series = member.series
+        #: asv's repository, that the commits are checked out from.
+        self._repo = repo
+        # Today's suites may have lost it, and that is told before anything is checked out.
+        suites = load_suites(Path(conf.benchmark_dir))
+        [suite] = pick_suites(suites, member.series.suite)
+        suite.case(member.series.case)
+        self._packages = packages_under_test(conf, suites)
+        self._checkout = Path(conf.env_dir).resolve() / "bisect"
+        # Told at the clock of the history, as its level before and after are.
+        clocks = UsualClocks(Path(conf.results_dir) / member.series.machine / NAME)
+        self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
+
+    def __call__(self, commit: str) -> Measurement:
+        from lockstep.alerts.bisection import Measurement
+        from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+
+        series = self._series
+        self._checkout.parent.mkdir(parents=True, exist_ok=True)
+        self._repo.checkout(str(self._checkout), commit)
+        spec = WorkerSpec(self._checkout, self._packages, Path(self._conf.benchmark_dir).resolve(), self._args.quick)
+        try:
+            with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
+                records, _, _ = worker.measure(
+                    series.suite, series.case, series.l2, [series.variant], {}, usual_mhz=self._usual_mhz
+                )
+        except WorkerDied as died:
+            if died.at_start:
+                raise
+            return Measurement(commit, None, reason=str(died))
+        [record] = [one for one in records if one.variant == series.variant]
+        taken = _measurement(commit, record, series.quantity)
+        if not self._args.json:
+            log.info(f"{commit[:8]}: {_told(taken, series.quantity)}")
+        return taken
+
+    def close(self) -> None:
+        """Remove the checkout."""
+        import shutil
+
+        shutil.rmtree(self._checkout, ignore_errors=True)
+
+
+def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
+    from lockstep.alerts.bisection import Measurement
+
+    estimate = record.speedup if quantity == "speedup" else record.latency
+    if record.state != "ok" or estimate is None:
+        return Measurement(commit, None, reason=f"{record.state}: {record.reason}" if record.reason else "no number")
+    value, low, high = (math.log(one) for one in (estimate.value, estimate.low, estimate.high))
+    if quantity == "speedup":
+        value, low, high = -value, -high, -low
+    return Measurement(commit, value, low, high)
+
+
+def _told(one: Measurement, quantity: str) -> str:
+    if one.log is None:
+        return one.reason
+    return _number(one.log, quantity)
+
+
+def _number(log: float, quantity: str) -> str:
+    """How bad it is (see ``Measurement.log``), as a number with its unit."""
+    return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
+
+
+def _sentence(found: Bisection, member: Member) -> str:
+    assert found.good.log is not None
+    assert found.bad.log is not None
+    steps = f"{len(found.measured)} commits measured"
+    by = f"{math.expm1(found.bad.log - found.good.log):+.1%} in {member.series.label}"
+    if len(found.suspects) == 1:
+        return f"the first bad commit is {found.suspects[0]} ({by}; {steps})"
+    listed = ", ".join(commit[:8] for commit in found.suspects)
+    return f"the first bad commit is one of {listed}, those before the last cannot be measured ({by}; {steps})"

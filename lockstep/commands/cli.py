@@ -1,0 +1,195 @@
+"""The ``lockstep`` command: everything asv can do, and the verbs that packages register."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from typing import Any
+
+import asv
+import asv.commands
+from asv import util
+from asv.commands.find import Find as AsvFind
+from asv.commands.quickstart import Quickstart as AsvQuickstart
+from asv.commands.run import Run as AsvRun
+from asv.console import log
+
+from lockstep.commands.config import ConfigError, check_config
+from lockstep.record.model import RecordError
+from lockstep.suite.model import SuiteError
+from lockstep.suite.thresholds import ThresholdsError
+
+#: Exit status where no verdict is possible (a file, a machine, an unexpected error); of a wrong command line,
+#: configuration or suite; of Ctrl-C, as shells have it.
+BROKEN, USAGE, INTERRUPTED = 3, 4, 128 + signal.SIGINT
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done; the message says what to write instead."""
+
+
+def expect_folder(file: Path | None) -> None:
+    """Raise before a verb begins what takes minutes, rather than once it wants to write its file.
+
+    Raises:
+        UsageError: there is no folder for it.
+    """
+    if file is not None and not file.absolute().parent.is_dir():
+        raise UsageError(f"{file} cannot be written: there is no folder {file.absolute().parent}")
+
+
+def main() -> None:
+    """Entry point; ends the process with the verb's exit status. docs/exit-statuses.md has the table.
+
+    1 and 2 are verdicts of a verb. Every error is ``BROKEN`` or ``USAGE``, whatever raised it.
+    """
+    try:
+        status = _status()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read what is printed has read enough; what is left of it must not raise once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
+    sys.exit(status)
+
+
+def _status() -> int:
+    """Run the command line and return its exit status."""
+    verbose = False
+    try:
+        arguments = _parse()
+        verbose = arguments.verbose
+        log.enable(verbose)
+        if arguments.config:
+            arguments.config = str(Path(arguments.config).resolve())
+            if not Path(arguments.config).is_file():
+                raise UsageError(f"there is no configuration {arguments.config}")
+            os.chdir(Path(arguments.config).parent)
+        check_config(arguments.config)
+        result = arguments.func(arguments)
+        return _verdict(arguments.func, result)
+    except (util.UserError, util.ProcessError) as error:
+        if str(error) == "Interrupted.":  # asv's own error for Ctrl-C
+            return INTERRUPTED
+        log.error(str(error))
+        if hint := _hint(error):
+            log.error(hint)
+        # Git refuses names that it does not know; any other process that fails is no mistake of the command line.
+        return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
+    except (UsageError, ConfigError, SuiteError, RecordError, ThresholdsError) as error:
+        log.error(str(error))
+        return USAGE
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _show_traceback(verbose)
+        log.error(str(error) or type(error).__name__)
+        return BROKEN
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as ended:
+        return _ended(ended)
+    except Exception as error:
+        _show_traceback(verbose)
+        log.error(f"unexpected {_brief(error)}. --verbose prints the traceback")
+        return BROKEN
+    finally:
+        log.flush()
+
+
+def _parse() -> argparse.Namespace:
+    """Load the verb that is asked for and parse the command line.
+
+    Raises:
+        SystemExit: help or versions are printed, or the command line is wrong.
+    """
+    verbs = entry_points(group="lockstep.commands")
+    # A subclass of asv's Command is known to asv's parser once it exists. The one that is asked for is enough.
+    for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
+        verb.load()
+    parser, _ = asv.commands.make_argparser()
+    parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
+    _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
+    try:
+        arguments: argparse.Namespace
+        arguments, unknown = parser.parse_known_args()
+        if unknown:
+            _asked(parser, sys.argv[1:]).error(f"unrecognized arguments: {' '.join(unknown)}")
+    except SystemExit as refused:
+        # argparse's 2 is what verbs return where a series failed.
+        raise SystemExit(USAGE if refused.code == 2 else refused.code) from None
+    if not hasattr(arguments, "func"):
+        parser.print_help()
+        raise SystemExit(USAGE)
+    return arguments
+
+
+def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the verb, and of its action, that a command line asks for.
+
+    argparse reports an unknown option by the usage line of the whole command, which lists other verbs.
+    """
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for place, word in enumerate(words):
+                if word in action.choices:
+                    return _asked(action.choices[word], words[place + 1 :])
+    return parser
+
+
+def _verdict(function: Any, result: Any) -> int:
+    """The exit status for what a verb returned. asv's verbs return 1 also where nothing was run."""
+    verb = getattr(function, "__self__", None)
+    if result == 1 and (verb in (AsvFind, AsvQuickstart) or (isinstance(verb, type) and issubclass(verb, AsvRun))):
+        return USAGE
+    return int(result or 0)
+
+
+def _ended(ended: SystemExit) -> int:
+    """The exit status of a ``SystemExit``; a text instead of a number is an error message."""
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    log.error(str(ended.code))
+    return BROKEN
+
+
+def _brief(error: Exception) -> str:
+    """Type, message and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
+    message = " ".join(str(error).split())[:500] or "no message"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(*Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{at}"
+
+
+def _show_traceback(verbose: bool) -> None:
+    if verbose:
+        traceback.print_exc()
+
+
+def _rename(parser: argparse.ArgumentParser, name: str, told_version: str) -> None:
+    """Our name in place of asv's in usage lines, also those of ``code diff`` and its like, and both versions."""
+    parser.prog = name
+    for action in parser._actions:
+        if isinstance(action, argparse._VersionAction):
+            action.version = told_version
+        elif isinstance(action, argparse._SubParsersAction):
+            for verb, its in action.choices.items():
+                _rename(its, f"{name} {verb}", told_version)
+
+
+def _hint(error: util.UserError | util.ProcessError) -> str:
+    """What asv's message leaves out."""
+    if isinstance(error, util.ProcessError) and "bad revision" in error.stderr:
+        return (
+            "this clone does not know that commit or branch: asv.conf.json names the branches, a command its commits; "
+            "in a shallow clone, git fetch --unshallow brings them"
+        )
+    if "what kind of DVCS" in str(error):
+        return 'what "repo" in asv.conf.json names is no git repository: commits are measured, so it must be one'
+    return ""

@@ -1,0 +1,110 @@
+"""The store's verb: ``lockstep ingest``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from asv.commands import Command
+from asv.console import log
+from asv.util import UserError
+
+from lockstep.commands.locations import add_places, check_places, open_store
+
+if TYPE_CHECKING:
+    from lockstep.history.model import Refreshed
+    from lockstep.history.snapshot import Results
+
+#: Exit status where there were problems, where the store cannot be used, and of wrong usage.
+PROBLEMS, BROKEN, USAGE = 1, 3, 4
+
+
+class Ingest(Command):  # type: ignore[misc]  # asv has no types
+    """Bring the store in step with the results folder."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``ingest`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "ingest",
+            help="Read new results into the store",
+            description="Read result files that are new or changed into the store that the dashboard and the other "
+            "verbs read (they do it by themselves), and say what was wrong with any of them. "
+            "Exit status: 1 if something could not be read, 3 if the store cannot be used, 4 wrong usage.",
+        )
+        add_places(parser)
+        parser.add_argument("--json", action="store_true", help="print what was read, and the problems, as JSON")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Refresh and report."""
+        from lockstep.history.store import StoreError
+        from lockstep.history.unread import problem_json, tally
+
+        check_places(args)
+        try:
+            store = open_store(args)
+            done = store.refresh()
+        except StoreError as error:
+            log.error(str(error))
+            return BROKEN
+        except UserError as error:  # asv's configuration
+            log.error(str(error))
+            return USAGE
+        results = store.current()
+        if args.json:
+            told = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}
+            told |= {"machines": _machines(results), "counts": tally(results).as_json()}
+            told |= {
+                "problems": list(map(problem_json, results.problems)),
+                "notes": list(map(problem_json, results.notes)),
+            }
+            print(json.dumps(told))
+        else:
+            _print(results, done)
+        return PROBLEMS if results.problems else 0
+
+
+def _machines(results: Results) -> list[dict[str, Any]]:
+    return [
+        {
+            "machine": machine.name,
+            "commits": len(results.commits(machine.name)),
+            "series": len(results.series(machine=machine.name)),
+            "newest": datetime.fromtimestamp(machine.last_date / 1000, UTC).date().isoformat(),
+            "clocks": machine.clock_state,
+        }
+        for machine in results.machines.values()
+    ]
+
+
+def _print(results: Results, done: Refreshed) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from lockstep.history.unread import tally
+
+    console = Console()
+    read = f"{done.changed} of {done.files} files read, {done.points} numbers, in {done.seconds:.2f} s"
+    console.print(read + (f"; {done.gone} gone" if done.gone else ""), highlight=False)
+    if results.machines:
+        table = Table(header_style="bold", show_edge=False, pad_edge=False)
+        for name in ("machine", "commits", "series", "newest", "clocks"):
+            table.add_column(name, justify="right" if name in ("commits", "series") else "left")
+        for machine in _machines(results):
+            table.add_row(*(Text(str(value)) for value in machine.values()))
+        console.print(table)
+    counted = tally(results)
+    for reason, count in counted.notes:
+        many = "1 note" if count == 1 else f"{count:,} notes"
+        console.print(f"{many}: {reason} (read; --json lists them)", markup=False, highlight=False, soft_wrap=True)
+    for sentence in counted.sentences(advice=""):
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    for problem in results.problems:
+        console.print(f"{problem.path}: {problem.what}", markup=False, highlight=False, soft_wrap=True)

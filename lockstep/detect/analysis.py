@@ -1,0 +1,118 @@
+"""From trends to analyses: one, many, or a state that takes in commit after commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from lockstep.detect.detector import Replay
+from lockstep.detect.findings import Analysis, Change
+from lockstep.detect.run_lengths import Floats, Ints
+from lockstep.detect.settings import DEFAULT, Settings
+from lockstep.detect.summary import changes_of, summarise
+from lockstep.detect.trend import Better, Trend
+from lockstep.processes.children import pool
+
+#: Series replayed together: as many as keep the hypotheses in the processor's cache.
+_TOGETHER = 500
+
+
+def analyse(trend: Trend, settings: Settings = DEFAULT) -> Analysis:
+    """What a replay of the series, commit by commit, has reported up to its last point."""
+    return analyse_many([trend], settings)[0]
+
+
+def analyse_many(trends: Sequence[Trend], settings: Settings = DEFAULT, *, processes: int = 1) -> list[Analysis]:
+    """``analyse`` for many series at once, in the order given; far faster than one after another.
+
+    Args:
+        trends: any number of series of any lengths.
+        settings: the same for all.
+        processes: how many processes share the work.
+    """
+    # Series of one length together: a replay is at its fastest when all of its series go on.
+    order = sorted(range(len(trends)), key=lambda place: len(trends[place]))
+    batches = [order[first : first + _TOGETHER] for first in range(0, len(order), _TOGETHER)]
+    jobs = [([trends[place] for place in batch], settings) for batch in batches]
+    found: list[Analysis | None] = [None] * len(trends)
+    if processes > 1 and len(jobs) > 1:
+        with pool(processes) as workers:
+            results = list(workers.map(_analyse_batch, jobs))
+    else:
+        results = [_analyse_batch(job) for job in jobs]
+    for batch, analyses in zip(batches, results, strict=True):
+        for place, one in zip(batch, analyses, strict=True):
+            found[place] = one
+    return [one for one in found if one is not None]
+
+
+class Monitor:
+    """Many series that grow: the state that one more commit is added to, in place of replaying them from the start.
+
+    ``lockstep.detect.state_arrays`` makes arrays of it, to be kept in a file.
+
+    Args:
+        trends: the series so far; each may be empty.
+        settings: the same for all.
+    """
+
+    def __init__(self, trends: Sequence[Trend], settings: Settings = DEFAULT) -> None:
+        self.better: list[Better] = [trend.better for trend in trends]
+        self.replay = Replay(len(trends), settings)
+        lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
+        shape = len(trends), int(lengths.max(initial=0))
+        values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
+        for row, trend in enumerate(trends):
+            values[row, : len(trend)] = np.log(trend.values)
+            if trend.errors is not None:
+                errors[row, : len(trend)] = trend.errors
+        known = bool(np.isfinite(errors).any())
+        for index in range(shape[1]):
+            rows = np.flatnonzero(lengths > index)
+            self.replay.extend(values[rows, index], errors[rows, index] if known else None, rows)
+
+    @classmethod
+    def of(cls, replay: Replay, better: Sequence[Better]) -> Monitor:
+        """A monitor of a replay that went on somewhere else; ``better`` is of its series."""
+        monitor = cls((), replay.settings)
+        monitor.better, monitor.replay = list(better), replay
+        return monitor
+
+    def __len__(self) -> int:
+        return len(self.better)
+
+    def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> list[int]:
+        """Add one commit to each of the series ``rows`` (all of them if not given).
+
+        Args:
+            values: float64 [rows], positive; NaN where the commit has no number.
+            errors: float64 [rows], standard errors of the logarithms; NaN where unknown.
+            rows: int64 [rows], each series at most once.
+
+        Returns:
+            the series of which something new is to be told: a change, a move, a withdrawal.
+        """
+        which = range(len(self)) if rows is None else rows.tolist()
+        before = {row: self.replay.news(row) for row in which}
+        # As a trend, they are checked as one.
+        trend = Trend(values, errors)
+        self.replay.extend(np.log(trend.values), trend.errors, rows)
+        return [row for row in which if self.replay.news(row) != before[row]]
+
+    def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
+        """Return the analyses of the series ``rows`` (all of them if not given)."""
+        which = list(range(len(self)) if rows is None else rows)
+        found: list[Analysis] = []
+        for first in range(0, len(which), _TOGETHER):
+            part = which[first : first + _TOGETHER]
+            found += summarise(self.replay, part, self.better)
+        return found
+
+    def changes(self) -> dict[int, tuple[Change, ...]]:
+        """What ``analyses`` say of changes, by series, without the others; some twenty times as fast."""
+        return changes_of(self.replay, range(len(self)), self.better)
+
+
+def _analyse_batch(job: tuple[Sequence[Trend], Settings]) -> list[Analysis]:
+    return Monitor(*job).analyses()

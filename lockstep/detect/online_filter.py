@@ -1,0 +1,210 @@
+"""The points of many series, taken in commit by commit by the hypotheses about their levels.
+
+``Follower`` holds what the points say; ``lockstep.detect.detector`` decides what is reported of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.detect.noise import Scatter
+from lockstep.detect.run_lengths import Floats, Hypotheses, Ints, sooner
+from lockstep.detect.settings import Settings
+
+#: The first points of a series that a level may begin with and be no change: those before it are odd.
+_FIRST = 3
+
+
+class Follower:
+    """The state of many series after the commits that they have seen.
+
+    Attributes:
+        length: commits seen [series].
+        values, weights: log values and their relative variances [series, commits], NaN and 1 where there is none.
+        scatter: the noise of each.
+        hypotheses: about the present level of each.
+        depth: changes that have been reported, or are followed without a report [series].
+        unsettled: index of the point from which the points agree on no level [series]; -1 where they agree.
+
+    Args:
+        series: how many.
+        settings: the same for all.
+    """
+
+    def __init__(self, series: int, settings: Settings) -> None:
+        self.settings = settings
+        self.length: Ints = np.zeros(series, dtype=np.int64)
+        self.values: Floats = np.full((series, 64), np.nan)
+        self.weights: Floats = np.ones((series, 64))
+        self.scatter = Scatter(series, settings)
+        self.hypotheses = Hypotheses.empty(series, settings.width)
+        self.depth: Ints = np.zeros(series, dtype=np.int64)
+        self.unsettled: Ints = np.full(series, -1, dtype=np.int64)
+        #: Index of the last point that the noise was first guessed from, where no errors told of it.
+        self._guessed: Ints = np.full(series, -1, dtype=np.int64)
+        self._seen: Ints = np.zeros(series, dtype=np.int64)
+        self._last: Ints = np.zeros(series, dtype=np.int64)
+        self._best: Ints = np.zeros(series, dtype=np.int64)
+        #: How far the last point was from its forecast, and where the odd points on its side of the level began.
+        self._off: Floats = np.zeros(series)
+        self._odd: Ints = np.full(series, -1, dtype=np.int64)
+        #: How much less the points cost if the level was lost, and where it was lost; see ``Settings.lost``.
+        self._lost: Floats = np.zeros(series)
+        self._lost_at: Ints = np.zeros(series, dtype=np.int64)
+
+    def extend(self, values: Floats, errors: Floats | None = None, rows: Ints | None = None) -> None:
+        """Take in one more commit.
+
+        Args:
+            values: log values [rows], NaN where the commit has none.
+            errors: their standard errors [rows], NaN where unknown.
+            rows: the series that the commit belongs to (each once); all of them if not given.
+        """
+        if rows is None:
+            rows = np.arange(self.length.size)
+        else:
+            order = np.argsort(rows)
+            rows, values = rows[order], values[order]
+            errors = None if errors is None else errors[order]
+        index = self.length[rows]
+        self._make_room(int(index.max(initial=0)))
+        self.length[rows] += 1
+        measured = np.isfinite(values)
+        if not measured.all():
+            rows, values, index = rows[measured], values[measured], index[measured]
+            errors = None if errors is None else errors[measured]
+        if not rows.size:
+            return
+        self.values[rows, index] = values
+        self.scatter.see(rows, values)
+        if errors is not None:
+            self.weights[rows, index] = self.scatter.weigh(rows, errors)
+        self._seen[rows] += 1
+        seen = self._seen[rows]
+        going = self.scatter.points[rows] > 0
+        if going.all():
+            self._take_in(rows, values, index)
+        else:
+            if going.any():
+                self._take_in(rows[going], values[going], index[going])
+            # Intervals tell roughly how noisy a series is: it need not be watched for as long.
+            enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
+            ready = ~going & (seen >= enough)
+            for count in np.unique(seen[ready]):
+                self._start(rows[ready & (seen == count)], int(count))
+        self._last[rows] = index
+
+    def judge(self, rows: Ints, index: Ints) -> None:
+        """Decide what to report, now that the point at ``index`` of each of ``rows`` is known."""
+        raise NotImplementedError
+
+    def _make_room(self, index: int) -> None:
+        while self.values.shape[1] <= index:
+            self.values = np.hstack([self.values, np.full_like(self.values, np.nan)])
+            self.weights = np.hstack([self.weights, np.ones_like(self.weights)])
+
+    def _take_in(self, rows: Ints, y: Floats, index: Ints) -> None:
+        self._advance(rows, y, index)
+        self.judge(rows, index)
+        self.scatter.refresh(rows, index + 1, self._seen[rows])
+
+    def _start(self, rows: Ints, burn_in: int) -> None:
+        """Guess the noise from the first ``burn_in`` measured points and run them through the filter."""
+        index = np.nonzero(np.isfinite(self.values[rows]))[1].reshape(rows.size, burn_in)
+        points = self.values[rows[:, None], index]
+        self.scatter.start(rows, points)
+        self._begin(rows, points[:, 0], index[:, 0])
+        for column in range(1, burn_in):
+            self._advance(rows, points[:, column], index[:, column], burnt=column)
+            self._last[rows] = index[:, column]
+        if burn_in >= self.settings.burn_in:
+            self._guessed[rows] = index[:, -1]
+        self.judge(rows, index[:, -1])
+
+    def _begin(self, rows: Ints, y: Floats, index: Ints) -> None:
+        """Add to each of ``rows`` the hypothesis of a level that begins at ``index``, with no level before it."""
+        none = np.full(rows.size, -1, dtype=np.int64)
+        self.hypotheses.begin(
+            rows,
+            y,
+            self.weights[rows, index],
+            index,
+            cost=np.zeros(rows.size),
+            before=none,
+            depth=self.depth[rows],
+            former=none,
+            sooner=np.full(rows.size, -np.inf),
+            origin=none,
+            keep=none,
+            settings=self.settings,
+        )
+        self._settle(rows)
+        self._last[rows], self._off[rows], self._odd[rows], self._lost[rows] = index, 0.0, -1, 0.0
+
+    def _advance(self, rows: Ints, y: Floats, index: Ints, burnt: int = _FIRST + 1) -> None:
+        """Filter one point of each of ``rows``; ``burnt``: how many came before, if it is one of the first."""
+        found, settings = self.hypotheses, self.settings
+        weights = self.weights[rows, index]
+        best = self._best[rows]
+        cost, start = found.cost[rows, best], found.start[rows, best]
+        scale = self.scatter.cautious(rows)
+        where = slice(None) if rows.size == self.length.size else rows
+        off = found.advance(where, y, weights, index - self._last[rows], scale, settings)
+        missed = off[np.arange(rows.size), best]
+        self.scatter.note(rows, index, missed * np.sqrt(scale))
+        birth = cost + 2 * settings.novelty
+        first = burnt < _FIRST
+        found.begin(
+            rows,
+            y,
+            weights,
+            index,
+            # Where the first points are odd ones, the level begins after them.
+            cost=np.minimum(birth, burnt * settings.gate**2) if first else birth,
+            before=start * 0 - 1 if first else start,
+            depth=self.depth[rows] + (not first),
+            former=self._last[rows],
+            sooner=sooner(self._off[rows], missed) if burnt > _FIRST else np.full(rows.size, -np.inf),
+            origin=np.where(self._odd[rows] < self._last[rows], self._odd[rows], -1),
+            keep=best,
+            settings=settings,
+        )
+        self._note(rows, index, missed, first)
+        self._settle(rows)
+
+    def _note(self, rows: Ints, index: Ints, missed: Floats, first: bool) -> None:
+        """Count the odd points in a row; the ``first`` ones of a series are none.
+
+        ``missed``: standard deviations from the forecast [rows]; NaN where there is none.
+        """
+        settings = self.settings
+        odd = (np.abs(missed) >= settings.gate) & (not first)
+        goes_on = (self._odd[rows] >= 0) & (missed * self._off[rows] > 0)
+        self._odd[rows] = np.where(odd, np.where(goes_on, self._odd[rows], index), -1)
+        self._off[rows] = missed
+        lost = self._lost[rows]
+        self._lost_at[rows] = np.where(odd & (lost == 0), index, self._lost_at[rows])
+        spared = np.where(odd, settings.gate**2, missed * missed) - settings.unsettled
+        self._lost[rows] = np.where(odd | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
+
+    def _settle(self, rows: Ints) -> None:
+        """Find the best hypothesis that holds just what has been reported."""
+        found = self.hypotheses
+        held = np.where(found.depth[rows] == self.depth[rows][:, None], found.cost[rows], np.inf)
+        self._best[rows] = held.argmin(axis=1)
+
+    def _follow(self, row: int, first: int, now: int, level: float) -> None:
+        """Run the points ``first`` to ``now`` of one series anew, about a level that begins there.
+
+        Args:
+            row: the series.
+            first: index of the level's first point. now: index of the last point.
+            level: log value of the level, about as sure as that of one point; NaN for points that agree on no level.
+        """
+        rows = np.array([row])
+        self.hypotheses.drop(row, np.ones(self.settings.width, dtype=bool))
+        self._begin(rows, np.array([level]), rows * 0 + first)
+        for index in range(first + 1, now + 1):
+            if np.isfinite(self.values[row, index]):
+                self._advance(rows, self.values[rows, index], rows * 0 + index)
+                self._last[row] = index

@@ -1,0 +1,131 @@
+"""The stretches of many series between their changes: their means and how far these can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lockstep.detect.detector import Replay
+from lockstep.detect.noise import CAUTION, MEDIAN_SQUARE
+from lockstep.detect.run_lengths import Floats, Ints
+from lockstep.detect.settings import Settings
+
+#: Normal quantile of a 95 % interval.
+WIDE = 1.959964
+#: Points that are looked at together, so that they stay in the processor's cache.
+_AT_ONCE = 131_072
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Some stretches, arrays of one length; each says the same whatever the others are.
+
+    Attributes:
+        row: the series of each. start, stop: its points are ``start <= index < stop``.
+        mean: in log units, of the points that are no outliers; where they agree on no level, the one in their middle;
+            NaN where none was measured.
+        low, high: the mean's 95 % interval, NaN while the noise is unknown; the lowest and the highest point where the
+            points agree on no level.
+        error: standard error of the mean.
+        count: weight of those points, 1 for a usual one.
+        scale: standard deviation of a usual point.
+        unsettled: whether the points agree on no level.
+    """
+
+    row: Ints
+    start: Ints
+    stop: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+    error: Floats
+    count: Floats
+    scale: Floats
+    unsettled: NDArray[np.bool_]
+
+
+def between_changes(replay: Replay, rows: Ints) -> Stretches:
+    """Every stretch between the reported changes of the series ``rows``, by series, oldest first."""
+    edges = [[(0, False), *((shift.index, shift.unsettled) for shift in replay.reported(row))] for row in rows.tolist()]
+    many = np.array([len(one) for one in edges], dtype=np.int64)
+    start = np.array([edge for one in edges for edge, _ in one], dtype=np.int64)
+    unsettled = np.array([odd for one in edges for _, odd in one], dtype=np.bool_)
+    stop = np.append(start[1:], 0)
+    stop[np.cumsum(many) - 1] = replay.length[rows]
+    return stretches(replay, np.repeat(rows, many), start, stop, unsettled)
+
+
+def stretches(replay: Replay, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Stretches:
+    """These stretches; ``unsettled``: those whose points agree on no level."""
+    mean, count, scale, fit = (np.full(row.size, np.nan) for _ in range(4))
+    # As wide as the next power of two, and no wider for its company: sums of other widths round otherwise.
+    width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
+    for wide in np.unique(width).tolist():
+        of = np.flatnonzero(width == wide)
+        step = max(1, _AT_ONCE // wide)
+        for first in range(0, of.size, step):
+            some = of[first : first + step]
+            mean[some], count[some], scale[some], fit[some] = _means(replay, row[some], start[some], stop[some], wide)
+    points = np.where(count > 0, count, np.nan)
+    error = scale * np.sqrt(1 / points + wandering(points, replay.settings))
+    low, high = mean - WIDE * error, mean + WIDE * error
+    # A mean of few points that most of them contradict is no level.
+    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < replay.settings.settles))
+    for place in np.flatnonzero(unsettled).tolist():
+        y = np.sort(replay.values[row[place], start[place] : stop[place]])  # NaN last
+        y = y[np.isfinite(y)]
+        # One of the points, also where they are even in number.
+        mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
+        error[place] = (high[place] - low[place]) / (2 * WIDE)
+    return Stretches(row, start, stop, mean, low, high, error, np.nan_to_num(count), scale, unsettled)
+
+
+def wandering(count: ArrayLike, settings: Settings) -> Floats:
+    """What slow wandering adds to the variance of a mean of ``count`` points, in units of the noise variance."""
+    memory = settings.memory
+    independent = (1 + memory) / (1 - memory) / np.maximum(count, 1.0)
+    added: Floats = settings.wander**2 * np.minimum(1.0, independent)
+    return added
+
+
+def limits(scale: Floats, gate: float) -> Floats:
+    """How far from the middle a point of this standard deviation is an outlier; infinite while nothing is known."""
+    found: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
+    return found
+
+
+def _means(replay: Replay, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of each stretch: the mean without outliers, the weight of the points in it, the noise of a usual point, and the
+    share of the points that lie by the mean, as far as the noise of the series goes.
+    """
+    grid = start[:, None] + np.arange(width)
+    there = grid < stop[:, None]
+    at = row[:, None], np.where(there, grid, start[:, None])
+    y = np.where(there, replay.values[at], np.nan)
+    weights = 1 / replay.weights[at]
+    measured = np.isfinite(y)
+    off = y - _medians(y, measured)[:, None]
+    # Noise of its own, as far as the points tell of it; the series' noise counts for a few points.
+    points = measured.sum(axis=1)
+    own = _medians(off * off * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
+    scale = np.sqrt((CAUTION * replay.scatter.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))
+    near = measured & (np.abs(off) <= limits(scale[:, None] / np.sqrt(weights), replay.settings.gate))
+    none = ~near.any(axis=1)
+    near[none] = measured[none]
+    taken = np.where(near, weights, 0.0)
+    count = taken.sum(axis=1)
+    total = (taken * np.where(near, y, 0.0)).sum(axis=1)
+    mean = total / np.where(count > 0, count, np.nan)
+    usual = np.sqrt(replay.scatter.variance[row, None] / weights)
+    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual, replay.settings.gate))
+    return mean, count, scale, fit.sum(axis=1) / np.maximum(points, 1)
+
+
+def _medians(y: Floats, measured: NDArray[np.bool_]) -> Floats:
+    """Median of each row's measured points; NaN for none."""
+    ordered = np.sort(y, axis=1)  # NaN last
+    count, which = measured.sum(axis=1), np.arange(len(y))
+    found: Floats = (ordered[which, np.maximum(count - 1, 0) // 2] + ordered[which, count // 2]) / 2
+    return found

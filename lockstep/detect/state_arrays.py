@@ -1,0 +1,134 @@
+"""The state of a monitor as named arrays, so that it can be kept in a file that anybody may write.
+
+A state has one row a series. What is kept is what a ``Monitor`` is made of; nothing of it is a name, an object or
+code, so that a strange file gives wrong numbers at worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.detect.analysis import Monitor
+from lockstep.detect.detector import Replay, Shift
+from lockstep.detect.findings import Revision
+from lockstep.detect.run_lengths import Ints
+from lockstep.detect.settings import DEFAULT, Settings
+from lockstep.detect.trend import Better
+
+Arrays = Mapping[str, NDArray[Any]]
+
+#: Lists of a series become rows of a table, each with the series' row in front.
+_SHIFT = ("row", "index", "earliest", "latest", "reported_at", "silent", "unsettled")
+_REVISION = ("row", "reported_at", "revised_at", "index", "moved_to", "size", "why")
+_TABLES = {"shift": _SHIFT, "revision": _REVISION}
+
+#: Of ``Revision.moved_to``: withdrawn.
+_NOWHERE = -1
+
+
+def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
+    """The state of a monitor; the arrays are its own, not copies."""
+    replay = monitor.replay
+    arrays = {f"{part}.{name}": array for part, name, array in _arrays(replay)}
+    arrays["higher"] = np.array([better == "higher" for better in monitor.better])
+    shifts = [(row, s) for row, some in enumerate(replay.shifts) for s in some]
+    revisions = [(row, r) for row, some in enumerate(replay.revisions) for r in some]
+    rows: dict[str, list[list[Any]]] = {
+        "shift": [[row, s.index, s.earliest, s.latest, s.reported_at, s.silent, s.unsettled] for row, s in shifts],
+        "revision": [
+            [row, r.reported_at, r.revised_at, r.index, _NOWHERE if r.moved_to is None else r.moved_to, r.size, r.why]
+            for row, r in revisions
+        ],
+    }
+    for table, names in _TABLES.items():
+        for place, name in enumerate(names):
+            arrays[f"{table}.{name}"] = np.array([one[place] for one in rows[table]], dtype=_dtype(name))
+    return arrays
+
+
+def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
+    """The monitor of a state that was kept under the same settings; it takes the arrays for its own.
+
+    Raises:
+        ValueError, KeyError: the arrays are no state.
+    """
+    better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
+    replay = Replay(len(better), settings)
+    for part, name, fresh in list(_arrays(replay)):
+        array = arrays[f"{part}.{name}"]
+        if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):
+            raise ValueError(f"{part}.{name} does not fit")
+        setattr(_part(replay, part), name, array)
+    for row, *shift in _rows(arrays, "shift"):
+        replay.shifts[row].append(Shift(*shift))
+    for row, reported_at, revised_at, index, moved_to, size, why in _rows(arrays, "revision"):
+        moved = None if moved_to == _NOWHERE else moved_to
+        replay.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, why))
+    return Monitor.of(replay, better)
+
+
+def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
+    """The state of some of the series, in the order of ``rows`` (each once); what has no rows is left out."""
+    place = np.full(len(arrays["higher"]), -1)
+    place[rows] = np.arange(len(rows))
+    found = {}
+    for name, array in arrays.items():
+        table = name.partition(".")[0]
+        if table not in _TABLES:
+            if array.ndim:
+                found[name] = array[rows]
+            continue
+        own = place[arrays[f"{table}.row"]]
+        kept = np.flatnonzero(own >= 0)
+        found[name] = own[kept] if name == f"{table}.row" else array[kept]
+    return found
+
+
+def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
+    """The state of the series of several states, one after the other."""
+    starts = np.cumsum([0, *(len(one["higher"]) for one in states)])
+    found = {}
+    for name in set.intersection(*map(set, states)):
+        parts = [one[name] for one in states]
+        if name in (f"{table}.row" for table in _TABLES):
+            parts = [part + start for part, start in zip(parts, starts[:-1], strict=True)]
+        elif parts[0].ndim == 2:
+            wide = max(part.shape[1] for part in parts)
+            parts = [_widened(part, wide, 1.0 if name == "replay.weights" else np.nan) for part in parts]
+        found[name] = np.concatenate(parts)
+    return found
+
+
+def _widened(array: NDArray[Any], width: int, blank: float) -> NDArray[Any]:
+    if array.shape[1] == width:
+        return array
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=blank)
+
+
+def _part(replay: Replay, part: str) -> object:
+    return {"replay": replay, "scatter": replay.scatter, "hypotheses": replay.hypotheses}[part]
+
+
+def _arrays(replay: Replay) -> list[tuple[str, str, NDArray[Any]]]:
+    """Every array of a replay: part, name, array; one that is added to a class is kept without another word."""
+    found = []
+    for part in ("replay", "scatter"):
+        found += [(part, name, value) for name, value in vars(_part(replay, part)).items() if _is_array(value)]
+    names = type(replay.hypotheses).__slots__
+    return [*found, *(("hypotheses", name, getattr(replay.hypotheses, name)) for name in names)]
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _dtype(name: str) -> type:
+    return {"silent": np.str_, "unsettled": np.bool_, "why": np.str_, "size": np.float64}.get(name, np.int64)
+
+
+def _rows(arrays: Arrays, table: str) -> list[tuple[Any, ...]]:
+    return list(zip(*(arrays[f"{table}.{name}"].tolist() for name in _TABLES[table]), strict=True))

@@ -1,0 +1,228 @@
+"""What the state of a replay says about its series, for the person reading."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lockstep.detect.detector import LARGEST, Replay, Shift
+from lockstep.detect.drifts import autocorrelation
+from lockstep.detect.findings import Analysis, Change, Level, Noise, Sense
+from lockstep.detect.modes import modes, step_within
+from lockstep.detect.noise import CAUTION
+from lockstep.detect.run_lengths import Floats, Ints
+from lockstep.detect.segments import WIDE, Stretches, between_changes, limits, wandering
+from lockstep.detect.settings import Settings
+from lockstep.detect.trend import Better
+
+#: Normal quantile of a power of 80 %.
+_POWER = 0.841621
+#: Correlation of neighbours, and standard errors of a slope, from which on a level is said to drift.
+_LINKED, _SLOPING = 0.35, 5.0
+#: Repeats beyond this many are no plan.
+_MOST = 1000
+
+
+def changes_of(replay: Replay, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+    """The changes of those of the series ``rows`` that report some; ``better`` is of all series."""
+    those = [row for row in rows if any(True for _ in replay.reported(row))]
+    return _changes(replay, between_changes(replay, np.array(those, dtype=np.int64)), better)
+
+
+def summarise(replay: Replay, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
+    """The analyses of the series ``rows``, in each trend's own unit.
+
+    Args:
+        replay: of all series.
+        rows: which.
+        better: of all series.
+    """
+    found = between_changes(replay, np.array(rows, dtype=np.int64))
+    changes = _changes(replay, found, better)
+    starts = np.flatnonzero(found.start == 0).tolist()
+    several = [slice(first, after) for first, after in itertools.pairwise([*starts, found.row.size])]
+    present = np.array([one.stop - 1 for one in several], dtype=np.int64)
+    scale = np.sqrt(replay.scatter.variance[found.row[present]])
+    mde = np.expm1(smallest_step(scale, found.count[present], replay.settings.prompt + 1, replay.settings))
+    repeats = _repeats(scale, found.count[present], replay.settings)
+    levels = _levels(found)
+    analyses = []
+    for place, (row, own) in enumerate(zip(rows, several, strict=True)):
+        apart = [_apart(replay, found, at) for at in range(own.start, own.stop)]
+        noise = _noise(replay, row, apart[-1][1])
+        known = noise.kind != "short"
+        analyses.append(
+            Analysis(
+                changes=changes.get(row, ()),
+                revisions=tuple(replay.revisions[row]),
+                levels=tuple(level for level in levels[own] if math.isfinite(level.value)),
+                noise=noise,
+                outliers=tuple(index for odd, _ in apart for index in odd),
+                mde=float(mde[place]) if known else math.inf,
+                repeats_for_1_percent=int(repeats[place]) if known and repeats[place] <= _MOST else None,
+            )
+        )
+    return analyses
+
+
+def smallest_step(scale: ArrayLike, before: ArrayLike, after: ArrayLike, settings: Settings) -> Floats:
+    """The log step that is reported with 80 % probability from that many points before and after it.
+
+    The evidence for a step of size δ is about δ² n / 2σ², with n = before · after / (before + after), with a spread
+    of its square root of one half in each direction: set against what ``Settings`` asks for.
+
+    Args:
+        scale: standard deviation of a point, log units.
+        before: points at the present level; from none, no step is seen.
+        after: points at the new level.
+        settings: the detector's.
+    """
+    scale, before, after = (np.asarray(one, dtype=np.float64) for one in (scale, before, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = before * after / (before + after)
+        lowered = settings.patience * np.log(np.clip(size, 1.0, LARGEST) / settings.run)
+        bar = settings.novelty + settings.evidence - lowered + np.log(np.maximum(size, 1.0)) / 2
+        sure = np.sqrt(2 * np.maximum(bar, 1.0) * (1 + CAUTION / before)) + _POWER
+        found = scale * sure * np.sqrt(1 / size + wandering(before, settings) + wandering(after, settings))
+    return np.where(before > 0, found, np.inf)
+
+
+def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
+    """The fewest points at the new level with which a step of 1 % is reported; more than ``_MOST`` for never."""
+    low, high = np.full(scale.size, settings.run), np.full(scale.size, _MOST + 1)
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        enough = smallest_step(scale, before, middle, settings) <= math.log1p(0.01)
+        high, low = np.where(open_ & enough, middle, high), np.where(open_ & ~enough, middle + 1, low)
+    return low
+
+
+def _levels(found: Stretches) -> list[Level]:
+    columns = found.start, found.stop, *map(np.exp, (found.mean, found.low, found.high)), found.unsettled
+    return list(map(Level, *(column.tolist() for column in columns)))
+
+
+def _apart(replay: Replay, found: Stretches, at: int) -> tuple[list[int], Floats]:
+    """Where the outliers of a stretch lie in the series, and how far its points are from its mean."""
+    row, start, stop = (int(one[at]) for one in (found.row, found.start, found.stop))
+    y = replay.values[row, start:stop]
+    index = np.flatnonzero(np.isfinite(y))
+    rest = y[index] - found.mean[at]
+    spread = found.scale[at] * np.sqrt(replay.weights[row, start + index])
+    odd = np.abs(rest) > limits(spread, np.inf if found.unsettled[at] else replay.settings.gate)
+    return (start + index[odd]).tolist(), rest
+
+
+def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+    """The change at the start of every stretch but each series' first; series without one are left out."""
+    settings = replay.settings
+    right = np.flatnonzero(found.start > 0)
+    left = right - 1
+    size = found.mean[right] - found.mean[left]
+    error = np.hypot(found.error[left], found.error[right])
+    # Points that agree on no level lie far from each other, and that is no doubt about them: one is as sure as any.
+    open_ = found.unsettled[left] | found.unsettled[right]
+    error = np.where(open_, np.sqrt(2 * replay.scatter.variance[found.row[right]]), error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
+        evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
+    odds = evidence - settings.novelty - np.log(np.maximum(1.0, count)) / 2
+    ends = np.flatnonzero(np.append(found.start[1:], 0) == 0)
+    newest = ends[np.searchsorted(ends, right)]
+    columns = (
+        found.row[right],
+        size,
+        *_interval(found, left, right, size, error),
+        1 / (1 + np.exp(-np.clip(odds, -700.0, 700.0))),
+        found.mean[newest] - found.mean[left],
+        found.unsettled[right],
+    )
+    shifts: dict[int, Iterator[Shift]] = {}
+    changes: dict[int, list[Change]] = defaultdict(list)
+    for row, log_size, low, high, confidence, remains, unsettled in zip(
+        *(one.tolist() for one in columns), strict=True
+    ):
+        if row not in shifts:
+            shifts[row] = replay.reported(row)
+        shift = next(shifts[row])
+        own = _within_modes(replay, row, shift.index)
+        if own is not None:
+            remains = own[0] if remains == log_size else remains
+            log_size, low, high = own[0], own[0] - WIDE * own[1], own[0] + WIDE * own[1]
+        changes[row].append(
+            Change(
+                index=shift.index,
+                last_before=_last_measured(replay, row, shift.index),
+                earliest=min(shift.earliest, shift.index),
+                latest=max(shift.latest, shift.index),
+                size=log_size,
+                low=low,
+                high=high,
+                confidence=confidence,
+                reported_at=shift.reported_at,
+                sense=_sense(log_size, better[row]),
+                left=remains,
+                unsettled=unsettled,
+            )
+        )
+    return {row: tuple(some) for row, some in changes.items()}
+
+
+def _interval(found: Stretches, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """Ends of the intervals of the sizes; the points themselves where they agree on no level."""
+    low, high = size - WIDE * error, size + WIDE * error
+    open_ = found.unsettled[left] | found.unsettled[right]
+    return (
+        np.where(open_, found.low[right] - found.high[left], low),
+        np.where(open_, found.high[right] - found.low[left], high),
+    )
+
+
+def _within_modes(replay: Replay, row: int, index: int) -> tuple[float, float] | None:
+    """The step at ``index`` and its standard error if the series switches between levels on both sides of it."""
+    if not any(shift.silent == "modes" for shift in replay.shifts[row]):
+        return None
+    edges = [0, *(shift.index for shift in replay.reported(row)), int(replay.length[row])]
+    at = edges.index(index)
+    before, after = (replay.values[row, edges[at + side] : edges[at + side + 1]] for side in (-1, 0))
+    return step_within(_measured(before), _measured(after))
+
+
+def _last_measured(replay: Replay, row: int, before: int) -> int:
+    at = before - 1
+    while math.isnan(replay.values[row, at]):
+        at -= 1
+    return at
+
+
+def _sense(size: float, better: Better) -> Sense:
+    return "worse" if (size > 0) == (better == "lower") else "better"
+
+
+def _measured(series: Floats) -> Floats:
+    return series[np.isfinite(series)]
+
+
+def _noise(replay: Replay, row: int, rest: Floats) -> Noise:
+    """How a series scatters. ``rest``: its present level's points, less that level."""
+    scale = float(np.sqrt(replay.scatter.variance[row]))
+    if not math.isfinite(scale):
+        return Noise(math.nan, "short")
+    series = replay.values[row, : replay.length[row]]
+    since = max((shift.index for shift in replay.reported(row)), default=0)
+    found = next((found for start in (since, 0) if (found := modes(_measured(series[start:]))) is not None), None)
+    if found is not None:
+        return Noise(scale, "multimodal", modes=tuple(found.levels.tolist()))
+    rest = np.clip(rest, -replay.settings.gate * scale, replay.settings.gate * scale)
+    if rest.size < 12:
+        return Noise(scale, "steady")
+    where = np.arange(rest.size) - (rest.size - 1) / 2
+    slope = float(where @ rest / (where @ where))
+    if abs(slope) * math.sqrt(float(where @ where)) > _SLOPING * scale or autocorrelation(rest) > _LINKED:
+        return Noise(scale, "drifting", slope=slope)
+    return Noise(scale, "steady")

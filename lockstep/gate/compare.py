@@ -1,0 +1,299 @@
+"""Judges groups of cases: both sides checked, then timed epoch by epoch until each case is decided."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
+from lockstep.gate.client import Alone
+from lockstep.gate.decision import Trial, verdict_of
+from lockstep.gate.launches import observe
+from lockstep.gate.namespaces import Sides
+from lockstep.gate.pairing import Epoch, Pace, run_epoch, time_alone
+from lockstep.gate.sequential import LOOKS, Test
+from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
+from lockstep.suite.family import Family
+from lockstep.suite.inputs import tensors_of
+from lockstep.suite.model import Case, Suite, bind
+from lockstep.timing.arms import draw_sets, set_count, size_of
+from lockstep.timing.check import Checker, brief, without_frames
+from lockstep.timing.controls import Controls
+from lockstep.timing.device import Device
+from lockstep.timing.measure import DeviceLost
+
+#: Epochs of a round that are thrown out because a control moved; further ones count all the same.
+MOST_VOID = LOOKS[0]
+
+#: Told before anything that may hang or crash: what is done ("check", "time"), variant and side ("" for both).
+Listener = Callable[[str, str, str], None]
+
+
+class Referee:
+    """Judges cases on one device; keeps controls and checks for the life of the process.
+
+    Args:
+        sides: "base" and "head".
+        device: where.
+        pace: how long an epoch is.
+        seed: of inputs, places and order.
+        listener: told of each stage.
+    """
+
+    def __init__(self, sides: Sides, device: Device, pace: Pace, seed: int, listener: Listener) -> None:
+        self.sides = sides
+        self.device = device
+        self.pace = pace
+        self.seed = seed
+        self._chance = random.Random(seed)
+        self._listener = listener
+        self._controls: Controls | None = None
+        self._families: dict[tuple[str, str], Family] = {}
+        self._checked: dict[tuple[str, str, str, str], Exception | None] = {}
+        self._checker: Checker | None = None
+
+    def load(self, suite: Suite, side: str) -> SideFacts:
+        """Import one side of a suite and say what is there."""
+        try:
+            family = self.sides.load_family(suite, side)
+        except ModuleNotFoundError as error:
+            absent = error.name is not None and f"{suite.package}.{suite.family}".startswith(error.name)
+            return SideFacts(missing=absent, error="" if absent else brief(error))
+        except Exception as error:
+            return SideFacts(error=brief(error))
+        self._families[suite.name, side] = family
+        return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
+
+    def judge(self, suite: Suite, asked: Asked) -> Iterator[Verdict]:
+        """Verdicts of a group's cases, each as soon as it is known.
+
+        Raises:
+            DeviceLost: a side broke the CUDA context.
+        """
+        case, l2 = suite.case(asked.group.case), asked.group.l2
+        deadline = time.monotonic() + asked.deadline_s
+        contenders: dict[SeriesKey, Contender] = {}
+        for key in asked.group.cases():
+            refused = self._refuse(suite, case, key, asked.twins)
+            if refused is not None:
+                yield refused
+            else:
+                contenders[key] = self._contender(suite, key.variant, asked.twins)
+        if not contenders:
+            return
+        try:
+            count = self._set_count(suite, case, l2, contenders.values())
+        except NotImplementedError as error:
+            yield from (Verdict(key, "na", str(error)) for key in contenders)
+            return
+        self._checker = None  # its tensors go before the sets are drawn: both together may not fit
+        tests = {key: Test(asked.min_effect[key.variant], asked.alpha[key.variant], asked.cases) for key in contenders}
+        first = {key: Trial(contender, tests[key]) for key, contender in contenders.items()}
+        for key in self._round(suite, case, l2, count, first, deadline):
+            if first[key].decision not in ("slower", "faster") or asked.twins:
+                yield verdict_of(key, first[key], None)
+        again = {
+            key: Trial(contenders[key], tests[key])
+            for key, trial in first.items()
+            if trial.decision in ("slower", "faster") and not asked.twins
+        }
+        for key in self._round(suite, case, l2, count, again, deadline):
+            yield verdict_of(key, first[key], again[key])
+
+    def time_alone(self, suite: Suite, asked: Alone) -> dict[str, dict[str, Any]]:
+        """An epoch of one side; by variant seconds a call and rotations, or an outcome and its reason.
+
+        Raises:
+            DeviceLost: it broke the CUDA context.
+        """
+        case, l2 = suite.case(asked.group.case), asked.group.l2
+        answer: dict[str, dict[str, Any]] = {}
+        for key in asked.group.cases():
+            error = self._check(suite, case, key.variant, asked.side)
+            if error is not None:
+                outcome = "na" if isinstance(error, NotImplementedError) else "failed"
+                answer[key.variant] = {"outcome": outcome, "reason": brief(error)}
+                continue
+            self._listener("time", key.variant, asked.side)
+            family = self._families[suite.name, asked.side]
+            contender = Contender(
+                key.variant, dict.fromkeys((BASE, HEAD), family), dict.fromkeys((BASE, HEAD), asked.side)
+            )
+            try:
+                count = self._set_count(suite, case, l2, [contender])
+                with self.sides.active(asked.side):
+                    sets = draw_sets(suite, case, self.device, count, asked.seed)
+                buffers = Buffers(sets, self.sides, asked.seed)
+                rotations = asked.rotations.get(key.variant, 0)
+                seconds, rotations = time_alone(contender, buffers, self.device, self.pace, rotations)
+                answer[key.variant] = {"outcome": "", "seconds": seconds, "rotations": rotations}
+            except NotImplementedError as error:
+                answer[key.variant] = {"outcome": "na", "reason": str(error)}
+            except (SideFailed, torch.cuda.OutOfMemoryError) as error:
+                self.device.release()
+                answer[key.variant] = {"outcome": "failed", "reason": brief(error)}
+        return answer
+
+    def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
+        """What a case of base and of head launches, by side; see ``lockstep.gate.launches``.
+
+        Raises:
+            DeviceLost: it broke the CUDA context.
+        """
+        found = {}
+        for side in (BASE, HEAD):
+            self._listener("observe", variant, side)
+            family, where = self._families[suite.name, side], self.device.torch_device
+            with self.sides.active(side):
+                ran = observe(suite, suite.case(case), family, variant, where, self.seed, calls=calls)
+            if ran.error:
+                self.device.release()
+                if not self.device.healthy():
+                    raise DeviceLost(f"{variant}@{side}", ran.error)
+            found[side] = asdict(ran)
+        return found
+
+    def controls_summary(self) -> dict[str, dict[str, float | str]]:
+        """Median, spread and rate of each control so far."""
+        return self._controls.summary() if self._controls else {}
+
+    def _contender(self, suite: Suite, variant: str, twins: bool) -> Contender:
+        trees = {BASE: BASE, HEAD: BASE if twins else HEAD}
+        families = {side: self._families[suite.name, tree] for side, tree in trees.items()}
+        return Contender(variant, families, trees)
+
+    def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
+        """A verdict if the case cannot or need not be timed."""
+        base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
+        if isinstance(head, NotImplementedError):
+            if isinstance(base, Exception):
+                return Verdict(key, "na", str(head) or "not supported")
+            return Verdict(key, "removed", str(head) or "head does not support it any more")
+        if head is not None:
+            # What base does not do right either was not broken by the change.
+            broken_before = base is not None and not isinstance(base, NotImplementedError)
+            return Verdict(key, "failed", brief(head), in_base=broken_before)
+        if isinstance(base, NotImplementedError):
+            return Verdict(key, "new", str(base) or "base does not support it")
+        if base is not None:
+            return Verdict(key, "new", f"base is no measure, it failed: {brief(base)}")
+        return None
+
+    def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
+        """What is wrong with a side's variant at a case; remembered, because cold and warm share it."""
+        name = suite.name, case.label, variant, side
+        family = self._families.get((suite.name, side))
+        if family is None or variant not in family.variants:
+            return NotImplementedError(f"{side} has no such variant")
+        if name not in self._checked:
+            self._listener("check", variant, side)
+            self._checked[name] = None
+            try:
+                with self.sides.active(side):
+                    self._checker_of(suite, case).error(family, variant)
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+                self._checked[name] = MemoryError("no room on the device for its check")
+            except Exception as error:
+                self._checked[name] = without_frames(error)
+                if not isinstance(error, NotImplementedError) and not self.device.healthy():
+                    raise DeviceLost(f"{variant}@{side}", brief(error)) from error
+        return self._checked[name]
+
+    def _checker_of(self, suite: Suite, case: Case) -> Checker:
+        if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
+            self._checker = Checker.draw(suite, case, self.device.torch_device, self._chance.getrandbits(32))
+        return self._checker
+
+    def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Any) -> int:
+        """Argument sets to rotate through, by what one call of each variant touches.
+
+        Raises:
+            NotImplementedError: too large to be warm or too small to be cold.
+        """
+        checker = self._checker_of(suite, case)
+        out = [checker.out] if checker.out is not None else list(checker.reference)
+        touched = []
+        for contender in contenders:
+            with self.sides.active(contender.trees[HEAD]):
+                arguments = checker.arguments(contender.families[HEAD], contender.name)
+            touched.append(tensors_of([arguments, out]))
+        sizes = [size_of(tensors) for tensors in touched]
+        if l2 == "warm" and max(sizes) > self.device.cache_bytes:
+            raise NotImplementedError(f"its {max(sizes) / 1e6:.0f} MB do not fit the cache")
+        axes = dict(case)
+        cost = float(suite.flops(**bind(suite.flops, axes))), float(suite.bytes(**bind(suite.bytes, axes)))
+        floor = self._ready_controls().floor(*cost) if self.device.kind == "cuda" else 0.0
+        whole = size_of({id(tensor): tensor for mine in touched for tensor in mine}.values())
+        return set_count(min(sizes), whole, floor, self.device, l2)
+
+    def _ready_controls(self) -> Controls:
+        if self._controls is None:
+            self._controls = Controls.of(self.device)
+            for _ in range(3):  # the floor is asked for before the first epoch
+                self._controls.take(self.device)
+        return self._controls
+
+    def _round(
+        self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, Trial], deadline: float
+    ) -> Iterator[SeriesKey]:
+        """Epochs for all trials until each is over or the time is; keys as they are decided."""
+        controls = self._ready_controls() if trials else None
+        live = dict(trials)
+        while live and controls is not None and time.monotonic() < deadline:
+            seed = self._chance.getrandbits(48)
+            try:
+                with self.sides.active(HEAD):
+                    sets = draw_sets(suite, case, self.device, count, seed)
+                buffers = Buffers(sets, self.sides, seed)
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+                break
+            before = controls.take(self.device)
+            taken = {key: self._epoch(trial, buffers) for key, trial in live.items() if time.monotonic() < deadline}
+            moved = controls.moved(before, controls.take(self.device))
+            for key, epoch in taken.items():
+                trial = live[key]
+                if epoch is not None and moved:
+                    trial.moved += 1
+                # Not void for ever: a machine that never settles is measured all the same, and marked.
+                if epoch is not None and moved and trial.voided < MOST_VOID:
+                    trial.voided += 1
+                elif epoch is not None:
+                    trial.epochs.append(epoch)
+                    trial.decision = trial.test.decide(trial.ratios)
+                if trial.over:
+                    del live[key]
+                    yield key
+        yield from live
+
+    def _epoch(self, trial: Trial, buffers: Buffers) -> Epoch | None:
+        self._listener("time", trial.contender.name, "")
+        started = time.monotonic()
+        try:
+            return run_epoch(trial.contender, buffers, self.device, self.pace, trial.per_call)
+        except SideFailed as failure:
+            trial.failure = failure
+            if not self.device.healthy():
+                raise DeviceLost(f"{trial.contender.name}@{failure.side}", str(failure)) from failure
+            return None
+        finally:
+            trial.wall_s += time.monotonic() - started
+
+    def _where(self, function: Any, side: str) -> tuple[str, int]:
+        """File (relative to the tree) and line of a variant; ("", 0) for what is no Python function of the tree."""
+        while isinstance(function, functools.partial):
+            function = function.func
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        with contextlib.suppress(ValueError):
+            if code is not None:
+                return str(self.sides.relative(side, code.co_filename)), int(code.co_firstlineno)
+        return "", 0

@@ -1,0 +1,359 @@
+"""The parent's side of judging: workers started, cases ordered, deaths survived, until the budget ends."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lockstep.gate.client import GateWorker, Ring
+from lockstep.gate.confirm import confirm
+from lockstep.gate.launches import Ran
+from lockstep.gate.plan import (
+    Selection,
+    deadline_of_group,
+    groups,
+    meter,
+    recorded_noise,
+    worst_first,
+)
+from lockstep.gate.proof import Proof
+from lockstep.gate.report.rows import line
+from lockstep.gate.sequential import Test, furthest
+from lockstep.gate.turns import APART, Turns
+from lockstep.gate.verdict import UNREACHED, Asked, Group, SeriesKey, SideFacts, Verdict
+from lockstep.processes.watched import WorkerDied
+from lockstep.suite.thresholds import Thresholds
+
+#: A variant that hung or killed its worker at this many cases is not tried at further ones.
+PATIENCE = 2
+
+#: Share of the epochs in which a control may move before the machine counts as unfit.
+MOST_MOVED = 0.5
+
+#: Share of the budget that the noise meter may take.
+METER_SHARE = 0.25
+
+#: Share of the budget that checking proofs against what really launches may take.
+SAMPLE_SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is asked of a run.
+
+    Attributes:
+        thresholds: of thresholds.toml.
+        min_effect: overrides the thresholds' one for every case; ``None`` leaves it to them.
+        deadline: on ``time.monotonic()``'s clock, after which no further epoch starts.
+        silence_s: seconds without a sign of life after which a worker is killed.
+        about: commits, subjects and "#123", for slowdowns that are accepted.
+        results: recorded ones, from which the order among equals comes; ``None``: by lot.
+    """
+
+    thresholds: Thresholds
+    min_effect: float | None
+    deadline: float
+    silence_s: float
+    about: Sequence[str] = ()
+    results: Path | None = None
+
+
+class Judge:
+    """Judges the selected cases in as many workers as it takes.
+
+    Args:
+        ring: what a worker holds.
+        terms: what is asked.
+        say: told a line now and then.
+    """
+
+    def __init__(self, ring: Ring, terms: Terms, say: Callable[[str], None]) -> None:
+        self.ring = ring
+        self.terms = terms
+        self.notes: list[str] = []
+        self.verdicts: dict[SeriesKey, Verdict] = {}
+        self.metered: list[Verdict] = []
+        self._say = say
+        self._worker: GateWorker | None = None
+        self._skip: dict[str, str] = {}
+        self._deaths: dict[tuple[str, str], list[str]] = {}
+        self.machine: dict[str, str] = {}
+        self.controls: Mapping[str, Mapping[str, float | str]] = {}
+        self._widened: dict[SeriesKey, float] = {}
+        self.found: Mapping[str, Mapping[str, SideFacts]] = {}
+        self.apart: dict[str, SideFacts] = {}
+        self._cases = 0
+        self.compared_s = 0.0
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Suites whose family neither version has."""
+        return tuple(
+            name for name, sides in self.found.items() if len(sides) == 2 and all(one.missing for one in sides.values())
+        )
+
+    @property
+    def worker(self) -> GateWorker:
+        """The worker, started if need be; a suite whose import hangs or kills it is left out of it.
+
+        Raises:
+            WorkerDied: it does not come up, and no side of a suite is to blame.
+        """
+        while self._worker is None:
+            try:
+                self._worker = GateWorker(self.ring, self.terms.silence_s, list(self._skip))
+            except WorkerDied as died:
+                if "@" not in died.variant:
+                    raise
+                self._skip[died.variant] = died.how
+                self._say(f"import of {died.variant}: {died.how}")
+        return self._worker
+
+    def start(self) -> Mapping[str, str]:
+        """Import both versions; facts of the machine, its clock state among them. Raises as ``worker``."""
+        self.machine = {**self.worker.host, "clock_state": self.worker.clock_state}
+        self.found = self.worker.found
+        self._find_conflicts()
+        return self.machine
+
+    def close(self) -> None:
+        """End the worker; at once, whatever it does."""
+        if self._worker is not None:
+            self._worker.close(patience_s=1.0)
+            self._worker = None
+
+    def begin(self, budget_s: float) -> None:
+        """Let the time for judging begin now."""
+        self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
+
+    def judge(self, selection: Selection, proof: Proof) -> None:
+        """Fill ``verdicts`` and ``metered``; what is not reached stays unsure."""
+        keys = list(selection.keys(self.found))
+        chance = random.Random(self.ring.seed)
+        proof = self._checked(proof, keys)
+        proved = [key for key in keys if proof.same(key)]
+        todo = []
+        for key in keys:
+            verdict = self._without_measuring(key, proof)
+            if verdict is not None:
+                self.verdicts[key] = verdict
+            else:
+                todo.append(key)
+                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
+        self._cases = len(todo)
+        apart = [key for key in todo if key.suite in self.apart]
+        todo = [key for key in todo if key.suite not in self.apart]
+        self._meter(proved, todo, chance)
+        noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
+        if apart:
+            self._take_turns(worst_first(groups(apart), proof.severity, noise, chance), apart, proof)
+        ordered = worst_first(groups(todo), proof.severity, noise, chance)
+        for number, group in enumerate(ordered):
+            if time.monotonic() >= self.terms.deadline:
+                self.notes.append("the budget ended before every case was judged")
+                return
+            until = deadline_of_group(ordered[number:], time.monotonic(), self.terms.deadline)
+            for verdict in self._measure(group, until, twins=False):
+                self.verdicts[verdict.key] = self._dress(verdict, proof)
+                if verdict.outcome != "na":
+                    self._say(line(self.verdicts[verdict.key]))
+
+    def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
+        """The proof if what launches here confirms it, else one that proves nothing. On a CPU nothing launches."""
+        proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
+        if not proved or self.machine["device"] == "cpu":
+            return proof
+        held = [key for key in proved if self._held_by_one(key)]
+        until = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
+        confirmed, note = confirm(proof, proved, held, self._observe, random.Random(self.ring.seed), until)
+        self.notes.append(note)
+        return confirmed
+
+    def _observe(self, key: SeriesKey, calls: bool) -> tuple[Ran, Ran]:
+        """What base and head of a case launch; a worker that dies of it is an error of both. Raises as ``worker``."""
+        try:
+            return self.worker.observe(key, calls=calls)
+        except WorkerDied as died:
+            self.close()
+            if died.at_start:
+                raise
+            return Ran(error=died.how), Ran(error=died.how)
+
+    def _is_in_head(self, key: SeriesKey) -> bool:
+        head = self.apart.get(key.suite) or self.found.get(key.suite, {}).get("head", SideFacts())
+        return key.variant in head.variants
+
+    def _held_by_one(self, key: SeriesKey) -> bool:
+        """Whether the worker holds the case's variant in base and in head."""
+        sides = self.found.get(key.suite, {})
+        return key.suite not in self.apart and all(
+            key.variant in sides.get(side, SideFacts()).variants for side in ("base", "head")
+        )
+
+    def _find_conflicts(self) -> None:
+        """Suites whose head is imported alone, but not beside base: they are judged by two processes."""
+        failing = {
+            name: sides["head"].error
+            for name, sides in self.found.items()
+            if "head" in sides and sides["head"].error and "base" in sides and sides["base"].variants
+        }
+        if not failing:
+            return
+        alone = GateWorker(self.ring, self.terms.silence_s, list(self._skip), alone="head")
+        alone.close()
+        for name, error in failing.items():
+            head = alone.found.get(name, {}).get("head")
+            if head is not None and head.variants:
+                self.apart[name] = head
+                self.notes.append(
+                    f"{name}: one process cannot hold both versions ({error}), so two took turns; "
+                    f"changes count only from {APART:.0%} more than asked on"
+                )
+
+    def _take_turns(self, todo: Sequence[Group], keys: Sequence[SeriesKey], proof: Proof) -> None:
+        thresholds = {key: self.terms.thresholds.of(*_fields(key)) for key in keys}
+        tests = {key: Test(self._asked(key), 1 - one.confidence, self._cases) for key, one in thresholds.items()}
+        self.close()  # its context would take memory and, on a GPU, turns
+        turns = Turns(self.ring, self.terms.silence_s, self.terms.deadline)
+        try:
+            for verdict in turns.judge(todo, tests):
+                self.verdicts[verdict.key] = self._dress(verdict, proof)
+                self._say(line(self.verdicts[verdict.key]))
+        finally:
+            turns.close()
+        if turns.spread:
+            self.notes.append(f"two processes of base were {math.expm1(turns.spread):.2%} apart (root mean square)")
+
+    def trouble(self) -> str:
+        """Why the machine cannot judge, or ""."""
+        if self.machine["device"] == "cpu":
+            return ""  # other work moves a CPU's controls all the time; its thresholds are set by what it resolves
+        return moved_controls([*self.verdicts.values(), *self.metered])
+
+    def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
+        """A verdict that needs no worker: imports that fail, sides that lack it, proved cases."""
+        sides = self.found.get(key.suite, {})
+        head_died, base_died = (self._skip.get(f"{key.suite}@{side}", "") for side in ("head", "base"))
+        base, head = sides.get("base"), self.apart.get(key.suite) or sides.get("head")
+        head_error = f"import of {key.suite}: {head_died}" if head_died else head.error if head else ""
+        base_error = f"import of {key.suite}: {base_died}" if base_died else base.error if base else ""
+        if head_error:
+            return Verdict(key, "failed", head_error, in_base=bool(base_error))
+        if head is None or key.variant not in head.variants:
+            return Verdict(key, "removed", "head has no such variant")
+        if proof.same(key) and not base_error:
+            file, line = head.variants[key.variant]
+            return Verdict(key, "same", "proved: the same machine code and launch", proved=True, file=file, line=line)
+        return None
+
+    def _meter(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
+        """Measure unchanged code: what it shows is noise, and thresholds must lie above it."""
+        if not todo:
+            return  # nothing will be judged by it
+        both = [key for key in todo if key.variant in self.found[key.suite].get("base", SideFacts()).variants]
+        on_cpu = self.machine["device"] == "cpu"
+        # A CPU's noise changes from case to case, and its cases are few: all of them are compared with themselves.
+        picks = groups(both) if on_cpu else meter(proved or both, chance)
+        twins = on_cpu or not proved
+        until = time.monotonic() + METER_SHARE * (self.terms.deadline - time.monotonic())
+        for number, group in enumerate(picks):
+            if time.monotonic() >= until:
+                break
+            own = deadline_of_group(picks[number:], time.monotonic(), until)
+            taken = [one for one in self._measure(group, own, twins=twins) if one.change is not None]
+            self.metered += [replace(one, proved=not twins) for one in taken]
+        if not self.metered:
+            return
+        endless: set[SeriesKey] = set()
+        for one in self.metered:
+            if one.change is not None and (on_cpu or one.outcome in ("slower", "faster")):
+                self._widened[one.key], ends = furthest(one.change)
+                endless |= set() if ends else {one.key}
+        worst = max(self._widened, key=lambda key: self._widened[key], default=None)
+        if worst is not None and self._widened[worst] > self._asked(worst):
+            whose = "what their own case resolves" if on_cpu else "there"
+            self.notes.append(
+                f"unchanged code may differ by {self._widened[worst]:.2%}{' or more' if worst in endless else ''} here "
+                f"({worst}): changes count from {whose} on"
+            )
+
+    def _asked(self, key: SeriesKey) -> float:
+        """The smallest change that counts, as the thresholds or the command line have it."""
+        if self.terms.min_effect is not None:
+            return self.terms.min_effect
+        return self.terms.thresholds.of(key.suite, key.variant, key.case, key.l2).min_effect
+
+    def _least(self, key: SeriesKey) -> float:
+        """What counts as a change: what was asked, or what unchanged code showed, on a CPU that of the same case."""
+        on_cpu = self.machine["device"] == "cpu"
+        worst = max(self._widened.values(), default=0.0)
+        return max(self._asked(key), self._widened.get(key, worst) if on_cpu else worst)
+
+    def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
+        """Verdicts of one group, in as many workers as it takes."""
+        left = {key.variant: key for key in group.cases()}
+        for variant in list(left):
+            deaths = self._deaths.get((group.suite, variant), [])
+            if len(deaths) >= PATIENCE:
+                reason = f"not tried: {deaths[-1]} at {len(deaths)} cases before"
+                yield Verdict(left.pop(variant), "failed", reason)
+        while left and (left_s := deadline - time.monotonic()) > 0:
+            keys = list(left.values())
+            thresholds = {key.variant: self.terms.thresholds.of(*_fields(key)) for key in keys}
+            asked = Asked(
+                Group(group.suite, group.case, group.l2, tuple(left)),
+                min_effect={key.variant: self._least(key) for key in keys},
+                alpha={variant: 1 - one.confidence for variant, one in thresholds.items()},
+                cases=self._cases,
+                deadline_s=left_s,
+                twins=twins,
+            )
+            try:
+                for verdict in self.worker.judge(asked):
+                    left.pop(verdict.key.variant)
+                    yield verdict
+                self.controls = self.worker.controls
+                return
+            except WorkerDied as died:
+                self.close()
+                if died.at_start:
+                    raise
+                variant, _, side = died.variant.partition("@")
+                culprit = variant if variant in left else next(iter(left))
+                self._say(f"{left[culprit]}: {died.how}")
+                self._deaths.setdefault((group.suite, culprit), []).append(died.how)
+                yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
+
+    def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
+        """Add what the worker does not know: the code's differences, the source line, whether it is accepted."""
+        key = verdict.key
+        head = self.apart.get(key.suite) or self.found.get(key.suite, {}).get("head")
+        at = head.variants.get(key.variant, ("", 0)) if head else ("", 0)
+        file, line = proof.source(key) if proof.source(key)[0] else at
+        accepted = None
+        if verdict.outcome == "slower" and verdict.change is not None:
+            accepted = self.terms.thresholds.accepted(*_fields(key), verdict.change.value, self.terms.about)
+        return replace(
+            verdict,
+            code=proof.reasons(key),
+            file=file,
+            line=line,
+            accepted=accepted.because if accepted else "",
+        )
+
+
+def moved_controls(verdicts: Iterable[Verdict]) -> str:
+    """Why the machine cannot judge if controls moved in most epochs that were begun, voided ones included; or ""."""
+    begun = [(one.moved, one.epochs + one.voided) for one in verdicts]
+    moved, epochs = sum(one for one, _ in begun), sum(one for _, one in begun)
+    if moved > MOST_MOVED * epochs:
+        return f"the controls moved in {moved} of {epochs} epochs, so the machine did"
+    return ""
+
+
+def _fields(key: SeriesKey) -> tuple[str, str, str, str]:
+    return key.suite, key.variant, key.case, key.l2

@@ -1,0 +1,96 @@
+"""A case as the gate tries it: epochs of one round or two, and the verdict they come to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from statistics import fmean, geometric_mean, stdev
+
+from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
+from lockstep.gate.pairing import Epoch
+from lockstep.gate.sequential import LOOKS, Decision, Test, found_twice, interval, relative
+from lockstep.gate.verdict import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
+from lockstep.timing.clock_correction import at_common_clock, midmean
+
+
+@dataclass
+class Trial:
+    """One round of one case: its epochs so far."""
+
+    contender: Contender
+    test: Test
+    epochs: list[Epoch] = field(default_factory=list)
+    per_call: dict[str, float] = field(default_factory=dict)
+    moved: int = 0
+    voided: int = 0
+    decision: Decision | None = None
+    failure: SideFailed | None = None
+    wall_s: float = 0.0
+
+    @property
+    def ratios(self) -> list[float]:
+        """Log ratio of each epoch, head over base; how times follow clocks is learned from all of them."""
+        return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in self.epochs])]
+
+    @property
+    def over(self) -> bool:
+        """Whether another epoch would change nothing."""
+        undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
+        return self.decision is not None or self.failure is not None or undecidable
+
+
+def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
+    """What one or two rounds say. The last round's numbers are told: the first was picked for its difference."""
+    told = second if second is not None and second.epochs else first
+    epochs = first.epochs + (second.epochs if second else [])
+    verdict = Verdict(
+        key,
+        "unsure",
+        min_effect=first.test.min_effect,
+        epochs=len(epochs),
+        moved=first.moved + (second.moved if second else 0),
+        voided=first.voided + (second.voided if second else 0),
+        shared=all(epoch.shared for epoch in epochs),
+        wall_s=first.wall_s + (second.wall_s if second else 0.0),
+    )
+    failure = (second.failure if second else None) or first.failure
+    if failure is not None:
+        if failure.side == BASE:
+            return replace(verdict, reason=f"base cannot be timed: {failure}")
+        return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
+    if not told.epochs:
+        return replace(verdict, reason=_undecided(told))
+    log = interval(told.ratios, first.test.alpha)
+    verdict = replace(
+        verdict,
+        change=relative(log),
+        # Geometric, as the change is: an arithmetic mean follows the slowest epoch and contradicts it.
+        base_s=geometric_mean(epoch.seconds[BASE] for epoch in told.epochs),
+        head_s=geometric_mean(epoch.seconds[HEAD] for epoch in told.epochs),
+    )
+    if second is None:
+        if first.decision == "same":
+            return replace(verdict, outcome="same")
+        if first.decision is not None:  # a comparison of base with itself: said, not confirmed
+            return replace(verdict, outcome=first.decision, reason="one round")
+        return replace(verdict, reason=_undecided(first))
+    if second.decision == first.decision and first.decision is not None:
+        twice = relative(found_twice(first.ratios, second.ratios, first.test))
+        return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
+    seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
+    if second.decision == "same":
+        return replace(verdict, outcome="same", reason=f"{seen}, not in the second")
+    if second.decision is not None:
+        return replace(verdict, reason=f"{seen}, {math.expm1(fmean(second.ratios)):+.2%} in the second")
+    return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")
+
+
+def _undecided(trial: Trial) -> str:
+    count = len(trial.epochs)
+    if not count:
+        return MOVED if trial.moved else UNREACHED
+    if trial.test.hopeless(trial.ratios):
+        return f"too noisy: {stdev(trial.ratios):.1%} from epoch to epoch, {count} epochs"
+    if count >= LOOKS[-1]:
+        return f"too close to call after {count} epochs"
+    return f"{OUT_OF_TIME} after {count} epochs"

@@ -1,0 +1,1 @@
+"""The gate's report: its model, and its forms for terminals, GitHub and comments."""

@@ -1,0 +1,193 @@
+"""Tells a pull request what its gate found, in one comment that is edited: the job of ``comment.yml``.
+
+It holds a token that may write comments, and it reads what the change under test may have made up. So: which pull
+request is told comes from GitHub and never from the artifact; runs that a fork's own workflow file could have
+shaped are told to nobody; the artifact is data of bounded size (``lockstep.gate.report.received``), and its words are
+escaped. It needs the standard library alone, so that nothing is installed beside the token.
+
+Exit status: 0 told, or nobody to tell; 1 told that the report cannot be read; 3 GitHub does not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from lockstep.gate.report.markdown import to_markdown
+from lockstep.gate.report.received import MOST_ZIPPED, Unreadable, from_zip
+
+TOLD, UNREADABLE, NO_ANSWER = 0, 1, 3
+
+#: The workflow whose runs are told, and the artifact that it leaves (.github/actions/gate/action.yml).
+WORKFLOW, ARTIFACT = ".github/workflows/gate.yml", "gate-report"
+
+#: First line of the comment, by which the next run finds it; only if this user wrote it.
+MARKER, AUTHOR = "<!-- lockstep gate -->", "github-actions[bot]"
+
+#: Characters; GitHub takes 65,536.
+MOST_TEXT = 60_000
+
+#: Pages of a hundred comments that are looked through.
+MOST_PAGES = 30
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Pull:
+    """The pull request that is told."""
+
+    number: int
+    sha: str
+
+
+class GitHub:
+    """GitHub's REST API, as far as it is needed (https://docs.github.com/rest).
+
+    Args:
+        url: of the API.
+        repository: "owner/name".
+        token: may read runs and write comments of pull requests.
+    """
+
+    def __init__(self, url: str, repository: str, token: str) -> None:
+        self._root, self._token = f"{url}/repos/{repository}", token
+
+    def get(self, path: str, **query: str | int) -> Any:
+        """The answer to a question."""
+        return json.loads(self._ask("GET", f"{path}?{urlencode(query)}" if query else path))
+
+    def send(self, method: str, path: str, content: Mapping[str, Any]) -> None:
+        """Change something."""
+        self._ask(method, path, json.dumps(content).encode())
+
+    def download(self, path: str, most: int) -> bytes:
+        """A file, cut after ``most`` bytes and one."""
+        return self._ask("GET", path, most=most + 1)
+
+    def _ask(self, method: str, path: str, content: bytes | None = None, most: int = 1 << 25) -> bytes:
+        request = urllib.request.Request(f"{self._root}{path}", content, method=method)
+        request.add_header("Accept", "application/vnd.github+json")
+        # An artifact is redirected to another host, which must not see the token.
+        request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            read: bytes = answer.read(most)
+        return read
+
+
+def tell(github: GitHub, event: Mapping[str, Any]) -> int:
+    """Write or edit the comment on the pull request that a run was about; the exit status.
+
+    Args:
+        github: who is asked and told.
+        event: ``workflow_run``, as GitHub sends it.
+
+    Raises:
+        OSError: GitHub does not answer, or refuses.
+    """
+    run = event["workflow_run"]
+    pull = find_pull(github, run, event["repository"])
+    if pull is None:
+        print("nobody to tell: no open pull request of which this run can be believed stands at its commit")
+        return TOLD
+    try:
+        found = to_markdown(from_zip(_artifact(github, run["id"])))
+        code = TOLD
+    except Unreadable as error:
+        found = f"### ⚠️ The gate left no report: {error}.\n"
+        code = UNREADABLE
+    _upsert(github, pull, comment_text(found, pull.sha, run["html_url"]))
+    print(f"told pull request {pull.number}")
+    return code
+
+
+def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, Any]) -> Pull | None:
+    """The open pull request that a run was about, if it still stands at the commit that was judged.
+
+    What a fork's pull request starts runs the workflow file of the fork, and can say what it likes: it is not believed.
+    By hand, the run's title names pull request and commit; of that the file on the default branch is the author.
+    """
+    # GitHub sends null for a fork or a user that is gone.
+    from_here = (run["head_repository"] or {}).get("full_name") == repository["full_name"]
+    if run["path"].partition("@")[0] != WORKFLOW or not from_here:
+        return None
+    if run["event"] == "pull_request":
+        owner = repository["full_name"].partition("/")[0]
+        pulls = github.get("/pulls", state="open", head=f"{owner}:{run['head_branch']}")
+        return next((_pull(one) for one in pulls if one["head"]["sha"] == run["head_sha"]), None)
+    title = re.fullmatch(r"Gate #(\d{1,9}) at ([0-9a-f]{40})", run["display_title"])
+    by_hand = run["event"] == "workflow_dispatch" and run["head_branch"] == repository["default_branch"]
+    if not by_hand or title is None:
+        return None
+    one = github.get(f"/pulls/{title[1]}")
+    return _pull(one) if one["state"] == "open" and one["head"]["sha"] == title[2] else None
+
+
+def comment_text(found: str, sha: str, run_url: str) -> str:
+    """The comment: marker, what was found, of which commit, and where more is."""
+    footer = f"\n[All of it, with the JSON report]({quote(run_url, safe=':/')}), for {sha}\n"
+    lines, left = [], MOST_TEXT - len(footer)
+    for line in found.splitlines(keepends=True):
+        left -= len(line)
+        if left < 0:
+            lines.append("\n… cut\n")
+            break
+        lines.append(line)
+    return f"{MARKER}\n{''.join(lines)}{footer}"
+
+
+def main() -> int:
+    """Read the event and tell; the exit status."""
+    github = GitHub(os.environ["GITHUB_API_URL"], os.environ["GITHUB_REPOSITORY"], os.environ["GITHUB_TOKEN"])
+    event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+    try:
+        return tell(github, event)
+    except urllib.error.HTTPError as error:
+        print(f"::error::GitHub refused {error.url}: {error.code} {error.reason}")
+    except OSError as error:
+        print(f"::error::GitHub does not answer: {error}")
+    return NO_ANSWER
+
+
+def _pull(row: Mapping[str, Any]) -> Pull:
+    return Pull(row["number"], row["head"]["sha"])
+
+
+def _artifact(github: GitHub, run: int) -> bytes:
+    """The newest report of a run, zipped."""
+    listed = github.get(f"/actions/runs/{run}/artifacts", name=ARTIFACT)["artifacts"]
+    there = [one for one in listed if one["name"] == ARTIFACT and not one["expired"]]
+    if not there:
+        raise Unreadable("it ended before it judged")
+    newest = max(there, key=lambda one: one["id"])
+    if newest["size_in_bytes"] > MOST_ZIPPED:
+        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB")
+    return github.download(f"/actions/artifacts/{newest['id']}/zip", MOST_ZIPPED)
+
+
+def _upsert(github: GitHub, pull: Pull, text: str) -> None:
+    for one in _comments(github, pull):
+        if (one["user"] or {}).get("login") == AUTHOR and one["body"].startswith(MARKER):
+            return github.send("PATCH", f"/issues/comments/{one['id']}", {"body": text})
+    return github.send("POST", f"/issues/{pull.number}/comments", {"body": text})
+
+
+def _comments(github: GitHub, pull: Pull) -> Iterator[Mapping[str, Any]]:
+    for page in range(1, MOST_PAGES + 1):
+        listed = github.get(f"/issues/{pull.number}/comments", per_page=100, page=page)
+        yield from listed
+        if len(listed) < 100:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

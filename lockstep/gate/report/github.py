@@ -1,0 +1,68 @@
+"""What a GitHub workflow reads: annotations on the source, step outputs, the job's summary."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from lockstep.gate.report.markdown import to_markdown
+from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.rows import line
+from lockstep.gate.verdict import Verdict
+
+#: GitHub shows ten errors and ten warnings a step.
+MOST_ANNOTATIONS = 10
+
+
+def annotate(report: Report, prefix: str = "") -> Iterator[str]:
+    """Workflow commands, one for each source line that something is wrong with, the worst first.
+
+    Args:
+        report: what was found.
+        prefix: of the project within the repository, "" or "sub/folder/".
+    """
+    at: dict[tuple[str, int], list[Verdict]] = {}
+    for one in (*report.of("failed"), *report.of("slower")):
+        at.setdefault((one.file, one.line), []).append(one)
+    told = sorted(at.items(), key=lambda item: not any(one.blocks for one in item[1]))
+    for (file, number), verdicts in told[:MOST_ANNOTATIONS]:
+        level = "error" if any(one.blocks for one in verdicts) else "warning"
+        more = f" (and {len(verdicts) - 1} more)" if len(verdicts) > 1 else ""
+        yield command(level, f"{prefix}{file}" if file else "", number, line(verdicts[0]).strip() + more)
+    if report.state in ("infrastructure", "interrupted"):
+        yield command("error", "", 0, headline(report))
+
+
+def command(level: str, file: str, number: int, message: str) -> str:
+    """``::error file=…,line=…::message``, escaped as actions/toolkit does (packages/core/src/command.ts)."""
+    place = f" file={_property(file)},line={number}" if file and number else ""
+    return f"::{level}{place}::{_data(message)}"
+
+
+def write_outputs(report: Report, path: Path, report_file: str) -> None:
+    """Append ``verdict``, ``regressions`` and ``report`` to the step's outputs."""
+    outputs: Mapping[str, str] = {
+        "verdict": report.state,
+        "regressions": str(len(report.regressions)),
+        "report": report_file,
+    }
+    with path.open("a", encoding="utf-8") as file:
+        for name, value in outputs.items():
+            # A delimiter that no value can hold: a file name with a newline must not add outputs of its own.
+            end = f"end-{secrets.token_hex(16)}"
+            file.write(f"{name}<<{end}\n{value}\n{end}\n")
+
+
+def append_summary(report: Report, path: Path) -> None:
+    """Append the Markdown report."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(to_markdown(report))
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

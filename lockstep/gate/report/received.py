@@ -1,0 +1,173 @@
+"""A report as it comes back from a workflow that ran the change under test: made by whoever wrote the change.
+
+Only the JSON report is taken, from a zip file that is never unpacked; what a person reads is written anew from it.
+Nothing here imports more than the standard library: it runs beside a token, where nothing is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, get_args
+
+from lockstep.gate.report.model import SCHEMA, Report
+from lockstep.gate.verdict import Outcome, SeriesKey, Verdict
+from lockstep.record.model import Estimate
+
+#: The report's name in the artifact.
+NAME = "gate.json"
+
+#: Bytes: of the zip file, of the report in it. A report of 2,000 cases has 2 MB.
+MOST_ZIPPED, MOST_BYTES = 4 << 20, 16 << 20
+
+#: Cases, entries of any other list, characters of any text.
+MOST_CASES, MOST_ENTRIES, MOST_TEXT = 20_000, 100, 2000
+
+
+class Unreadable(ValueError):
+    """The artifact holds no report that can be read; the message is ours and holds nothing of it."""
+
+
+def from_zip(content: bytes) -> Report:
+    """The report in an artifact.
+
+    Raises:
+        Unreadable: it is too large, no zip file, or its report is missing or no report.
+    """
+    if len(content) > MOST_ZIPPED:
+        raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(NAME) as file:
+            # What the zip file says of its sizes is hearsay.
+            text = file.read(MOST_BYTES + 1)
+    except KeyError:
+        raise Unreadable(f"the artifact has no {NAME}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError):
+        raise Unreadable("the artifact is no sound zip file") from None
+    if len(text) > MOST_BYTES:
+        raise Unreadable(f"{NAME} has more than {MOST_BYTES >> 20} MiB")
+    return from_json(text)
+
+
+def from_json(text: bytes) -> Report:
+    """The report that a JSON text holds: its facts alone; verdict, headline and counts are drawn from them again.
+
+    Raises:
+        Unreadable: it is no JSON, or a field is missing or of another type or size than docs/gate.md says.
+    """
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unreadable(f"{NAME} is no JSON") from None
+    entry = _Entry(row, "")
+    if entry.values.get("schema") != SCHEMA:
+        raise Unreadable(f"{NAME} is not of schema {SCHEMA}")
+    return Report(
+        base=entry.text("base"),
+        head=entry.text("head"),
+        min_effect=entry.number("min_effect"),
+        confidence=entry.number("confidence"),
+        budget_s=entry.number("budget_s"),
+        seed=int(entry.number("seed")),
+        machine={name: entry.part("machine").text(name) for name in _TOLD if name in entry.part("machine").values},
+        cases=tuple(_verdict(one) for one in entry.parts("cases", MOST_CASES)),
+        meter=tuple(one for one in map(_verdict, entry.parts("meter", MOST_CASES)) if one.change),
+        wall_s=entry.number("wall_s"),
+        notes=entry.texts("notes"),
+        trouble=entry.text("trouble"),
+        interrupted=entry.flag("interrupted"),
+        mode=entry.text("mode"),
+        # Reports of earlier versions lack these fields.
+        absent=entry.texts("absent") if "absent" in entry.values else (),
+        compared_s=entry.number("compared_s") if "compared_s" in entry.values else 0.0,
+    )
+
+
+#: Facts of the machine that a report shows.
+_TOLD = ("gpu", "cpu", "clock_state", "driver", "torch", "triton")
+
+
+def _verdict(entry: _Entry) -> Verdict:
+    outcome = entry.text("outcome")
+    if outcome not in get_args(Outcome):
+        raise entry.wrong("outcome")
+    change = _change(entry.part("change")) if entry.values.get("change") is not None else None
+    if outcome in ("slower", "faster") and change is None:
+        raise entry.wrong("change")
+    key = entry.part("key")
+    return Verdict(
+        key=SeriesKey(*(key.text(name) for name in ("suite", "variant", "case", "l2"))),
+        outcome=cast(Outcome, outcome),
+        reason=entry.text("reason"),
+        change=change,
+        min_effect=entry.number("min_effect"),
+        base_s=entry.number("base_s", math.nan) if entry.values.get("base_s") is not None else None,
+        head_s=entry.number("head_s", math.nan) if entry.values.get("head_s") is not None else None,
+        epochs=int(entry.number("epochs")) if "epochs" in entry.values else 0,
+        voided=int(entry.number("voided")) if "voided" in entry.values else 0,
+        shared=entry.flag("shared"),
+        proved=entry.flag("proved"),
+        in_base=entry.flag("in_base"),
+        code=entry.texts("code"),
+        accepted=entry.text("accepted"),
+    )
+
+
+def _change(entry: _Entry) -> Estimate:
+    return Estimate(entry.number("value"), entry.number("low", -math.inf), entry.number("high", math.inf))
+
+
+class _Entry:
+    """One object of the JSON text, none of whose values is believed to be what it should."""
+
+    def __init__(self, values: Any, where: str) -> None:
+        if not isinstance(values, Mapping):
+            raise Unreadable(f"{NAME}: {where or 'the whole'} is no object")
+        self.values, self.where = values, where
+
+    def wrong(self, key: str) -> Unreadable:
+        # ``where`` and ``key`` are names of ours.
+        return Unreadable(f"{NAME}: {self.where}{key} is missing or not what docs/gate.md says")
+
+    def text(self, key: str) -> str:
+        return self._clean(key, self.values.get(key))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(self._clean(key, one) for one in self._list(key, MOST_ENTRIES))
+
+    def number(self, key: str, endless: float | None = None) -> float:
+        """A finite number; ``null`` is taken for ``endless``, if that is given."""
+        value = self.values.get(key)
+        if value is None and endless is not None:
+            return endless
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15:
+            raise self.wrong(key)
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key)
+        return value
+
+    def part(self, key: str) -> _Entry:
+        return _Entry(self.values.get(key), f"{self.where}{key}.")
+
+    def parts(self, key: str, most: int) -> list[_Entry]:
+        return [_Entry(one, f"{self.where}{key}.") for one in self._list(key, most)]
+
+    def _list(self, key: str, most: int) -> Sequence[Any]:
+        value = self.values.get(key)
+        if not isinstance(value, list) or len(value) > most:
+            raise self.wrong(key)
+        return value
+
+    def _clean(self, key: str, value: Any) -> str:
+        if not isinstance(value, str) or len(value) > MOST_TEXT:
+            raise self.wrong(key)
+        # Characters that are not seen can turn the text around them around.
+        return "".join(letter if letter.isprintable() else " " for letter in value)

@@ -1,0 +1,128 @@
+"""The report's rows as text, one for each thing to say: what the table, the Markdown and the plain lines share."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lockstep.gate.report.budget import advice
+from lockstep.gate.report.model import Report, worst_first
+from lockstep.gate.verdict import Verdict
+from lockstep.record.model import Estimate
+
+#: In the order of a report: what blocks first.
+ORDER = ("failed", "slower", "unsure", "faster", "removed", "new")
+
+#: An interval whose ends are this many times apart says nothing, and takes many digits for it.
+MOST_APART = 10.0
+
+COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", "change", "interval", "why")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: its cells by column, and what they are about."""
+
+    cells: tuple[str, ...]
+    outcome: str
+    blocks: bool
+
+
+def rows(report: Report) -> list[Row]:
+    """Every case that is not the same; what has no numbers and one reason is told once, with how many cases."""
+    told: list[Row] = []
+    for outcome in ORDER:
+        for alike in _alike(report.of(outcome)):
+            told.append(Row(tuple(_cells(alike)), outcome, any(one.blocks for one in alike)))
+    return told
+
+
+def same(report: Report) -> Iterator[tuple[str, int, int]]:
+    """For each suite with cases that are the same: its name, how many are, and how many of them are proved."""
+    cases = report.of("same")
+    counted = Counter(one.key.suite for one in cases)
+    proved = Counter(one.key.suite for one in cases if one.proved)
+    for suite in sorted(counted):
+        yield suite, counted[suite], proved[suite]
+
+
+def remarks(report: Report) -> list[str]:
+    """What a reader of the numbers must know: how they came about, notes, and what the noise meter showed."""
+    machine = report.machine
+    name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
+    toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
+    told = [
+        f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
+        f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
+        f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
+        f"{report.mode}, seed {report.seed}; "
+        f"changes count from {percent(report.min_effect)} on, intervals at {percent(report.confidence)}",
+    ]
+    if report.meter:
+        worst = max(report.meter, key=lambda one: abs(one.change.value) if one.change else 0.0)
+        assert worst.change is not None
+        told.append(
+            f"noise meter: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
+            f"({worst.key})"
+        )
+    more = advice(report)
+    return [*told, *report.notes, *([more] if more else [])]
+
+
+def line(verdict: Verdict) -> str:
+    """One case in one line."""
+    shown = _shown(verdict)
+    change = f"{shown.value:+.2%}" if shown else ""
+    why = _why(verdict)
+    return f"{verdict.outcome:>8} {change:>8}  {verdict.key}{'  ' if why else ''}{why}"
+
+
+def percent(share: float) -> str:
+    """``1 %``, ``0.25 %``."""
+    return f"{100 * share:.3g} %"
+
+
+def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
+    """Cases with numbers one by one; those without, gathered by suite, variant and reason."""
+    gathered: dict[tuple[str, ...], list[Verdict]] = {}
+    for one in worst_first(verdicts):
+        unique = (str(one.key),) if one.change is not None else ()
+        gathered.setdefault((one.key.suite, one.key.variant, one.reason, *unique), []).append(one)
+    yield from gathered.values()
+
+
+def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
+    first = alike[0]
+    yield "slower, accepted" if first.accepted else first.outcome
+    yield first.key.suite
+    yield first.key.variant
+    yield first.key.case if len(alike) == 1 else f"{len(alike)} cases"
+    yield first.key.l2 if len(alike) == 1 else ""
+    for seconds in (first.base_s, first.head_s):
+        yield f"{seconds * 1e6:.2f}" if seconds is not None else ""
+    change = _shown(first)
+    yield f"{change.value:+.2%}" if change else ""
+    yield f"{change.low:+.2%} … {change.high:+.2%}" if change and math.isfinite(change.high) else ""
+    yield _why(first)
+
+
+def _shown(verdict: Verdict) -> Estimate | None:
+    """Return the change of a verdict; ``None`` for an unsure one whose interval has no end or says nothing."""
+    change = verdict.change
+    if change is None or verdict.outcome != "unsure":
+        return change
+    says = math.isfinite(change.high) and 1 + change.high < MOST_APART * (1 + change.low)
+    return change if says else None
+
+
+def _why(verdict: Verdict) -> str:
+    parts = [
+        verdict.reason,
+        "fails in base as well" if verdict.outcome == "failed" and verdict.in_base else "",
+        f"accepted: {verdict.accepted}" if verdict.accepted else "",
+        "" if verdict.shared else "not all buffers are shared",
+        "; ".join(verdict.code),
+    ]
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,37 @@
+"""The report on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lockstep.gate.report.model import Report, headline
+from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
+
+_STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "green"}
+
+
+def show(report: Report, console: Console, *, plain: bool = False) -> None:
+    """Print the report; ``plain``: one line a case that is not the same, no table."""
+    told = rows(report)
+    if plain:
+        for verdict in report.cases:
+            if verdict.outcome not in ("same", "na"):
+                console.print(line(verdict), markup=False, highlight=False, soft_wrap=True)
+    elif told:
+        # As in lockstep.record.table: a log is as wide as its lines need.
+        wide = console if console.is_terminal else Console(file=console.file, width=200)
+        table = Table(header_style="bold", show_edge=False, pad_edge=False)
+        for column in COLUMNS:
+            table.add_column(column, justify="right" if "µs" in column or column == "change" else "left")
+        for row in told:
+            # Text, because names may hold what rich takes for markup.
+            table.add_row(*(Text(cell) for cell in row.cells), style=_STYLES.get(row.outcome, ""))
+        wide.print(table)
+    for suite, count, proved in same(report):
+        note = f", {proved} of them proved" if proved else ""
+        console.print(f"    same  {suite}: {count} cases{note}", markup=False, highlight=False)
+    for remark in remarks(report):
+        console.print(remark, markup=False, highlight=False, soft_wrap=True)
+    console.print(Text(headline(report), style="bold"), soft_wrap=True)

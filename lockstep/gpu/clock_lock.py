@@ -1,0 +1,247 @@
+"""Lock a GPU's clocks, prove under load that the lock holds, and let go on every way out.
+
+``with locked(gpu, 1500) as state:`` measures in a state whose label is "locked@1500", or says why not,
+"unlocked(no permission)". A lock outlives the process that set it, so it is recorded before it is set.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from lockstep.gpu.clock_state import ClockState, Load, torch_load, verify
+from lockstep.gpu.lock_file import ClocksHeld, LockRecord, read_record, record_path, remove_record
+from lockstep.gpu.nvml import Gpu, Refused, Target
+
+__all__ = ["ClockState", "ClocksHeld", "Load", "clock_state", "lock", "locked", "recorded_state", "reset"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None) -> ClockState:
+    """Lock until ``reset``, beyond the end of this process; undone at once if it does not hold.
+
+    Args:
+        gpu: the GPU.
+        target: MHz, or "base" for the rated clock.
+        load: keeps this GPU busy; default: torch matrix products, where torch has CUDA.
+        memory_mhz: lock the memory clock too.
+
+    Returns:
+        The state reached: locked, or unlocked with a reason ("no permission", "not supported",
+        "no such clock", "does not hold", "not verified").
+
+    Raises:
+        ClocksHeld: a living process holds a lock on this GPU.
+        Refused: the driver will not undo a lock, this one or one that was left behind.
+        ValueError: the record of an earlier lock is damaged.
+    """
+    hold = _Hold(gpu, target, memory_mhz, load)
+    with _released_on_signals(hold):
+        try:
+            state = hold.take()
+            if state.locked:
+                hold.keep()
+        finally:
+            hold.release()
+    return state
+
+
+@contextmanager
+def locked(
+    gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None
+) -> Iterator[ClockState]:
+    """Lock for the duration of a block; arguments, state and errors as in ``lock``.
+
+    The clocks are reset at the end, on an exception, and on SIGINT, SIGTERM and SIGHUP (in the main
+    thread, where Python handles signals), which then take their former course. A lock of the same
+    clocks that ``lock`` left on purpose is verified, used and left in place.
+
+    Raises:
+        ClocksHeld: also where ``lock`` left other clocks on purpose.
+    """
+    record = read_record(gpu.uuid)
+    if record is not None and record.kept:
+        if (record.target, record.memory_mhz) != (target, memory_mhz):
+            raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}")
+        yield clock_state(gpu, load)
+        return
+    hold = _Hold(gpu, target, memory_mhz, load)
+    with _released_on_signals(hold):
+        try:
+            yield hold.take()
+        finally:
+            hold.release()
+
+
+def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
+    """Unlock the clocks, whoever locked them, and the memory clock and persistence mode if a lock changed them.
+
+    Args:
+        gpu: the GPU.
+        force: also where the process that locked still runs.
+
+    Returns:
+        The state recorded before; unlocked too where the record was damaged.
+
+    Raises:
+        ClocksHeld: it runs, and no force was asked.
+        Refused: by the driver; the message says what root must run.
+    """
+    try:
+        record = read_record(gpu.uuid)
+    except ValueError:
+        record = None
+    if record is not None and record.owner_alive and not record.kept and not force:
+        raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; stop it, or force the reset")
+    _undo(gpu, record)
+    return _as_recorded(record)
+
+
+def recorded_state(gpu: Gpu) -> ClockState:
+    """The state as the lock's record tells it, without putting load on the GPU.
+
+    A lock set by other means (nvidia-smi) is unknown here: NVML cannot be asked for it.
+    """
+    return _as_recorded(read_record(gpu.uuid))
+
+
+def clock_state(gpu: Gpu, load: Load | None = None) -> ClockState:
+    """The recorded state, verified under load; unlocked with a reason if it does not hold."""
+    state = recorded_state(gpu)
+    return verify(gpu, state, load or torch_load(gpu)) if state.locked else state
+
+
+class _Hold:
+    """A lock that this process takes and must let go of."""
+
+    def __init__(self, gpu: Gpu, target: Target, memory_mhz: int | None, load: Load | None) -> None:
+        self._gpu = gpu
+        self._target: Target = target
+        self._memory_mhz = memory_mhz
+        self._load = load
+        self._record: LockRecord | None = None
+
+    @property
+    def held(self) -> bool:
+        # A forked child inherits this object and the signal handlers; the lock is its parent's.
+        return self._record is not None and self._record.pid == os.getpid()
+
+    def take(self) -> ClockState:
+        gpu, asked = self._gpu, ClockState(self._target, self._memory_mhz)
+        load = self._load or torch_load(gpu)
+        if load is None:
+            detail = f"no load to verify the lock under: install torch with CUDA, or let it see GPU {gpu.uuid}"
+            return ClockState(reason="not verified", detail=detail)
+        if problem := _no_such_clock(gpu, asked):
+            return ClockState(reason="no such clock", detail=problem)
+        # What a dead process or an earlier `lock` left; a living owner is refused.
+        if read_record(gpu.uuid) is not None:
+            reset(gpu)
+        try:
+            self.set()
+        except Refused as refused:
+            return ClockState(reason=refused.reason, detail=str(refused))
+        except OSError as error:
+            detail = f"cannot write {record_path(gpu.uuid)} ({error}); set XDG_STATE_HOME to a writable folder"
+            return ClockState(reason="no lock record", detail=detail)
+        state = verify(gpu, asked, load)
+        if not state.locked:
+            self.release()
+        return state
+
+    def set(self) -> None:
+        """Record, then lock. Raises ``Refused`` with nothing left locked."""
+        gpu = self._gpu
+        record = LockRecord.mine(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
+        record.write()
+        self._record = record
+        try:
+            gpu.lock_sm(self._target)
+        except Refused:
+            # Nothing is locked, and a reset would be refused too.
+            remove_record(gpu.uuid)
+            self._record = None
+            raise
+        if self._memory_mhz is not None:
+            try:
+                gpu.lock_memory(self._memory_mhz)
+            except Refused:
+                self.release()
+                raise
+        if record.persistence is False:
+            # Wanted, not needed: without it a lock lasts only while some client keeps the driver loaded.
+            with suppress(Refused):
+                gpu.set_persistence(True)
+
+    def keep(self) -> None:
+        if self._record is not None:
+            self._record.keep()
+            self._record = None
+
+    def release(self) -> None:
+        if self.held:
+            _undo(self._gpu, self._record)
+            self._record = None
+
+
+@contextmanager
+def _released_on_signals(hold: _Hold) -> Iterator[None]:
+    """Release before a signal takes its course; where its former handler lets the program go on, lock again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        former = before[signal.Signals(number)]
+        held = hold.held
+        try:
+            hold.release()
+        finally:
+            if callable(former):
+                former(number, frame)
+            else:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+        if held:
+            hold.set()
+
+    # Ignored signals (nohup) stay ignored; None is a handler that Python did not install and cannot put back.
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: former for number, former in before.items() if former not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+def _as_recorded(record: LockRecord | None) -> ClockState:
+    return ClockState() if record is None else ClockState(record.target, record.memory_mhz, detail=record.describe())
+
+
+def _undo(gpu: Gpu, record: LockRecord | None) -> None:
+    gpu.reset_sm()
+    if record is not None and record.memory_mhz is not None:
+        gpu.reset_memory()
+    if record is not None and record.persistence is False:
+        # Left on, it costs idle power and nothing else.
+        with suppress(Refused):
+            gpu.set_persistence(False)
+    remove_record(gpu.uuid)
+
+
+def _no_such_clock(gpu: Gpu, asked: ClockState) -> str:
+    """What is wrong with the clock asked for, by the driver's list; empty if nothing, or if there is no list."""
+    clocks = gpu.sm_clocks(asked.memory_mhz)
+    if clocks is None or asked.target == "base" or asked.target is None or asked.target in clocks:
+        return ""
+    target = asked.target
+    nearest = sorted(sorted(clocks, key=lambda mhz: abs(mhz - target))[:2])
+    return f"{target} MHz is no SM clock of this GPU; nearest are {' and '.join(map(str, nearest))} MHz"

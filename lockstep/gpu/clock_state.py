@@ -1,0 +1,143 @@
+"""What the clocks of a GPU are locked to, and the proof of it: the clock sampled while the GPU works.
+
+NVML answers success when it takes a lock, not when the clock obeys: power, heat and the driver's own
+arbitration may still lower it (NVIDIA/open-gpu-kernel-modules issue 1314). An idle GPU reads a low
+clock even when it is locked. So a lock counts only after the clock was sampled under load.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from lockstep.gpu.nvml import THROTTLING, ClockSample, Gpu, Target
+
+#: A burst of GPU work, at least some milliseconds, that returns when it is done. Called again and
+#: again in a second thread while the clock is sampled.
+Load = Callable[[], None]
+
+#: NVIDIA's SM clocks come in steps of 15 MHz; a lock may settle one step beside what was asked.
+TOLERANCE_MHZ = 15
+
+#: Seconds of load before sampling, and of sampling. Clocks drop only after some milliseconds of it.
+SETTLE_S = 0.5
+HOLD_S = 1.0
+
+_MIN_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class ClockState:
+    """What the clocks of a GPU are locked to. Results whose ``slug`` differs are never compared.
+
+    Attributes:
+        target: MHz of the SM clock, "base", or ``None``: not locked.
+        memory_mhz: MHz of the memory clock, where that is locked too.
+        reason: where a lock was asked for and there is none, why.
+        detail: the evidence, or what to do, for a person.
+    """
+
+    target: Target | None = None
+    memory_mhz: int | None = None
+    reason: str = ""
+    detail: str = field(default="", compare=False)
+
+    @property
+    def locked(self) -> bool:
+        """Whether the clocks are locked."""
+        return self.target is not None
+
+    @property
+    def label(self) -> str:
+        """``locked@1500``, ``base``, ``unlocked``, ``unlocked(no permission)``; memory as ``locked@1500+mem3201``."""
+        if self.target is None:
+            return f"unlocked({self.reason})" if self.reason else "unlocked"
+        sm = "base" if self.target == "base" else f"locked@{self.target}"
+        return sm if self.memory_mhz is None else f"{sm}+mem{self.memory_mhz}"
+
+    @property
+    def slug(self) -> str:
+        """For names of machines and files: ``locked-1500``, ``base``, ``unlocked`` whatever the reason."""
+        return "unlocked" if self.target is None else self.label.replace("@", "-").replace("+", "-")
+
+
+def torch_load(gpu: Gpu) -> Load | None:
+    """Matrix products (bf16 4096³ on random data) on this GPU; ``None`` without torch, or if CUDA does not see it."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    for index in range(torch.cuda.device_count()):
+        if str(torch.cuda.get_device_properties(index).uuid) == gpu.uuid.removeprefix("GPU-"):
+            break
+    else:
+        return None
+    device = torch.device("cuda", index)
+    left, right = torch.randn(2, 4096, 4096, device=device).to(torch.bfloat16)
+    out = torch.empty_like(left)
+
+    def load() -> None:
+        for _ in range(100):
+            torch.mm(left, right, out=out)
+        torch.cuda.synchronize(device)
+
+    return load
+
+
+def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
+    """``asked`` if the clock keeps it under load, else unlocked with the reason."""
+    if load is None:
+        return ClockState(reason="not verified", detail=f"no load to verify {asked.label} under")
+    samples = _sample_under(gpu, load)
+    busy = [s for s in samples if s.sm_mhz is not None and "idle" not in (s.reasons or ())]
+    if asked.memory_mhz is not None:
+        busy = [s for s in busy if s.memory_mhz is not None]
+    if len(busy) < _MIN_SAMPLES:
+        detail = f"{len(busy)} of {len(samples)} samples show a readable clock of a busy GPU {gpu.uuid}: wrong GPU?"
+        return ClockState(reason="not verified", detail=detail)
+    clocks = [s.sm_mhz for s in busy if s.sm_mhz is not None]
+    throttling = sorted({reason for s in busy for reason in s.reasons or () if reason in THROTTLING})
+    if asked.target == "base":
+        # NVML does not tell its MHz, so steady and not throttled is what can be asked of it.
+        holds = max(clocks) - min(clocks) <= TOLERANCE_MHZ and not throttling
+    else:
+        holds = all(abs(mhz - (asked.target or 0)) <= TOLERANCE_MHZ for mhz in clocks)
+    if asked.memory_mhz is not None:
+        holds = holds and all(abs((s.memory_mhz or 0) - asked.memory_mhz) <= TOLERANCE_MHZ for s in busy)
+    span = str(min(clocks)) if min(clocks) == max(clocks) else f"{min(clocks)} to {max(clocks)}"
+    seen = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
+    if holds:
+        return replace(asked, detail=seen)
+    return ClockState(reason="does not hold", detail=f"asked {asked.label}, saw {seen}; ask a lower clock")
+
+
+def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:
+    """Samples taken every 20 ms of ``HOLD_S`` seconds while ``load`` runs in a second thread."""
+    load()  # Here, so that what it compiles or allocates is no idle time, and its errors surface.
+    done = threading.Event()
+    failed: list[Exception] = []
+
+    def work() -> None:
+        try:
+            while not done.is_set():
+                load()
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="clock-load", daemon=True)
+    thread.start()
+    samples: list[ClockSample] = []
+    try:
+        time.sleep(SETTLE_S)
+        end = time.monotonic() + HOLD_S
+        while (time.monotonic() < end or len(samples) < _MIN_SAMPLES) and not failed:
+            samples.append(gpu.sample())
+            time.sleep(0.02)
+    finally:
+        done.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+    return samples

@@ -1,0 +1,151 @@
+"""Who locked a GPU's clocks: one small file per GPU, because the lock outlives the process that set it.
+
+Under ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``; written before the lock is set and
+removed after it is reset, so that a lock without a living owner can be named and undone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.gpu.nvml import Target
+
+
+class ClocksHeld(RuntimeError):
+    """Somebody else's lock is on the GPU; the message says whose and what to do."""
+
+
+@dataclass(frozen=True)
+class LockRecord:
+    """One lock.
+
+    Attributes:
+        uuid: the GPU.
+        target: what was asked, MHz or "base".
+        memory_mhz: the memory lock, where one was asked.
+        persistence: what persistence mode was before; ``None`` where unknown.
+        kept: meant to outlive its process (``lockstep clocks lock``).
+        pid: the process that locked.
+        pid_start: its start in clock ticks since boot, so that a reused pid is no owner.
+        boot: boot id of the machine; a lock does not survive a boot.
+        time: seconds since the epoch.
+    """
+
+    uuid: str
+    target: Target
+    memory_mhz: int | None
+    persistence: bool | None
+    kept: bool
+    pid: int
+    pid_start: int | None
+    boot: str
+    time: float
+
+    @classmethod
+    def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
+        """A record of this process, not yet written."""
+        pid = os.getpid()
+        return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
+
+    @property
+    def owner_alive(self) -> bool:
+        """Whether the process that locked still runs."""
+        start = _start_of(self.pid)
+        return start is not None and start == self.pid_start
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether the owner died without resetting."""
+        return not self.kept and not self.owner_alive
+
+    def describe(self) -> str:
+        """One sentence for a person."""
+        clock = "the base clock" if self.target == "base" else f"{self.target} MHz"
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.time))
+        if self.kept:
+            return f"locked to {clock} on purpose at {when} until `lockstep clocks reset`"
+        if self.owner_alive:
+            return f"locked to {clock} at {when} by process {self.pid}, which is running"
+        return f"locked to {clock} at {when} and left behind by process {self.pid}, which is gone"
+
+    def write(self) -> None:
+        """Create the file, whole or not at all.
+
+        Raises:
+            ClocksHeld: another process wrote one first.
+        """
+        path = record_path(self.uuid)
+        whole = self._write_beside(path)
+        try:
+            # link, unlike rename, fails where a file is: of two processes that lock at once, one wins.
+            os.link(whole, path)
+        except FileExistsError:
+            raise ClocksHeld(f"GPU {self.uuid} was locked by another process just now ({path})") from None
+        finally:
+            whole.unlink()
+
+    def keep(self) -> None:
+        """Mark the lock as meant to outlive this process."""
+        path = record_path(self.uuid)
+        dataclasses.replace(self, kept=True)._write_beside(path).replace(path)
+
+    def _write_beside(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".lock-", delete=False) as file:
+            json.dump(dataclasses.asdict(self), file)
+            file.flush()
+            os.fsync(file.fileno())
+            # Root may lock for others who measure and share the folder.
+            os.fchmod(file.fileno(), 0o644)
+        return Path(file.name)
+
+
+def record_path(uuid: str) -> Path:
+    """Where the record of this GPU lies, whether or not there is one."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "lockstep" / f"clocks-{uuid}.json"
+
+
+def read_record(uuid: str) -> LockRecord | None:
+    """The lock recorded for this GPU since the last boot, if any.
+
+    Raises:
+        ValueError: the file is not a record.
+    """
+    path = record_path(uuid)
+    try:
+        record = LockRecord(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not a lock record ({error}); `lockstep clocks reset` clears it") from error
+    if record.boot != _boot():
+        path.unlink(missing_ok=True)
+        return None
+    return record
+
+
+def remove_record(uuid: str) -> None:
+    """Forget the lock; there may be none."""
+    record_path(uuid).unlink(missing_ok=True)
+
+
+def _boot() -> str:
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _start_of(pid: int) -> int | None:
+    """Start of a running process (field 22 of proc(5)'s stat); ``None`` if it is gone or a zombie."""
+    try:
+        # The command, field 2, is in parentheses and may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])

@@ -1,0 +1,257 @@
+"""asv's file of one machine, commit and environment, as columns of points.
+
+The layout is what ``asv.results.Results.save`` of asv 0.6.6 writes (``api_version`` 2). All that asv's own loader
+loads is loaded. That loader is not used: it raises whatever error comes up (TypeError, AttributeError …) and makes an
+object of every number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from lockstep.history.asv_head import Head, read_head, updated
+from lockstep.history.columns import MOST_SAMPLES, FilePoints
+from lockstep.history.model import STATES, Complaint, Floats
+from lockstep.history.series_ids import Ids, SeriesIds, digest
+from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
+
+#: A benchmark with more combinations of parameters, and a file with more points, is a mistake or an attack.
+MOST_SERIES = 100_000
+MOST_POINTS = 200_000
+
+#: The two benchmarks that ``lockstep.suite.model.Suite.series`` makes of a suite.
+OURS = re.compile(
+    r"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_)(?P<op>\w+)_)?(?P<quantity>latency|speedup)"
+)
+
+#: asv's prefixes of what cannot be zero or less.
+_POSITIVE = re.compile(r"(time|timeraw|mem|peakmem)_|(Time|Timeraw|Mem|PeakMem)[A-Z_]")
+
+_BARE, _NA, _FAILED = (STATES.index(state) for state in ("bare", "na", "failed"))
+_NUMBERS = {float, int, NoneType}
+_STATS = {
+    "low": "stats_ci_99_a",
+    "high": "stats_ci_99_b",
+    "q25": "stats_q_25",
+    "q75": "stats_q_75",
+    "number": "stats_number",
+    "repeat": "stats_repeat",
+}
+
+
+@dataclass(frozen=True)
+class AsvFile:
+    """What one file says. ``versions`` maps the numbers in the column "version" to their texts."""
+
+    head: Head
+    points: FilePoints
+    versions: Mapping[int, str]
+    complaints: tuple[Complaint, ...]
+
+
+def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
+    """Read a result file: all that asv's own loader reads.
+
+    What is wrong with single benchmarks is left out or mended, and told in ``complaints``.
+
+    Args:
+        path: of the file.
+        ids: numbers for its series.
+        folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
+
+    Raises:
+        Unreadable: the file as a whole is not a result of asv's.
+        OSError: it cannot be opened.
+    """
+    data, complaints = updated(read_json(path))
+    head, notes = read_head(data, path, folders_machine)
+    columns, results = data.get("result_columns"), data.get("results")
+    if not isinstance(columns, list) or not isinstance(results, dict):
+        raise Unreadable("has no results or no result_columns")
+    gathered = _Gathered()
+    complaints += notes
+    for benchmark, values in results.items():
+        shown = short_name(benchmark)
+        try:
+            mended = gathered.add(shown, _by_column(columns, values), ids)
+        except Unreadable as error:
+            complaints.append(Complaint(f"{shown!r:.100} {error}", f"a benchmark {error.reason}"))
+        else:
+            complaints += [Complaint(f"{shown!r:.100} {what}", f"a benchmark {what}", "note") for what in mended]
+    points = gathered.points()
+    if not head.date and len(points):
+        head = replace(head, date=int(points.columns["measured_at"].max()))
+    return AsvFile(head, points, gathered.versions, tuple(complaints))
+
+
+def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
+    """Values by the name of their column; asv takes no notice of more values than there are names."""
+    if not isinstance(values, list):
+        raise Unreadable("is not a list of columns")
+    return dict(zip(map(str, columns), values, strict=False))
+
+
+class _Gathered:
+    """Columns of a file's benchmarks: lists while they come, arrays when all are there."""
+
+    def __init__(self) -> None:
+        self.versions: dict[int, str] = {}
+        self._ids: list[Ids] = []
+        self._sizes: list[int] = []
+        self._of_benchmark: list[tuple[int, int, bool]] = []
+        self._values: list[Any] = []
+        self._stats: dict[str, list[Any]] = {part: [] for part in _STATS}
+        self._samples: list[Any] = []
+        self._sampled = False
+
+    def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> list[str]:
+        """Take in one benchmark, or nothing of it; what was mended in it is returned.
+
+        Raises:
+            Unreadable: its values do not belong to parameters.
+        """
+        axes = column.get("params") or []
+        if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
+            raise Unreadable("has parameters that are not a list of lists")
+        size = math.prod(map(len, axes))
+        if size > MOST_SERIES:
+            reason = f"has more than {MOST_SERIES} combinations of parameters"
+            raise Unreadable(f"has {size} combinations of parameters, more than {MOST_SERIES}", reason)
+        if len(self._values) + size > MOST_POINTS:
+            raise Unreadable(f"is left out: the file holds more than {MOST_POINTS} numbers")
+        values, mended = _fitted(_listed(column, "result"), size)
+        stats = {part: _fitted(_listed(column, stored), size)[0] for part, stored in _STATS.items()}
+        samples, _ = _fitted(_listed(column, "samples"), size)
+        numbers = ids.of(benchmark, axes)
+        last = _last_of_each(numbers)
+        if last is not None:
+            # asv makes a dictionary of the combinations: the last one of a kind counts.
+            mended.append("has a parameter with the same value twice; the last one counts")
+            numbers, values, samples = numbers[last], [values[at] for at in last], [samples[at] for at in last]
+            stats = {part: [listed[at] for at in last] for part, listed in stats.items()}
+        version = column.get("version")
+        text = version if isinstance(version, str) and version.isprintable() and len(version) < 300 else ""
+        number = digest(text)
+        self._ids.append(numbers)
+        self.versions[number] = text
+        self._sizes.append(len(numbers))
+        must_be_positive = bool(OURS.fullmatch(benchmark) or _POSITIVE.match(benchmark.rpartition(".")[2]))
+        self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive))
+        self._values += values
+        for part, listed in stats.items():
+            self._stats[part] += listed
+        self._samples += samples
+        self._sampled |= column.get("samples") is not None
+        return mended
+
+    def points(self) -> FilePoints:
+        """All benchmarks' points as columns."""
+        sizes = np.array(self._sizes, dtype=np.int64)
+        version, started, positive = zip(*self._of_benchmark, strict=True) if self._of_benchmark else ((), (), ())
+        value, state, reasons = _states(self._values, np.repeat(np.array(positive, dtype=bool), sizes))
+        columns: dict[str, Any] = {
+            "series": np.concatenate(self._ids) if self._ids else np.empty(0, np.int64),
+            "version": np.repeat(np.array(version, dtype=np.int64), sizes),
+            "state": state,
+            "value": value,
+            "measured_at": np.repeat(np.array(started, dtype=np.int64), sizes),
+        }
+        stats = {part: numbers(listed) for part, listed in self._stats.items() if any(map(_something, listed))}
+        columns |= {part: _counts(stats[part]) for part in ("number", "repeat") if part in stats}
+        columns |= {part: stats[part] for part in ("q25", "q75") if part in stats}
+        if "low" in stats and "high" in stats:
+            columns["low"], columns["high"] = interval(value, stats["low"], stats["high"])
+        if reasons:
+            columns["reason"] = reasons
+        if self._sampled:
+            columns["samples"] = [sampled(one) for one in self._samples]
+        return FilePoints(columns)
+
+
+def _something(value: Any) -> bool:
+    return value is not None
+
+
+def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
+    """A column's values; asv leaves out a column that holds nothing but null."""
+    values = column.get(part)
+    if values is not None and not isinstance(values, list):
+        raise Unreadable(f"has a {part} that is not a list", "has a column that is not a list")
+    return values or []
+
+
+def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
+    """One value a combination of parameters, as asv reads them, and what it took.
+
+    asv takes values for combinations as long as there are both: null for the others, and what is left over is none's.
+    """
+    if not values or len(values) == size:
+        return values or [None] * size, []
+    few = "fewer" if len(values) < size else "more"
+    return (values + [None] * (size - len(values)))[:size], [f"has {few} values than combinations of parameters"]
+
+
+def _last_of_each(numbers: Ids) -> list[int] | None:
+    """Places of the last one of each number, in order; ``None`` where all differ."""
+    if len(np.unique(numbers)) == len(numbers):
+        return None
+    return sorted({number: place for place, number in enumerate(numbers.tolist())}.values())
+
+
+def numbers(values: list[Any]) -> Floats:
+    """Finite numbers of a usual size as floats, NaN for everything else."""
+    if set(map(type, values)) <= _NUMBERS:
+        try:
+            found = np.array(values, dtype=np.float64)
+        except OverflowError:  # an integer of more than 308 digits
+            pass
+        else:
+            found[~in_range(found)] = np.nan
+            return found
+    one_by_one = (finite(value) for value in values)
+    return np.array([np.nan if value is None else value for value in one_by_one], dtype=np.float64)
+
+
+def _states(values: list[Any], positive: Any) -> tuple[Floats, Any, list[str]]:
+    """Values, their states, and why the odd ones failed; asv writes NaN for what was skipped, null for failures."""
+    found = numbers(values)
+    found[positive & (found <= 0)] = np.nan
+    state = np.full(len(values), _BARE, dtype=np.uint8)
+    reasons: list[str] = []
+    for place in np.flatnonzero(np.isnan(found)):
+        value = values[place]
+        if isinstance(value, float) and math.isnan(value):
+            state[place] = _NA
+            continue
+        state[place] = _FAILED
+        if value is not None:
+            reasons = reasons or [""] * len(values)
+            reasons[place] = f"{value!r:.40} is not {'a positive' if positive[place] else 'a finite'} number"
+    return found, state, reasons
+
+
+def _counts(found: Floats) -> Any:
+    return np.nan_to_num(np.clip(found, 0, 2**31 - 1)).astype(np.int32)
+
+
+def interval(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Both ends of an interval, NaN where it does not hold the value."""
+    # A comparison with NaN is false, so that half an interval is none.
+    good = (low <= value) & (value <= high)
+    return np.where(good, low, np.nan), np.where(good, high, np.nan)
+
+
+def sampled(values: Any) -> list[float]:
+    """At most ``MOST_SAMPLES`` numbers of a list, evenly taken; what is no number is left out."""
+    if not isinstance(values, list):
+        return []
+    kept = values if len(values) <= MOST_SAMPLES else values[:: -(-len(values) // MOST_SAMPLES)]
+    return [number for value in kept if (number := finite(value)) is not None]

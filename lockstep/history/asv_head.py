@@ -1,0 +1,123 @@
+"""What all points of an asv result file share: commit, date, machine, environment.
+
+asv's own loader (``asv.results.Results.load`` of asv 0.6.6) asks for some keys and looks at little of what they hold.
+What it loads is loaded here; a value that asv itself would have written otherwise leaves a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lockstep.history.model import Complaint
+from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
+
+#: A hash, or what somebody gave to ``asv run --set-commit-hash``. It goes into addresses, hence no slash.
+_COMMIT = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+-]{0,99}")
+
+FULL_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+_NOT_NAMED = "is not named after its commit, as asv names its files"
+_OTHER_FOLDER = "lies in a folder that is not named after its machine; the folder's name is shown"
+_OTHER_MACHINE = "is of another machine than the machine.json beside it: asv itself skips the file"
+_OLD_FORMAT = "is in version 1 of asv's format; it was converted while it was read, `asv update` converts the file"
+_SHORT_HASH = "has no full hash as commit_hash: git is not asked about the commit"
+_NO_DATE = "has no date in milliseconds; the time of its newest measurement is taken"
+
+
+@dataclass(frozen=True)
+class Head:
+    """What all points of a file share.
+
+    Attributes:
+        machine: asv's name of the machine, from ``params``.
+        environment: asv's name of the environment.
+        commit: commit_hash.
+        date: ms since 1970; 0 unknown.
+        python, requirements: asv's.
+        strings: the machine's strings and whatever else ``params`` holds.
+    """
+
+    machine: str
+    environment: str
+    commit: str
+    date: int
+    python: str = ""
+    requirements: Mapping[str, str] = field(default_factory=dict)
+    strings: Mapping[str, str] = field(default_factory=dict)
+
+
+def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
+    """The content of a result file in version 2 of asv's format, and a note if asv had to convert it.
+
+    Raises:
+        Unreadable: it is in no version that asv knows.
+    """
+    if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") not in (1, 2):
+        raise Unreadable("is not an asv result of version 1 or 2")
+    if data["version"] == 2:
+        return data, []
+    from asv.results import Results  # seldom needed, and half a second to import
+
+    try:
+        return Results.update_to_2(data), [Complaint(_OLD_FORMAT, weight="note")]
+    except Exception as error:  # asv looks at nothing before it uses it
+        what = f"is in version 1 of asv's format, and asv cannot convert it ({type(error).__name__}: {error})"
+        raise Unreadable(f"{what}: run `asv update`", "is in version 1 of asv's format, and cannot be converted") from (
+            error
+        )
+
+
+def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Complaint]]:
+    """The head, and notes on what differs from what asv writes.
+
+    Args:
+        data: the file's content.
+        path: of the file.
+        folders_machine: the machine that ``machine.json`` beside the file names; "" unknown.
+
+    Raises:
+        Unreadable: nothing says of which commit or machine the file is.
+    """
+    commit, parameters = data.get("commit_hash"), data.get("params")
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        raise Unreadable("has no commit_hash that can be shown")
+    if not isinstance(parameters, dict) or not isinstance(parameters.get("machine"), str):
+        raise Unreadable("does not say of which machine it is (params.machine)")
+    machine = short_name(parameters["machine"])
+    notes = []
+    if not path.name.startswith(f"{commit[:8]}-"):
+        notes.append(_NOT_NAMED)
+    if folders_machine and folders_machine != parameters["machine"]:
+        notes.append(_OTHER_MACHINE)
+    elif parameters["machine"] != path.parent.name:
+        notes.append(_OTHER_FOLDER)
+    if not FULL_HASH.fullmatch(commit):
+        notes.append(_SHORT_HASH)
+    date = finite(data.get("date"))
+    if date is None or not 0 <= date < LATEST_TIME:
+        date = 0
+        notes.append(_NO_DATE)
+    strings = {key: value for key, value in texts(parameters).items() if key not in ("machine", "python")}
+    requirements = texts(data.get("requirements"))
+    python = texts({"python": data.get("python")}).get("python", "")
+    environment = data.get("env_name")
+    environment = short_name(environment) if isinstance(environment, str) else ""
+    head = Head(machine, environment, commit, int(date), python, requirements, strings)
+    return head, [Complaint(note, weight="note") for note in notes]
+
+
+def texts(values: Any) -> dict[str, str]:
+    """The printable texts and whole numbers of an object, as texts; nothing else can be compared as a fact."""
+    if not isinstance(values, dict):
+        return {}
+    plain = {key: _text(value) for key, value in list(values.items())[:200] if isinstance(value, str | int)}
+    return {key: value for key, value in plain.items() if f"{key}{value}".isprintable() and len(key + value) < 600}
+
+
+def _text(value: str | int) -> str:
+    # Python refuses to write integers of more than 4300 digits.
+    return value if isinstance(value, str) else str(value) if -(2**63) < value < 2**63 else ""

@@ -1,0 +1,79 @@
+"""``benchmarks.json``: units, kinds and names of parameters."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lockstep.history.asv_file import OURS
+from lockstep.history.model import Benchmark
+from lockstep.history.validation import Unreadable, read_json
+
+_OUR_PARAMETERS = ("variant", "case", "l2")
+_OUR_UNITS = {"latency": "seconds", "speedup": "x"}
+
+#: Units by asv's prefixes, where the table says nothing.
+_UNITS = {"time": "seconds", "timeraw": "seconds", "mem": "bytes", "peakmem": "bytes"}
+_KINDS = {"mem": "memory", "peakmem": "peakmemory"}
+
+
+def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
+    """What the table says of each benchmark; an entry of another form, and what is not needed, is left out.
+
+    Raises:
+        Unreadable: the file is not an object in JSON.
+        OSError: it cannot be opened.
+    """
+    table = read_json(path)
+    if not isinstance(table, dict):
+        raise Unreadable("is not an object of benchmarks")
+    return {key: _entry(entry) for key, entry in table.items() if isinstance(entry, dict)}
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    names = entry.get("param_names")
+    texts = {key: entry.get(key) for key in ("unit", "type", "suite", "quantity")}
+    kept: dict[str, Any] = {key: text for key, text in texts.items() if isinstance(text, str) and _is_name(text)}
+    if isinstance(names, list) and all(isinstance(one, str) and _is_name(one) for one in names):
+        kept["param_names"] = names
+    return kept
+
+
+def _is_name(text: str) -> bool:
+    return text.isprintable() and len(text) <= 100
+
+
+def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
+    """A benchmark from its entry in the table, or from its name alone."""
+    entry = entry or {}
+    ours = OURS.fullmatch(name)
+    kind = entry.get("type", "lockstep" if ours else "")
+    last = name.rpartition(".")[2]
+    if kind == "lockstep" and ours:
+        suite = f"{ours['family']}.{ours['op']}" if ours["op"] else ours["family"]
+        return Benchmark(
+            name,
+            entry.get("unit", _OUR_UNITS[ours["quantity"]]),
+            kind,
+            tuple(entry.get("param_names", _OUR_PARAMETERS)),
+            entry.get("suite", suite),
+            entry.get("quantity", ours["quantity"]),
+        )
+    prefix = last.partition("_")[0].lower()
+    # Tables repeat these for every benchmark, of which there may be tens of thousands.
+    return Benchmark(
+        name,
+        sys.intern(entry.get("unit", _UNITS.get(prefix, ""))),
+        sys.intern(kind or _KINDS.get(prefix, prefix if prefix in ("time", "timeraw", "track") else "")),
+        tuple(map(sys.intern, entry.get("param_names", ()))),
+        sys.intern(name.rpartition(".")[0] or name),
+        last,
+    )
+
+
+def as_text(table: Mapping[str, Any]) -> str:
+    """The table as kept in the cache."""
+    return json.dumps(table, separators=(",", ":"))

@@ -1,0 +1,280 @@
+"""The cache's manifest in SQLite: which files were read, and into which parts.
+
+Everything in it follows from the results folder. A transaction takes in one part with the runs in it, so a
+process may be killed at any moment: what it had finished stays, what it had not is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, fields
+from functools import cache
+from pathlib import Path
+
+from lockstep.history.model import Problem
+from lockstep.history.scan import Stamp
+from lockstep.history.sqlite_wal import keep_write_ahead_log
+
+#: Modules that decide what the cache holds; the digest of their code is part of its folder's name.
+MADE_BY = (
+    "lockstep.history.benchmarks_file",
+    "lockstep.history.catalog",
+    "lockstep.history.commit_order",
+    "lockstep.history.ingest",
+    "lockstep.history.parquet",
+    "lockstep.history.scan",
+)
+
+#: Seconds to wait for another writer.
+_PATIENCE = 60.0
+
+_TABLES = """
+    CREATE TABLE IF NOT EXISTS file (
+        path TEXT PRIMARY KEY, mtime INTEGER, size INTEGER, beside_mtime INTEGER, beside_size INTEGER
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS run (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT UNIQUE, folder TEXT, "commit" TEXT, date INTEGER,
+        environment TEXT, measured_at INTEGER, facts TEXT, controls TEXT, layout TEXT, points INTEGER, content TEXT,
+        part TEXT
+    );
+    CREATE TABLE IF NOT EXISTS problem (path TEXT, shown TEXT, what TEXT, reason TEXT, weight TEXT);
+    CREATE INDEX IF NOT EXISTS problem_path ON problem (path);
+    CREATE TABLE IF NOT EXISTS part (name TEXT PRIMARY KEY, folder TEXT, rows INTEGER, size INTEGER) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS layout (id TEXT PRIMARY KEY, series BLOB) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, benchmark TEXT, parameters TEXT);
+    CREATE TABLE IF NOT EXISTS version (id INTEGER PRIMARY KEY, text TEXT);
+    CREATE TABLE IF NOT EXISTS history ("commit" TEXT PRIMARY KEY, place INTEGER, subject TEXT) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS said (key TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A result file that could be read.
+
+    Attributes:
+        id: that its points carry. No number is ever given twice, so points of a file that changed since
+            belong to no run and count for nothing.
+        facts, controls: JSON; facts are the same text for runs that share them.
+        layout: digest of the numbers of its series; points: how many it has.
+        content: digest of its numbers and of when they were measured: files with the same one are copies.
+        part: where the points lie, "" for none.
+    """
+
+    id: int
+    path: str
+    folder: str
+    commit: str
+    date: int
+    environment: str
+    measured_at: int
+    facts: str
+    controls: str
+    layout: str
+    points: int
+    content: str
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A parquet file of points, all of one folder; size in bytes."""
+
+    name: str
+    folder: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What was read from several files and lies in at most one part."""
+
+    part: Part | None
+    files: Mapping[str, Stamp]
+    runs: Sequence[RunRow]
+    problems: Sequence[tuple[str, Problem]]
+    layouts: Mapping[str, bytes]
+    series: Mapping[int, tuple[str, str]]
+    versions: Mapping[int, str]
+
+
+class Catalog:
+    """The manifest; every call has a connection of its own, so that threads and processes need not care."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._connection() as connection:
+            keep_write_ahead_log(connection, _PATIENCE)
+            connection.executescript(_TABLES)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction, which readers see whole or not at all; raises the picture's generation."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                number = _said(connection, "generation") or "0"
+                _say(connection, "generation", str(int(number) + 1))
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """All that is asked within is of one moment."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            yield Reading(connection)
+
+    def take(self, intake: Intake) -> None:
+        """Replace what is known of the intake's files."""
+        with self._writing() as connection:
+            _forget(connection, intake.files)
+            if intake.part:
+                part = intake.part
+                connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(part))
+            name = intake.part.name if intake.part else ""
+            connection.executemany(
+                "INSERT INTO file VALUES (?, ?, ?, ?, ?)", [(path, *stamp) for path, stamp in intake.files.items()]
+            )
+            connection.executemany(
+                "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*astuple(run)[:-1], name) for run in intake.runs],
+            )
+            connection.executemany(
+                "INSERT INTO problem VALUES (?, ?, ?, ?, ?)",
+                [(path, *astuple(one)) for path, one in intake.problems],
+            )
+            series = [(number, *texts) for number, texts in intake.series.items()]
+            connection.executemany("INSERT OR IGNORE INTO series VALUES (?, ?, ?)", series)
+            connection.executemany("INSERT OR IGNORE INTO layout VALUES (?, ?)", intake.layouts.items())
+            connection.executemany("INSERT OR IGNORE INTO version VALUES (?, ?)", intake.versions.items())
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Drop files that are gone; their points stay in the parts until those are merged, and count no more."""
+        with self._writing() as connection:
+            _forget(connection, paths)
+
+    def merge(self, old: Sequence[Part], new: Part | None) -> None:
+        """Put one part in the place of several."""
+        with self._writing() as connection:
+            for part in old:
+                connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
+                moved = (new.name if new else "", part.name)
+                connection.execute("UPDATE run SET part = ? WHERE part = ?", moved)
+            if new:
+                connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(new))
+
+    def drop_part(self, part: Part) -> None:
+        """Forget a part that is damaged, and all files in it, so that they are read again."""
+        with self._writing() as connection:
+            paths = [path for (path,) in connection.execute("SELECT path FROM run WHERE part = ?", (part.name,))]
+            _forget(connection, paths)
+            connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
+
+    def set_history(self, state: str, commits: Iterable[tuple[str, str]]) -> None:
+        """Keep the order of commits (hash and subject), and of what it is the order."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM history")
+            rows = [(commit, place, subject) for place, (commit, subject) in enumerate(commits)]
+            connection.executemany("INSERT INTO history VALUES (?, ?, ?)", rows)
+            _say(connection, "history", state)
+
+    def say(self, values: Mapping[str, str]) -> None:
+        """Keep texts by name; see ``Reading.said``."""
+        with self._writing() as connection:
+            for key, text in values.items():
+                _say(connection, key, text)
+
+
+class Reading:
+    """What the manifest says at one moment."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def said(self, key: str) -> str:
+        """A kept text; "" if there is none. "generation" changes with whatever else does."""
+        return _said(self._connection, key) or ""
+
+    def files(self) -> dict[str, Stamp]:
+        """Known files, readable or not, with the stamps that they had when read."""
+        rows = self._connection.execute("SELECT path, mtime, size, beside_mtime, beside_size FROM file")
+        return {path: (mtime, size, other, beside) for path, mtime, size, other, beside in rows}
+
+    def runs(self) -> list[RunRow]:
+        """Readable files, by path."""
+        columns = ", ".join(f'"{field}"' for field in _RUN_FIELDS)
+        return [RunRow(*row) for row in self._connection.execute(f"SELECT {columns} FROM run ORDER BY path")]
+
+    def next_run(self) -> int:
+        """A number above every one that a run ever had."""
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run'").fetchone()
+        return (row[0] if row else 0) + 1
+
+    def commits(self) -> dict[str, int]:
+        """Hash and date (ms since 1970) of every commit; the earliest, where files disagree."""
+        return dict(self._connection.execute('SELECT "commit", min(date) FROM run GROUP BY 1'))
+
+    def parts(self) -> list[Part]:
+        """The parts that count."""
+        return [
+            Part(*row) for row in self._connection.execute("SELECT name, folder, rows, size FROM part ORDER BY name")
+        ]
+
+    def live_rows(self) -> dict[str, int]:
+        """Points that count, for each part that has some."""
+        return dict(self._connection.execute("SELECT part, sum(points) FROM run GROUP BY part"))
+
+    def problems(self) -> list[Problem]:
+        """What was wrong with files, by path."""
+        rows = self._connection.execute("SELECT shown, what, reason, weight FROM problem ORDER BY path, rowid")
+        return [Problem(*row) for row in rows]
+
+    def layouts(self) -> dict[str, bytes]:
+        """Numbers of series (int64) by layout."""
+        return dict(self._connection.execute("SELECT id, series FROM layout"))
+
+    def series(self) -> dict[int, tuple[str, tuple[str, ...]]]:
+        """Benchmark and parameters' values by number of series."""
+        rows = self._connection.execute("SELECT id, benchmark, parameters FROM series")
+        values = cache(lambda text: tuple(json.loads(text)))
+        return {number: (benchmark, values(text)) for number, benchmark, text in rows}
+
+    def versions(self) -> dict[int, str]:
+        """Texts of versions by number."""
+        return dict(self._connection.execute("SELECT id, text FROM version"))
+
+    def history(self) -> list[tuple[str, str]]:
+        """Hash and subject of every commit, oldest first."""
+        return list(self._connection.execute('SELECT "commit", subject FROM history ORDER BY place'))
+
+
+_RUN_FIELDS = tuple(field.name for field in fields(RunRow))
+
+
+def _forget(connection: sqlite3.Connection, paths: Iterable[str]) -> None:
+    each = [(path,) for path in paths]
+    for table in ("file", "run", "problem"):
+        connection.executemany(f"DELETE FROM {table} WHERE path = ?", each)
+
+
+def _said(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute("SELECT text FROM said WHERE key = ?", (key,)).fetchone()
+    return row[0] if row else None
+
+
+def _say(connection: sqlite3.Connection, key: str, text: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO said VALUES (?, ?)", (key, text))

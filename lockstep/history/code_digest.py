@@ -1,0 +1,68 @@
+"""Digest of the code that makes a cache: other code, another cache.
+
+A list of files written by hand is wrong as soon as one of them imports a helper from elsewhere. So the files are the
+modules that make the cache, and all modules of this distribution that those import, directly or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+#: Packages whose modules are followed; libraries are not.
+_PACKAGES = ("dashboard", "lockstep")
+
+#: ``from a.b import c, d`` and ``import a.b``, also within functions; names may be in parentheses over several lines.
+_IMPORT = re.compile(
+    rf"^[ \t]*(?:from[ \t]+((?:{'|'.join(_PACKAGES)})[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)"
+    rf"|import[ \t]+((?:{'|'.join(_PACKAGES)})[\w.]*))",
+    re.MULTILINE,
+)
+
+_ROOT = Path(__file__).parents[2]
+
+
+@cache
+def code_digest(*modules: str, root: Path = _ROOT) -> str:
+    """Digest of the source of some modules and of all that they import.
+
+    Args:
+        modules: dotted names.
+        root: folder that holds the packages.
+    """
+    texts = [f"{path.relative_to(root)}\n{path.read_text(encoding='utf-8')}" for path in code_files(modules, root)]
+    return blake2b("\n".join(texts).encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()
+
+
+def code_files(modules: Sequence[str], root: Path = _ROOT) -> list[Path]:
+    """The files of these modules and of all modules of ours that they import, sorted."""
+    found: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        for path in _files(waiting.pop(), root):
+            if path not in found:
+                found.add(path)
+                waiting += _imported(path.read_text(encoding="utf-8"))
+    return sorted(found)
+
+
+def _files(module: str, root: Path) -> Iterator[Path]:
+    """The file of a module and those of the packages that hold it; nothing for a name that is no module."""
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        base = root.joinpath(*parts[:depth])
+        for path in (base / "__init__.py", base.with_suffix(".py")):
+            if path.is_file():
+                yield path
+
+
+def _imported(source: str) -> Iterator[str]:
+    for package, names, module in _IMPORT.findall(source):
+        if module:
+            yield module
+        else:
+            yield package
+            yield from (f"{package}.{name}" for name in re.findall(r"\b[a-zA-Z_]\w*", names))

@@ -1,0 +1,74 @@
+"""The order of commits: git's, where a repository is at hand, otherwise by date."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from lockstep.history.asv_head import FULL_HASH
+from lockstep.history.model import Commit
+from lockstep.processes.children import run
+
+
+def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
+    """Commits oldest first, parents before children, with their subjects.
+
+    Args:
+        dates: full hash to date in ms since 1970.
+        repo: a folder in a git repository; any other folder leaves subjects empty and orders by date.
+    """
+    known = _git_log(sorted(dates), repo)
+    placed: list[tuple[int, int, int, Commit]] = []
+    reached = 0
+    for index, (commit, subject) in enumerate(known):
+        # A rebased or skewed date must not put a child before its parent, hence the running maximum.
+        reached = max(reached, dates[commit])
+        placed.append((reached, 0, index, Commit(commit, dates[commit], subject)))
+    strangers = sorted((dates[commit], commit) for commit in dates.keys() - dict(known).keys())
+    placed += [(date, 1, index, Commit(commit, date)) for index, (date, commit) in enumerate(strangers)]
+    return tuple(commit for *_, commit in sorted(placed, key=lambda one: one[:3]))
+
+
+def repository_state(repo: Path) -> str:
+    """Return the commit that the repository stands at and those at which a shallow clone ends; "" without repository.
+
+    ``git fetch --unshallow`` leaves the head where it is, and brings the commits below the boundary.
+    """
+    head, path, *_ = [*_git(repo, [], "rev-parse", "HEAD", "--git-path", "shallow"), "", ""]
+    try:
+        boundary = (repo / path).read_text(encoding="ascii").split() if path else []
+    except OSError:
+        boundary = []
+    return " ".join([head, *sorted(boundary)]).rstrip()
+
+
+def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
+    """Hash and subject of those ``hashes`` that the repository knows, parents first."""
+    # ``git log`` refuses all of them for one that it does not know.
+    # A name that is no hash would be looked up: "HEAD" is another commit every day.
+    full = [one for one in hashes if FULL_HASH.fullmatch(one)]
+    objects = (line.split(" ") for line in _git(repo, full, "cat-file", "--batch-check"))
+    known = [part[0] for part in objects if len(part) == 3 and part[1] == "commit"]
+    if not known:
+        return []
+    # With a user's log.showSignature, gpg's words would stand between the lines.
+    log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--reverse", "--format=%H %s")
+    lines = (line.partition(" ") for line in _git(repo, known, *log))
+    wanted = set(known)
+    return [(commit, subject) for commit, _, subject in lines if commit in wanted]
+
+
+def _git(repo: Path, lines: list[str], *command: str) -> list[str]:
+    """Lines that git prints; none where there is no git, no repository or no answer within 30 s."""
+    try:
+        done = run(
+            ["git", "-C", str(repo), *command],
+            given="".join(f"{line}\n" for line in lines),
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [] if done.returncode else done.stdout.split("\n")

@@ -1,0 +1,192 @@
+"""Reading files that are new or changed: into parts, on all cores where there are many."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.history.asv_file import AsvFile, read_asv
+from lockstep.history.catalog import Intake, Part, RunRow
+from lockstep.history.columns import FilePoints, as_table
+from lockstep.history.model import Complaint, Problem
+from lockstep.history.parquet import MOST_PARTS, write_part
+from lockstep.history.provenance_file import join_provenance, provenance_path
+from lockstep.history.scan import Stamp
+from lockstep.history.series_ids import SeriesIds
+from lockstep.history.validation import Unreadable, read_json
+from lockstep.processes.children import pool
+
+#: Bytes of files that become one part: more where a folder would get many parts, fewer than what fits in memory.
+_BATCH = 16 * 2**20
+_LARGEST_BATCH = 64 * 2**20
+
+#: Parts that a folder read at once should get; there is room for some more before they are merged.
+_PARTS = MOST_PARTS // 2
+
+#: Below as many bytes, other processes would start more slowly than this one reads.
+_ALONE = 8 * 2**20
+
+_IDS = SeriesIds()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files of one folder to be read by one process; ``runs`` are the numbers that they get."""
+
+    root: Path
+    parts: Path
+    folder: str
+    files: Mapping[str, Stamp]
+    runs: Sequence[int]
+
+
+def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: int) -> list[Batch]:
+    """Changed files, by folder, in portions that fit in memory."""
+    found: list[Batch] = []
+    files: dict[str, Stamp] = {}
+    weight, folder = 0, ""
+    weights = Counter[str]()
+    for path, stamp in changed.items():
+        weights[_folder(root, path)] += stamp[1] + stamp[3]
+
+    def close() -> None:
+        if files:
+            start = first_run + sum(len(batch.files) for batch in found)
+            found.append(Batch(root, parts, folder, dict(files), range(start, start + len(files))))
+            files.clear()
+
+    for path in sorted(changed, key=lambda path: (_folder(root, path), path)):
+        stamp = changed[path]
+        size = stamp[1] + stamp[3]
+        of = _folder(root, path)
+        if of != folder or weight + size > min(max(_BATCH, weights[of] / _PARTS), _LARGEST_BATCH):
+            close()
+            folder, weight = of, 0
+        files[path] = stamp
+        weight += size
+    close()
+    return found
+
+
+def _folder(root: Path, path: str) -> str:
+    """The folder of a file, which names its machine: relative to the results folder, or that folder's own name."""
+    return path.rpartition("/")[0] or root.name
+
+
+def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
+    """Read the batches; results come as they are finished."""
+    size = sum(stamp[1] + stamp[3] for batch in work for stamp in batch.files.values())
+    cores = min(len(os.sched_getaffinity(0)), len(work))
+    if size < _ALONE or cores < 2:
+        yield from map(read_batch, work)
+        return
+    # Not forked: this process may have threads, and serves pages meanwhile.
+    with pool(cores, "spawn") as workers:
+        for done in as_completed([workers.submit(read_batch, batch) for batch in work]):
+            yield done.result()
+
+
+def read_batch(batch: Batch) -> Intake:
+    """Read a batch and write its part. A file that cannot be read is a problem, and never stops the others."""
+    _IDS.trim()
+    points: list[FilePoints] = []
+    runs: list[RunRow] = []
+    problems: list[tuple[str, Problem]] = []
+    layouts: dict[str, bytes] = {}
+    versions: dict[int, str] = {}
+    machines: dict[Path, str] = {}
+    for (path, stamp), run in zip(batch.files.items(), batch.runs, strict=True):
+        try:
+            folder = (batch.root / path).parent
+            if folder not in machines:
+                machines[folder] = _machine_in(folder)
+            asv, facts, found = _read(batch.root / path, path, stamp, machines[folder])
+        except (Unreadable, OSError) as error:
+            what = getattr(error, "strerror", None) or str(error)
+            problems.append((path, Problem(path, what, getattr(error, "reason", what))))
+            continue
+        problems += [(path, problem) for problem in found]
+        versions |= asv.versions
+        series = np.sort(asv.points.columns["series"]).tobytes()
+        layout = blake2b(series, digest_size=12).hexdigest()
+        layouts[layout] = series
+        runs.append(_row(run, path, batch.folder, asv, facts, layout))
+        points.append(FilePoints({**asv.points.columns, "run": np.full(len(asv.points), run, np.int32)}))
+    part: Part | None = None
+    known: dict[int, tuple[str, str]] = {}
+    if any(map(len, points)):
+        part = write_part(as_table(points), batch.parts, batch.folder)
+        numbers = np.unique(np.concatenate([one.columns["series"] for one in points]))
+        known = {number: _IDS.known[number] for number in numbers.tolist()}
+    return Intake(part, batch.files, runs, problems, layouts, known, versions)
+
+
+def _machine_in(folder: Path) -> str:
+    """The machine that a folder's ``machine.json`` names; "" if it names none."""
+    try:
+        machine = read_json(folder / "machine.json")["machine"]
+    except (Unreadable, OSError, KeyError, TypeError, IndexError):
+        return ""
+    return machine if isinstance(machine, str) else ""
+
+
+def _read(
+    path: Path, where: str, stamp: Stamp, folders_machine: str
+) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
+    """A file, what its provenance says of the run, and what was wrong with either."""
+    asv = read_asv(path, _IDS, folders_machine)
+    problems = [_problem(where, one) for one in asv.complaints]
+    facts: dict[str, Any] = {}
+    if stamp[2:] != (0, 0):
+        beside = provenance_path(path)
+        told = len(asv.complaints)
+        try:
+            asv, facts = join_provenance(beside, asv, _IDS)
+            complaints = list(asv.complaints[told:])
+        except OSError as error:
+            complaints = [Complaint(error.strerror or str(error))]
+        there = where.removesuffix(path.name) + beside.name
+        problems += [_problem(there, one) for one in complaints]
+    return asv, facts, problems
+
+
+def _problem(where: str, complaint: Complaint) -> Problem:
+    return Problem(where, complaint.what, complaint.reason, complaint.weight)
+
+
+def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], layout: str) -> RunRow:
+    head = asv.head
+    controls = facts.pop("controls", {})
+    shared = {
+        "python": head.python,
+        "requirements": head.requirements,
+        "strings": head.strings,
+        "named": head.machine,
+        **facts,
+    }
+    columns = asv.points.columns
+    measured = columns["measured_at"]
+    content = b"".join(columns[name].tobytes() for name in ("series", "value", "measured_at"))
+    return RunRow(
+        id=run,
+        path=path,
+        folder=folder,
+        commit=head.commit,
+        date=head.date,
+        environment=head.environment,
+        measured_at=int(measured.max()) if len(measured) else 0,
+        facts=json.dumps(shared, sort_keys=True),
+        controls=json.dumps(controls),
+        layout=layout,
+        points=len(asv.points),
+        content=blake2b(content, digest_size=12).hexdigest(),
+    )

@@ -1,0 +1,164 @@
+"""Parts: parquet files of points, sorted by series, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockstep.history.catalog import Part
+from lockstep.history.columns import COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+#: Rows that are read together: a series of 2000 points touches one group, or two.
+_GROUP = 32_768
+
+#: More parts of a folder than this are merged: every one costs a query about a millisecond.
+MOST_PARTS = 12
+
+#: Rows that a merge holds in memory.
+_MERGED_AT_ONCE = 500_000
+
+#: Seconds for which a part that counts no more is left for whoever still reads it.
+_GRACE = 600.0
+
+# The others hold nearly as many values as rows.
+_DICTIONARY = [name for name, kind in COLUMNS.items() if kind in ("text", "key", "count", "time", "code")]
+
+
+def write_part(table: pa.Table, parts: Path, folder: str) -> Part:
+    """Write the points of a folder, given sorted by series, as a new part."""
+    with _Writer(parts, folder) as writer:
+        writer.write(table)
+    return writer.part
+
+
+def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part | None:
+    """One part from several of a folder, without the points of runs that are not ``live``; ``None`` if none is left.
+
+    The points are taken in ranges of series, so that memory does not grow with the history.
+    """
+    # Seldom needed, and 40 ms to import.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    runs = np.array(sorted(live), dtype=np.int32)
+    files = [pq.ParquetFile(parts / part.name, memory_map=True) for part in old]
+    edges = _edges(files, max(1, -(-sum(part.rows for part in old) // _MERGED_AT_ONCE)))
+    with _Writer(parts, old[0].folder) as writer:
+        for low, high in pairwise(edges):
+            table = pa.concat_tables(_between(file, low, high) for file in files)
+            table = table.filter(pc.is_in(table["run"], pa.array(runs)))
+            writer.write(table.take(np.argsort(table["series"].to_numpy(), kind="stable")))
+    for file, part in zip(files, old, strict=True):
+        file.close()
+        # From now on it counts no more, see sweep.
+        os.utime(parts / part.name)
+    return writer.part if writer.part.rows else None
+
+
+def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]]:
+    """Parts of a folder that are better one: too many of them, or one that mostly holds what counts no more."""
+    found = []
+    of: dict[str, list[Part]] = {}
+    for part in sorted(parts, key=lambda part: part.rows):
+        of.setdefault(part.folder, []).append(part)
+    for several in of.values():
+        stale = [part for part in several if part.rows > 2 * live.get(part.name, 0)]
+        # The small ones, as long as the next does not weigh more than all before: what is large is rarely rewritten.
+        small, weight = 1, several[0].rows
+        while small < len(several) and several[small].rows <= 2 * weight:
+            weight += several[small].rows
+            small += 1
+        chosen = several[: max(small, 2)] if len(several) > MOST_PARTS else []
+        chosen += [part for part in stale if part not in chosen]
+        if chosen:
+            found.append(chosen)
+    return found
+
+
+def sweep(parts: Path, counting: Iterable[Part]) -> None:
+    """Delete what counts no more: merged parts, and those that a killed process left behind."""
+    kept = {part.name for part in counting}
+    for path in parts.iterdir():
+        try:
+            if path.name not in kept and time.time() - path.stat().st_mtime > _GRACE:
+                path.unlink()
+        except FileNotFoundError:  # another process sweeps as well
+            continue
+
+
+def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
+    """Ends of ranges of series that hold about as many points each, from the row groups' least numbers."""
+    least = sorted(
+        file.metadata.row_group(group).column(0).statistics.min
+        for file in files
+        for group in range(file.metadata.num_row_groups)
+    )
+    inner = sorted({least[len(least) * piece // pieces] for piece in range(1, pieces)})
+    return [-(2**63), *inner, 2**63 - 1]
+
+
+def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
+    """Points of series in ``low <= number < high``; the greatest number of all is in the last range."""
+    import pyarrow as pa
+
+    groups = []
+    for group in range(file.metadata.num_row_groups):
+        bounds = file.metadata.row_group(group).column(0).statistics
+        if bounds.max >= low and bounds.min <= high:
+            groups.append(group)
+    table = file.read_row_groups(groups, use_threads=False)
+    series = table["series"].to_numpy()
+    below = series <= high if high == 2**63 - 1 else series < high
+    return table.filter(pa.array((series >= low) & below))
+
+
+class _Writer:
+    """Writes a part under another name and gives it its own at the end."""
+
+    def __init__(self, parts: Path, folder: str) -> None:
+        # The folder's name may be anything; a part's is ours.
+        mark = blake2b(folder.encode(), digest_size=6).hexdigest()
+        self._path = parts / f"{mark}-{uuid.uuid4().hex}.parquet"
+        self._temporary = self._path.with_suffix(".tmp")
+        self._folder = folder
+        self._rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            import pyarrow.parquet as pq
+
+            self._writer = pq.ParquetWriter(
+                self._temporary, table.schema, compression="lz4", use_dictionary=_DICTIONARY
+            )
+        self._rows += len(table)
+        self._writer.write_table(table, row_group_size=_GROUP)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            size = self._temporary.stat().st_size
+            if kind is None and self._rows:
+                self._temporary.replace(self._path)
+            else:
+                self._temporary.unlink()
+                size = 0
+        else:
+            size = 0
+        self.part = Part(self._path.name, self._folder, self._rows, size)

@@ -1,0 +1,264 @@
+"""The provenance beside asv's file, laid over asv's points."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.history.asv_file import AsvFile, sampled
+from lockstep.history.columns import COLUMNS, FilePoints, blank
+from lockstep.history.model import STATES, Complaint
+from lockstep.history.series_ids import SeriesIds, digest
+from lockstep.history.validation import Unreadable, finite, name, plain_file, words
+from lockstep.record.model import SUFFIX, Estimate, Provenance, Record, read_records
+
+_SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+#: Characters of a record's machine-code facts; a kernel takes about 300.
+_LONGEST_CODE = 64 * 2**10
+
+_BASE_UNITS = {"copy": "B/s", "matmul": "FLOP/s"}
+
+
+def provenance_path(path: Path) -> Path:
+    """Where the provenance of asv's file ``path`` lies."""
+    return path.with_name(path.name.removesuffix(".json") + SUFFIX)
+
+
+def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, dict[str, Any]]:
+    """asv's points with what the records say of them, and the facts that all share.
+
+    Args:
+        path: the provenance file.
+        asv: what asv's file says; whatever is wrong here leaves it standing, with a complaint.
+        ids: numbers for series that only the records have.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    try:
+        provenance, records = read_records(plain_file(path))
+        if provenance.commit != asv.head.commit or provenance.machine != asv.head.machine:
+            raise Unreadable("is of another commit or machine than asv's file")
+    except RecursionError:
+        return _complaining(asv, Complaint("is nested too deep")), {}
+    except (ValueError, OverflowError) as error:  # Unreadable, RecordError, and a sample that is no number
+        return _complaining(asv, Complaint(str(error).removeprefix(str(path)).lstrip(" :,"))), {}
+    joined = _Joined(asv, provenance, ids)
+    complaints: Counter[str] = Counter()
+    for record in records:
+        try:
+            joined.add(record)
+        except Unreadable as error:
+            complaints[str(error)] += 1
+    said = [Complaint(what if n == 1 else f"{what} (and {n - 1} more)", what) for what, n in complaints.items()]
+    return _complaining(joined.file(), *said), _facts(provenance)
+
+
+def _complaining(asv: AsvFile, *complaints: Complaint) -> AsvFile:
+    return AsvFile(asv.head, asv.points, asv.versions, (*asv.complaints, *complaints))
+
+
+def _facts(provenance: Provenance) -> dict[str, Any]:
+    host = provenance.host if isinstance(provenance.host, Mapping) else {}
+    return {
+        "host": {str(key)[:100]: words(value)[:300] for key, value in list(host.items())[:100]},
+        "controls": _controls(provenance.controls),
+        "clock_state": words(provenance.clock_state),
+        "harness": words(provenance.harness),
+        "protocol": provenance.protocol if isinstance(provenance.protocol, int) else 0,
+    }
+
+
+def _controls(controls: Any) -> dict[str, dict[str, float | None]]:
+    if not isinstance(controls, Mapping):
+        return {}
+    found = {key: entry for key, entry in list(controls.items())[:20] if isinstance(entry, Mapping)}
+    return {
+        key: {part: finite(entry.get(part)) for part in ("seconds", "spread")} | {"rate": _rate(key, entry)}
+        for key, entry in found.items()
+    }
+
+
+def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
+    """A control's rate in B/s or FLOP/s, its unit being that with an SI prefix; ``None`` if it has none."""
+    base = _BASE_UNITS.get(control, "")
+    rate, unit = finite(entry.get("rate")), entry.get("unit")
+    scale = _SCALES.get(unit.removesuffix(base)) if base and isinstance(unit, str) and unit.endswith(base) else None
+    return rate * scale if rate is not None and rate > 0 and scale is not None else None
+
+
+class _Joined:
+    """asv's columns, writable, with those of the records beside them."""
+
+    def __init__(self, asv: AsvFile, provenance: Provenance, ids: SeriesIds) -> None:
+        self._asv = asv
+        self._ids = ids
+        self._versions = dict(asv.versions)
+        self._recorded_at = _instant(provenance.recorded_at)
+        controls = _controls(provenance.controls)
+        self._rates = [controls.get(control, {}).get("rate") for control in ("copy", "matmul")]
+        self._columns: dict[str, list[Any]] = {}
+        for column, kind in COLUMNS.items():
+            there = asv.points.columns.get(column)
+            whole = blank(kind, len(asv.points)) if there is None else there
+            self._columns[column] = whole if isinstance(whole, list) else whole.tolist()
+        self._place = {number: place for place, number in enumerate(self._columns["series"])}
+        self._recorded: set[int] = set()
+
+    def add(self, record: Record) -> None:
+        """Lay one record over the points of its latency and its speedup.
+
+        Raises:
+            Unreadable: the record is not what it should be, or is of another ruler than asv's numbers.
+        """
+        state = name(record.state)
+        if state not in ("ok", "na", "failed"):
+            raise Unreadable(f"a record has the unknown state {record.state!r:.40}")
+        latency, speedup = _estimate(record.latency), _estimate(record.speedup)
+        if state == "ok" and latency is None:
+            raise Unreadable("a record is ok and has no positive latency")
+        try:
+            key = [repr(name(part)) for part in (record.variant, record.case, record.l2)]
+            suite, version = name(record.suite), name(record.version)
+        except Unreadable as error:
+            raise Unreadable(f"a record {error}") from error
+        separator = "_" if "." in suite else "."
+        numbers = [self._ids.one(f"{suite}{separator}{quantity}", key) for quantity in ("latency", "speedup")]
+        of_ruler = digest(version)
+        stored = (
+            self._columns["version"][place] for number in numbers if (place := self._place.get(number)) is not None
+        )
+        if any(other not in (of_ruler, _NO_VERSION) for other in stored):
+            raise Unreadable("a record is of another ruler than asv's number, which is shown without it")
+        self._versions[of_ruler] = version
+        shared = self._shared(record, of_ruler, speedup)
+        self._put(numbers[0], shared | _own(state, record.reason, latency, record.latency_samples))
+        paired = state if state != "ok" or speedup else "na"
+        reason = record.reason if paired == state else f"the baseline {record.baseline} has no number here"
+        self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
+
+    def file(self) -> AsvFile:
+        """What asv's file and the records say together.
+
+        A series that cannot be measured here has a record that says so; asv's NaN without one was left out of this
+        run (by ``--bench``, by an interrupt), and is no point.
+        """
+        absent = STATES.index("na")
+        kept = [
+            place
+            for place, (number, state) in enumerate(zip(self._columns["series"], self._columns["state"], strict=True))
+            if state != absent or number in self._recorded
+        ]
+        columns = {}
+        for column, kind in COLUMNS.items():
+            listed = [self._columns[column][place] for place in kept]
+            columns[column] = listed if kind in ("text", "samples") else np.array(listed, blank(kind, 0).dtype)
+        return AsvFile(self._asv.head, FilePoints(columns), self._versions, self._asv.complaints)
+
+    def _put(self, number: int, values: Mapping[str, Any]) -> None:
+        place = self._place.get(number)
+        if place is None:
+            place = self._place[number] = len(self._columns["series"])
+            for column, kind in COLUMNS.items():
+                self._columns[column].append(blank(kind, 1)[0])
+            self._columns["series"][place] = number
+        self._recorded.add(number)
+        for column, value in values.items():
+            self._columns[column][place] = value
+
+    def _shared(self, record: Record, version: int, speedup: tuple[float, float, float] | None) -> dict[str, Any]:
+        """What both points of a record say."""
+        floor = finite(record.floor_s)
+        flops, size = (max(finite(cost) or 0.0, 0.0) for cost in (record.flops, record.bytes))
+        ratio, low, high = speedup or (math.nan,) * 3
+        clocks = record.clocks
+        return {
+            "version": version,
+            "measured_at": _instant(record.started_at) or self._recorded_at,
+            "ratio": ratio,
+            "ratio_low": low,
+            "ratio_high": high,
+            "epochs": min(max(record.epochs, 0), 2**31 - 1) if isinstance(record.epochs, int) else 0,
+            "mde": _number(record.mde),
+            "flops": flops,
+            "bytes": size,
+            "floor_s": floor if floor is not None and floor > 0 else math.nan,
+            "floor_source": words(record.floor_source),
+            "bound": self._bound(flops, size),
+            "note": words(record.note),
+            "baseline": words(record.baseline),
+            "sm_mhz": _number(clocks.sm_mhz),
+            "sm_mhz_low": _number(clocks.sm_mhz_low),
+            "temperature_c": _number(clocks.temperature_c),
+            "power_w": _number(clocks.power_w),
+            "clock_reasons": "\n".join(words(reason) for reason in clocks.reasons),
+            "code": _code(getattr(record, "code", None)),
+        }
+
+    def _bound(self, flops: float, size: float) -> str:
+        """Which of the run's controls makes the floor, ``max(bytes / copy rate, FLOPs / matmul rate)``."""
+        copy, matmul = self._rates
+        if copy is None or matmul is None or not (size or flops):
+            return ""
+        return "bandwidth" if size / copy >= flops / matmul else "compute"
+
+
+_NO_VERSION = digest("")
+
+
+def _own(state: str, reason: Any, estimate: tuple[float, float, float] | None, samples: Any) -> dict[str, Any]:
+    value, low, high = (estimate if state == "ok" and estimate else None) or (math.nan,) * 3
+    code = next(place for place, known in enumerate(STATES) if known == state)
+    numbers = {"state": code, "value": value, "low": low, "high": high}
+    return numbers | {"reason": words(reason), "samples": sampled(list(samples))}
+
+
+def _estimate(estimate: Estimate | None) -> tuple[float, float, float] | None:
+    """A positive value with its interval, NaN at both ends where that does not hold it."""
+    value = finite(estimate.value) if estimate else None
+    if estimate is None or value is None or value <= 0:
+        return None
+    low, high = finite(estimate.low), finite(estimate.high)
+    if low is None or high is None or not 0 < low <= value <= high:
+        return value, math.nan, math.nan
+    return value, low, high
+
+
+def _number(value: Any) -> float:
+    number = finite(value)
+    return math.nan if number is None else number
+
+
+def _code(code: Any) -> str:
+    """Machine-code facts as JSON text; "" for none, and for what no JSON is made of or is too long."""
+    if not code:
+        return ""
+    try:
+        text = json.dumps(code, default=_as_dict, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+    return text if len(text) <= _LONGEST_CODE else ""
+
+
+def _as_dict(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} is not for JSON")
+
+
+def _instant(text: Any) -> int:
+    """An ISO 8601 time in ms since 1970; 0 for anything else."""
+    try:
+        time = datetime.fromisoformat(text)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,153 @@
+"""Which result files there are, and what tells that one changed."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from lockstep.history.model import Problem
+from lockstep.history.validation import shown
+from lockstep.record.model import SUFFIX
+
+#: Modification time (ns since 1970) and size (bytes) of a result file, and of the provenance beside it.
+Stamp = tuple[int, int, int, int]
+
+_NO_FILE = (0, 0)
+
+#: Files that a glance looks at.
+GLANCED = 256
+
+#: asv's file with the strings of a machine.
+_MACHINE = "machine.json"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What lies in a results folder.
+
+    Attributes:
+        files: result files by path relative to the folder.
+        table: modification time and size of ``benchmarks.json``.
+        problems: what cannot be looked at, and provenance that stands alone.
+        folders: modification time of each folder that was listed (ns since 1970), read before its entries.
+    """
+
+    files: dict[str, Stamp]
+    table: tuple[int, int]
+    problems: tuple[Problem, ...]
+    folders: dict[Path, int] = field(default_factory=dict)
+
+    @cached_property
+    def newest(self) -> tuple[str, ...]:
+        """The ``GLANCED`` files that changed last: a run writes to its file again and again."""
+        return tuple(heapq.nlargest(GLANCED, self.files, key=lambda path: max(self.files[path][::2])))
+
+
+def probably_unchanged(root: Path, seen: Scan) -> bool:
+    """Return whether no file came or went since a scan, and none of those that changed last changed again.
+
+    That costs a tenth of a scan of 8,000 files. A file that changed long ago and is rewritten in place goes unnoticed.
+    """
+    try:
+        folders = all(folder.stat().st_mtime_ns == changed for folder, changed in seen.folders.items())
+    except OSError:
+        return False
+    return (
+        folders
+        and bool(seen.folders)
+        and _stamp_of(root / "benchmarks.json") == seen.table
+        and all(_stamps_of(root, path) == seen.files[path] for path in seen.newest)
+    )
+
+
+def scan(root: Path) -> Scan:
+    """Look at a results folder without reading a file; links are not followed.
+
+    Results lie in the folders of the results folder. asv goes deeper, and looks at a folder's files where a
+    ``machine.json`` lies among them: so does this, for the results folder itself and for what lies deeper.
+    """
+    problems: list[Problem] = []
+    if not root.exists():
+        return Scan({}, _NO_FILE, (Problem(shown(root.name), "does not exist", weight="part"),))
+    files: dict[str, Stamp] = {}
+    table = _NO_FILE
+    folders: dict[Path, int] = {}
+    waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
+    while waiting:
+        folder, where = waiting.pop()
+        folders[Path(folder)] = _changed(Path(folder))
+        entries = list(_entries(folder, shown(where or root.name), problems))
+        names = {entry.name: entry for entry in entries}
+        if not where and "benchmarks.json" in names:
+            table = _stamp(names["benchmarks.json"])
+        if where.count("/") == 0 < len(where) or _MACHINE in names:
+            _files(where, names, files, problems)
+        for entry in reversed(entries):
+            within = f"{where}/{entry.name}" if where else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != ".git":
+                    waiting.append((entry, within))
+            elif not where and entry.is_dir():
+                problems.append(Problem(shown(within), "is a link, not a folder", weight="part"))
+    return Scan(files, table, tuple(problems), folders)
+
+
+def _files(
+    folder: str, entries: Mapping[str, os.DirEntry[str]], files: dict[str, Stamp], problems: list[Problem]
+) -> None:
+    """Take in the result files of a folder, which is named relative to the results folder."""
+    for name, entry in entries.items():
+        where = f"{folder}/{name}" if folder else name
+        if name.endswith(".json") and name not in (_MACHINE, "benchmarks.json"):
+            if entry.is_dir(follow_symlinks=False):
+                continue
+            if not where.isprintable():
+                problems.append(Problem(shown(where), "has a name that cannot be shown"))
+                continue
+            beside = entries.get(name.removesuffix(".json") + SUFFIX)
+            files[where] = (*_stamp(entry), *(_stamp(beside) if beside else _NO_FILE))
+        elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX) + ".json" not in entries:
+            problems.append(Problem(shown(where), "has no asv result beside it", weight="part"))
+
+
+def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem]) -> Iterator[os.DirEntry[str]]:
+    """The folder's entries by name; a folder that cannot be listed is a problem."""
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        problems.append(Problem(label, error.strerror or str(error), "a folder cannot be listed", "part"))
+        return
+    yield from entries
+
+
+def _stamps_of(root: Path, path: str) -> Stamp:
+    """Return the stamp of a result file and its provenance, by path relative to the results folder."""
+    return *_stamp_of(root / path), *_stamp_of(root / (path.removesuffix(".json") + SUFFIX))
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _stamp_of(path: Path) -> tuple[int, int]:
+    try:
+        found = path.lstat()
+    except OSError:
+        return _NO_FILE
+    return found.st_mtime_ns, found.st_size
+
+
+def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return _NO_FILE
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,275 @@
+"""A frozen picture of a results folder, and the questions that it answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.history.model import STATES, Benchmark, Commit, Machine, Point, Run, Series, Trend
+from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios
+from lockstep.history.snapshot_contents import Contents, Shelf
+from lockstep.timing.intervals import standard_error
+
+
+class Results:
+    """Everything that a results folder says, as it was at one refresh. Safe to use from several threads.
+
+    Attributes:
+        root: the folder.
+        machines: by name, those that have points.
+        runs: every result file that holds points.
+        benchmarks: by asv's name.
+        versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
+        files: how many result files there are, readable or not.
+        problems: what could not be read.
+        notes: what differs from what asv writes, and was read.
+    """
+
+    def __init__(self, contents: Contents, reader: Reader) -> None:
+        self.root: Path = contents.root
+        self.machines: Mapping[str, Machine] = MappingProxyType(dict(contents.machines))
+        self.runs: tuple[Run, ...] = contents.runs
+        self.benchmarks: Mapping[str, Benchmark] = contents.benchmarks
+        self.files: int = contents.files
+        self.problems = tuple(one for one in contents.problems if one.weight != "note")
+        self.notes = tuple(one for one in contents.problems if one.weight == "note")
+        self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
+        self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
+        self._contents = contents
+        self._reader = reader
+        self._shelves = {name: Shelf(name, contents) for name in self.machines}
+        self._states: dict[tuple[str, int | None], str] = {}
+
+    def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
+        """Commits that a machine (``None``: any) has results of, oldest first; () for an unknown machine."""
+        if machine is None:
+            return self._contents.commits
+        return self._shelves[machine].commits if machine in self._shelves else ()
+
+    def runs_of(self, machine: str) -> tuple[Run, ...]:
+        """Runs of a machine in the order of its commits, one each; () for an unknown machine."""
+        return tuple(self.runs[index] for index in self._shelves[machine].runs) if machine in self._shelves else ()
+
+    def state(self, machine: str, first: int | None = None) -> str:
+        """What the points of a machine, or those of its first commits, are made from: the same text, the same points.
+
+        It tells results in one cache apart; a cache that was made anew tells the same results otherwise. "" for an
+        unknown machine.
+        """
+        shelf = self._shelves.get(machine)
+        if shelf is None:
+            return ""
+        asked = (machine, first)
+        if asked not in self._states:
+            runs = zip(shelf.runs, shelf.commits[:first], strict=False)
+            of = [f"{shelf.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
+            of += [repr(self.benchmarks[name]) for name in sorted(shelf.benchmarks)]
+            text = "\n".join(of).encode("utf-8", "surrogateescape")
+            self._states[asked] = blake2b(text, digest_size=16).hexdigest()
+        return self._states[asked]
+
+    def series(
+        self,
+        machine: str | None = None,
+        family: str | None = None,
+        suite: str | None = None,
+        benchmark: str | None = None,
+        quantity: str | None = None,
+        axes: Mapping[str, str] | None = None,
+    ) -> tuple[Series, ...]:
+        """Series that were ever measured, in order of machine, benchmark and parameters; ``None`` filters nothing.
+
+        Args:
+            machine, family, suite, benchmark, quantity: exact names, see ``Machine`` and ``Benchmark``.
+            axes: values that the parameters of these names must have.
+        """
+        wanted = (axes or {}).items()
+        shelves = [shelf for name, shelf in self._shelves.items() if machine in (None, name)]
+        # Pages ask for one benchmark after the other: together they must not scan everything each time.
+        named = (
+            one
+            for shelf in shelves
+            for one in (shelf.series.values() if benchmark is None else shelf.series_of(benchmark))
+        )
+        if wanted:
+            named = (one for one in named if all(pair in one.axes for pair in wanted))
+        if not (family is None and suite is None and quantity is None):
+            of = {
+                one.name
+                for one in self.benchmarks.values()
+                if family in (None, one.family) and suite in (None, one.suite) and quantity in (None, one.quantity)
+            }
+            named = (one for one in named if one.benchmark in of)
+        return tuple(named)
+
+    def trends(self, series: Iterable[Series] | None = None, last: int | None = None) -> Iterator[Trend]:
+        """Each of the series (``None``: all) over its commits; read in few passes, so ask for many at once.
+
+        With ``last``, only over the last so many of its machine's commits. They come machine by machine, within one
+        in no particular order; those without a point are left out.
+        """
+        wanted: dict[str, set[int]] = defaultdict(set)
+        if series is None:
+            wanted |= {name: set(shelf.series) for name, shelf in self._shelves.items()}
+        else:
+            for one in series:
+                shelf = self._shelves.get(one.machine)
+                if shelf and one in shelf.numbers:
+                    wanted[one.machine].add(shelf.numbers[one])
+        for name, numbers in wanted.items():
+            yield from self.trends_of(name, numbers, last)
+
+    def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
+        """``trends`` of the series of a machine that have these numbers, see ``number``."""
+        shelf = self._shelves[machine]
+        source = shelf.source if last is None else shelf.newest(last)
+        for found in self._reader.numbers(source, sorted(numbers)):
+            yield from self._trends(found, shelf)
+
+    def newest(self, machine: str, commits: int) -> Numbers:
+        """The points of a machine's last commits, in columns, of which ``version`` holds indices.
+
+        Args:
+            machine: one of ``machines``.
+            commits: how many; a few, since all of it is in memory at once.
+        """
+        found = self._reader.every(self._shelves[machine].newest(commits))
+        return replace(found, version=np.searchsorted(self._version_ids, found.version))
+
+    def count(self, machine: str) -> int:
+        """How many series a machine has; 0 for an unknown one."""
+        return self._shelves[machine].count if machine in self._shelves else 0
+
+    def number(self, series: Series) -> int:
+        """What tells the series from all others of its machine in ``Numbers.series``, and always does.
+
+        Raises:
+            KeyError: there is no such series.
+        """
+        return self._shelves[series.machine].numbers[series]
+
+    def points(self, *series: Series) -> list[Point]:
+        """Every point of some series with all that is known of it; by machine, by series, then oldest first.
+
+        A point takes about 20 µs: for numbers over many series there are ``trends``.
+        """
+        found: list[Point] = []
+        for name, shelf in self._shelves.items():
+            numbers = [shelf.numbers[one] for one in series if one.machine == name and one in shelf.numbers]
+            if numbers:
+                found += self._points(self._reader.rows(shelf.source, series=numbers), shelf)
+        return found
+
+    def latest(self, machine: str) -> list[Point]:
+        """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""
+        return list(self.walk(machine))
+
+    def at(self, commit: str, machine: str | None = None) -> list[Point]:
+        """Every point of a commit (its full hash) on a machine, ``None``: on all; in the order of ``series()``."""
+        machines = self.machines if machine is None else [machine]
+        return [point for name in machines for point in self.walk(name, commit)]
+
+    def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
+        """Give the points of a machine at a commit (its full hash), or the newest of every series, one by one.
+
+        They are in the order of ``series()``. Together they take a kilobyte each: who needs them once holds none.
+        """
+        shelf = self._shelves.get(machine)
+        if shelf and commit is None:
+            yield from self._points(self._reader.latest(shelf.source), shelf)
+        elif shelf and commit in shelf.ids_at:
+            yield from self._points(self._reader.rows(shelf.source, runs=shelf.ids_at[commit]), shelf)
+
+    def _trends(self, found: Numbers, shelf: Shelf) -> Iterator[Trend]:
+        version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
+        for start, end in pairwise(found.starts):
+            own = slice(start, end)
+            series = shelf.one(int(found.series[start]))
+            yield Trend(
+                series=series,
+                benchmark=self.benchmarks[series.benchmark],
+                commit=found.commit[own],
+                run=found.run[own],
+                value=found.value[own],
+                low=found.low[own],
+                high=found.high[own],
+                error=found.error[own],
+                log_ratio=found.log_ratio[own],
+                ratio_error=found.ratio_error[own],
+                mde=found.mde[own],
+                state=found.state[own],
+                version=version[own],
+                number=found.number[own],
+                repeat=found.repeat[own],
+            )
+
+    def _points(self, rows: Rows, shelf: Shelf) -> Iterator[Point]:
+        """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
+        if not rows:
+            return
+        runs = [shelf.index_of[run] for run in rows["run"].tolist()]
+        commits = np.array([shelf.commit_at[run] for run in runs], dtype=np.int64)
+        rank = np.array([shelf.rank[series] for series in rows["series"].tolist()], dtype=np.int64)
+        order = np.lexsort((commits, rank))
+        for start in range(0, len(order), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            portion = {name: values[some] for name, values in rows.items()}
+            yield from self._portion(portion, commits[some], [self.runs[runs[place]] for place in some.tolist()], shelf)
+
+    def _portion(self, rows: Rows, commits: NDArray[np.int64], runs: list[Run], shelf: Shelf) -> Iterator[Point]:
+        """Give the points of rows that are in order."""
+        states = [STATES[state] for state in rows["state"].tolist()]
+        columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
+        columns |= {name: rows[name].tolist() for name in _AS_STORED}
+        columns |= {
+            "series": [shelf.series[series] for series in rows["series"].tolist()],
+            "commit": commits.tolist(),
+            "run": runs,
+            "state": states,
+            "version": [self._contents.versions.get(version, "") for version in rows["version"].tolist()],
+            "error": _known(errors(rows)),
+            "log_ratio": _known(log_ratios(rows)),
+            "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
+            "samples": [tuple(samples) for samples in rows["samples"].tolist()],
+            "reason": [
+                reason or _REASONS.get(state, "") for reason, state in zip(rows["reason"].tolist(), states, strict=True)
+            ],
+            "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
+        }
+        return map(Point, *(columns[field.name] for field in fields(Point)))
+
+
+#: Points that are made together: their columns are lists of objects.
+_AT_ONCE = 4096
+
+#: What asv's file tells by NaN and by null.
+_REASONS = {"na": "skipped", "failed": "asv stored no number"}
+
+_NUMBERS = (
+    *("value", "low", "high", "mde", "q25", "q75", "floor_s"),
+    *("sm_mhz", "sm_mhz_low", "temperature_c", "power_w"),
+)
+_AS_STORED = (
+    *("number", "repeat", "epochs", "note", "baseline", "flops", "bytes"),
+    *("floor_source", "bound", "code", "measured_at"),
+)
+
+
+def _known(numbers: NDArray[np.float64]) -> list[float | None]:
+    """The numbers, ``None`` for NaN."""
+    missing = np.isnan(numbers)
+    if missing.all():
+        return [None] * len(numbers)
+    found = numbers.astype(object)
+    found[missing] = None
+    known: list[float | None] = found.tolist()
+    return known

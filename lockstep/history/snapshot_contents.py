@@ -1,0 +1,264 @@
+"""What a picture is made of: read from the manifest at one moment, and kept in memory."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.history import display_names as names
+from lockstep.history.benchmarks_file import benchmark
+from lockstep.history.catalog import Reading, RunRow
+from lockstep.history.machines import machine_names
+from lockstep.history.model import Benchmark, Commit, Control, Machine, Problem, Run, Series
+from lockstep.history.reader import Source
+from lockstep.history.series_ids import Ids
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All but the points.
+
+    Attributes:
+        machines, runs, benchmarks, problems: see ``Results``.
+        commits: all that have results, oldest first.
+        rows: of the manifest, for each of ``runs`` one or, where a commit was measured several times, more; the newest
+            measurement comes last.
+        files: how many result files there are.
+        parts: parquet files by folder.
+        layouts: numbers of series by the layout that a row names.
+        known: benchmark and parameters' values of each series by number.
+        versions: texts by number.
+    """
+
+    root: Path
+    machines: Mapping[str, Machine]
+    commits: tuple[Commit, ...]
+    runs: tuple[Run, ...]
+    rows: Sequence[Sequence[RunRow]]
+    files: int
+    parts: Mapping[str, tuple[Path, ...]]
+    layouts: Mapping[str, Ids]
+    benchmarks: Mapping[str, Benchmark]
+    known: Mapping[int, tuple[str, tuple[str, ...]]]
+    versions: Mapping[int, str]
+    problems: tuple[Problem, ...]
+
+
+class Shelf:
+    """One machine's runs and series."""
+
+    def __init__(self, name: str, contents: Contents) -> None:
+        self._contents = contents
+        self._name = name
+        self._made: dict[int, Series] = {}
+        place = {commit.hash: place for place, commit in enumerate(contents.commits)}
+        own = [index for index, run in enumerate(contents.runs) if run.machine == name]
+        own.sort(key=lambda index: place[contents.runs[index].commit])
+        #: Indices into the picture's runs, in the order of commits.
+        self.runs = own
+        self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
+        #: Index of the commit, by index of the run.
+        self.commit_at = {index: commit for commit, index in enumerate(own)}
+        #: Index of the run, by each of its stored numbers; and those numbers, by commit.
+        self.index_of = {row.id: index for index in own for row in contents.rows[index]}
+        self.ids_at = {contents.runs[index].commit: self.ids(index) for index in own}
+
+    def ids(self, index: int) -> tuple[int, ...]:
+        """Stored numbers of a run, by its index."""
+        return tuple(row.id for row in self._contents.rows[index])
+
+    @cached_property
+    def source(self) -> Source:
+        """Where the points lie."""
+        return self._source(self._contents.parts[self._contents.rows[self.runs[0]][0].folder], 0)
+
+    def newest(self, commits: int) -> Source:
+        """The same at the last commits only, without the parts that hold nothing of them."""
+        first = max(len(self.runs) - commits, 0)
+        there = {row.part for index in self.runs[first:] for row in self._contents.rows[index]}
+        return self._source(tuple(part for part in self.source.parts if part.name in there), first)
+
+    def _source(self, parts: tuple[Path, ...], first: int) -> Source:
+        """The points of the runs from the place ``first`` on."""
+        every = [
+            (row.id, index, place, rank)
+            for place, index in enumerate(self.runs[first:], first)
+            for rank, row in enumerate(self._contents.rows[index])
+        ]
+        ids, runs, commits, ranks = np.array(sorted(every), dtype=np.int64).T
+        return Source(parts, ids, runs.astype(np.int32), commits.astype(np.int32), ranks.astype(np.int32))
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        layouts = {row.layout for index in self.runs for row in self._contents.rows[index]}
+        found: list[int] = np.unique(np.concatenate([self._contents.layouts[layout] for layout in layouts])).tolist()
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many series it has."""
+        return len(self._numbers)
+
+    @cached_property
+    def benchmarks(self) -> set[str]:
+        """Names of those that it ever measured."""
+        return {self._contents.known[number][0] for number in self._numbers}
+
+    def one(self, number: int) -> Series:
+        """The series of a number; the whole order takes longer than a few of it."""
+        found = self._made.get(number)
+        if found is None:
+            name, values = self._contents.known[number]
+            found = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+            self._made[number] = found
+        return found
+
+    @cached_property
+    def series(self) -> dict[int, Series]:
+        """Series by number, in order of benchmark and parameters."""
+        found = {number: self.one(number) for number in self._numbers}
+        keys = {text: names.natural(text) for one in found.values() for _, text in one.axes}
+        order = sorted(found, key=lambda number: _order(found[number], keys))
+        self._made = {number: found[number] for number in order}
+        return self._made
+
+    def series_of(self, benchmark: str) -> Sequence[Series]:
+        """Series of a benchmark, in order of parameters; () for an unknown benchmark."""
+        start = bisect_left(self._in_order, benchmark, key=_BENCHMARK)
+        return self._in_order[start : bisect_right(self._in_order, benchmark, start, key=_BENCHMARK)]
+
+    @cached_property
+    def _in_order(self) -> tuple[Series, ...]:
+        return tuple(self.series.values())
+
+    @cached_property
+    def numbers(self) -> dict[Series, int]:
+        """Numbers by series."""
+        return {series: number for number, series in self.series.items()}
+
+    @cached_property
+    def rank(self) -> dict[int, int]:
+        """Place of each number among the series."""
+        return {number: place for place, number in enumerate(self.series)}
+
+
+_BENCHMARK = attrgetter("benchmark")
+
+
+def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
+    return series.benchmark, [keys[text] for _, text in series.axes]
+
+
+def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem]) -> Contents:
+    """The contents as the manifest has them.
+
+    Args:
+        root: the results folder.
+        parts: folder of the parquet files.
+        reading: of the manifest.
+        strays: problems of the folder rather than of a file.
+    """
+    order, dates = reading.history(), reading.commits()
+    # A process that reads files takes them in portion by portion, and orders them in the end.
+    unordered = dates.keys() - {commit for commit, _ in order}
+    order += [(commit, "") for _, commit in sorted((dates[commit], commit) for commit in unordered)]
+    place = {commit: index for index, (commit, _) in enumerate(order)}
+    rows, repeated = _by_run([row for row in reading.runs() if row.points])
+    runs = [_run(several) for several in rows]
+    folders = [several[0].folder for several in rows]
+    machines = machine_names(runs, folders, place)
+    runs = [replace(run, machine=machine) for run, machine in zip(runs, machines, strict=True)]
+    there = {run.commit for run in runs}
+    of_folder: dict[str, list[Path]] = defaultdict(list)
+    for part in reading.parts():
+        of_folder[part.folder].append(parts / part.name)
+    known = reading.series()
+    table = json.loads(reading.said("benchmarks") or "{}")
+    wrong = reading.said("table_problem")
+    strays = [*strays, *([Problem("benchmarks.json", wrong, weight="part")] if wrong else [])]
+    return Contents(
+        root=root,
+        machines=_machines(runs, folders, place),
+        commits=tuple(Commit(one, dates[one], subject) for one, subject in order if one in there),
+        runs=tuple(runs),
+        rows=rows,
+        files=len(reading.files()),
+        parts={folder: tuple(paths) for folder, paths in of_folder.items()},
+        layouts={layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()},
+        benchmarks={name: benchmark(name, table.get(name)) for name in sorted({name for name, _ in known.values()})},
+        known=known,
+        versions=reading.versions(),
+        problems=(*strays, *reading.problems(), *repeated),
+    )
+
+
+def _by_run(rows: Sequence[RunRow]) -> tuple[list[list[RunRow]], list[Problem]]:
+    """Rows of one folder, commit and environment, the newest measurement last, without copies; and notes on both."""
+    of: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.path):
+        of[row.folder, row.commit, row.environment].append(row)
+    notes = []
+    for several in of.values():
+        first: dict[str, RunRow] = {}
+        for row in several:
+            if first.setdefault(row.content, row) is not row:
+                what = f"holds the same measurements as {first[row.content].path}, which counts once"
+                notes.append(Problem(row.path, what, _COPY, "note"))
+        several[:] = sorted(first.values(), key=lambda row: row.measured_at)
+        notes += [Problem(row.path, _REPEAT, weight="note") for row in several if len(several) > 1]
+    return list(of.values()), notes
+
+
+_COPY = "holds the same measurements as another file, and they count once"
+_REPEAT = "is one of several measurements of its commit in one environment: pages and alerts show the mean"
+
+
+def _run(rows: Sequence[RunRow]) -> Run:
+    *older, row = rows
+    facts = _facts(row.facts)
+    controls = {name: Control(**control) for name, control in json.loads(row.controls).items()}
+    return Run(
+        machine="",
+        commit=row.commit,
+        date=row.date,
+        environment=row.environment,
+        path=row.path,
+        measured_at=row.measured_at,
+        controls=controls,
+        repeats=tuple(one.path for one in older),
+        **facts,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _facts(text: str) -> dict[str, Any]:
+    """Facts that many runs share, and share in memory."""
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def _machines(runs: Sequence[Run], folders: Sequence[str], place: Mapping[str, int]) -> dict[str, Machine]:
+    of: dict[str, list[int]] = defaultdict(list)
+    for index in sorted(range(len(runs)), key=lambda index: place[runs[index].commit]):
+        of[runs[index].machine].append(index)
+    found = {}
+    for name in sorted(of):
+        newest = runs[of[name][-1]]
+        found[name] = Machine(
+            name=name,
+            folder=folders[of[name][0]],
+            environments=tuple(dict.fromkeys(runs[index].environment for index in of[name])),
+            strings=newest.strings,
+            clock_state=newest.clock_state,
+            last_date=newest.date,
+        )
+    return found

@@ -1,0 +1,255 @@
+"""The store: a columnar cache that is kept in step with a results folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from lockstep.history.benchmarks_file import as_text, read_benchmarks
+from lockstep.history.catalog import MADE_BY, Catalog
+from lockstep.history.code_digest import code_digest
+from lockstep.history.commit_order import order_commits, repository_state
+from lockstep.history.ingest import batches, read_all
+from lockstep.history.model import Problem, Refreshed
+from lockstep.history.parquet import merge_parts, mergeable, sweep
+from lockstep.history.reader import Reader, StoreError
+from lockstep.history.scan import Scan, probably_unchanged, scan
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_contents import load
+from lockstep.history.validation import Unreadable
+
+__all__ = ["Store", "StoreError", "default_cache"]
+
+#: Seconds after which a cache in use is marked as such again, and after which one that is not is deleted.
+_USED, _UNUSED = 86_400.0, 7 * 86_400.0
+
+#: Seconds after which a picture is not served any more while a new one is made.
+_OLD = 60.0
+
+#: Files from which on a glance comes between two scans: those of 8,000 take 50 ms of CPU.
+_MANY = 1000
+
+
+class Store:
+    """A results folder and its cache; several processes may share both.
+
+    The cache is a folder of its own, never inside the results: parquet parts for each machine and an SQLite
+    manifest. Everything in it follows from the files, so it may be deleted at any time.
+    """
+
+    def __init__(self, root: Path, repo: Path, cache: Path, patience: float) -> None:
+        self.root = root
+        self.cache = cache
+        self._repo = repo
+        self._patience = patience
+        self._parts = cache / "parts"
+        self._reader = Reader(cache / "spill")
+        self._lock = threading.Lock()
+        self._looked = 0.0
+        #: The last scan of which everything was taken in, and when it was made.
+        self._seen: Scan | None = None
+        self._scanned = 0.0
+        self._strays: tuple[Problem, ...] = ()
+        self._picture: Results | None = None
+        self._pictured: tuple[str, tuple[Problem, ...]] | None = None
+
+    @classmethod
+    def open(cls, results: Path, repo: Path | None = None, cache: Path | None = None, patience: float = 2.0) -> Store:
+        """The store of a results folder, which need not exist yet. Reads nothing.
+
+        Args:
+            results: asv's results folder.
+            repo: a folder in the git repository that tells the order of commits; ``results`` by default.
+            cache: folder for the cache; by default one in the user's cache folder, named after ``results``.
+            patience: seconds for which ``current`` believes what it saw.
+
+        Raises:
+            StoreError: the cache would lie among the results, or DuckDB could not read it.
+        """
+        root = results.absolute()
+        chosen = (cache or default_cache(root)).absolute() / f"layout-{code_digest(*MADE_BY)}"
+        if set(str(chosen)) & set("*?["):
+            raise StoreError(f"DuckDB takes {chosen.parent} for a pattern: choose a folder without *, ? and [")
+        if chosen.resolve().is_relative_to(root.resolve()):
+            raise StoreError(f"the cache {chosen.parent} would lie among the results: choose another folder")
+        return cls(root, repo or root, chosen, patience)
+
+    def refresh(self, wait: bool = True) -> Refreshed:
+        """Bring the cache in step with the files: those that are new, changed (path, mtime, size) or gone.
+
+        Args:
+            wait: for another process that is refreshing; without it, what that one has finished is taken.
+
+        Raises:
+            StoreError: the cache cannot be written, or a process that reads files was killed.
+        """
+        with self._lock:
+            return self._refresh(wait)
+
+    def current(self) -> Results:
+        """The picture, refreshed if it is older than ``patience``. While one thread refreshes, others get the last.
+
+        Raises:
+            StoreError: see ``refresh``.
+        """
+        picture, age = self._picture, time.monotonic() - self._looked
+        if picture is not None and age < self._patience:
+            return picture
+        # Parts that an old picture needs may be gone.
+        old = picture is None or age > _OLD
+        if not self._lock.acquire(blocking=old) and picture is not None:
+            return picture
+        try:
+            if self._picture is None or time.monotonic() - self._looked >= self._patience:
+                self._refresh(wait=self._picture is None, glance=True)
+            assert self._picture is not None
+            return self._picture
+        finally:
+            self._lock.release()
+
+    def _refresh(self, wait: bool, glance: bool = False) -> Refreshed:
+        began = time.perf_counter()
+        settled = self._settled() if glance else None
+        seen = settled or self._scan()
+        changed, gone, points = 0, 0, 0
+        try:
+            if settled is None:
+                changed, gone, points = self._update(seen, wait)
+            self._load()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise StoreError(f"the cache {self.cache} cannot be used ({error}): choose another folder") from error
+            # A damaged manifest: everything in it follows from the files.
+            shutil.rmtree(self.cache, ignore_errors=True)
+            changed, gone, points = self._update(seen, wait)
+            self._load()
+        except OSError as error:
+            raise StoreError(f"the cache {self.cache} cannot be written ({error}): choose another folder") from error
+        except BrokenProcessPool as error:
+            raise StoreError("a process that read result files was killed, for want of memory perhaps") from error
+        self._looked = time.monotonic()
+        self._sweep_caches()
+        assert self._picture is not None
+        problems, notes = len(self._picture.problems), len(self._picture.notes)
+        return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
+
+    def _settled(self) -> Scan | None:
+        """Return the last scan if a glance at the files is enough: they are many, it is young, and nothing differs."""
+        seen, young = self._seen, time.monotonic() - self._scanned < _OLD
+        many = seen is not None and len(seen.files) > _MANY
+        return seen if seen and many and young and probably_unchanged(self.root, seen) else None
+
+    def _scan(self) -> Scan:
+        self._seen, self._scanned = None, time.monotonic()
+        seen = scan(self.root)
+        self._strays = seen.problems
+        return seen
+
+    def _update(self, seen: Scan, wait: bool) -> tuple[int, int, int]:
+        """Take in what changed; how many files changed, are gone, and how many points were read."""
+        self._parts.mkdir(parents=True, exist_ok=True)
+        catalog = Catalog(self.cache / "manifest.sqlite")
+        with _only_one(self.cache / "lock", wait) as alone:
+            if not alone:
+                return 0, 0, 0
+            self._mend(catalog)
+            with catalog.reading() as reading:
+                known, first_run, table = reading.files(), reading.next_run(), reading.said("table")
+            changed = {path: stamp for path, stamp in seen.files.items() if known.get(path) != stamp}
+            gone = known.keys() - seen.files.keys()
+            if table != str(seen.table):
+                self._read_table(catalog, seen)
+            if gone:
+                catalog.forget(gone)
+            points = 0
+            for intake in read_all(batches(self.root, self._parts, changed, first_run)):
+                catalog.take(intake)
+                points += sum(run.points for run in intake.runs)
+            self._merge(catalog)
+            self._order(catalog)
+            with catalog.reading() as reading:
+                counting = reading.parts()
+            sweep(self._parts, counting)
+            self._seen = seen
+            return len(changed), len(gone), points
+
+    def _mend(self, catalog: Catalog) -> None:
+        """Forget parts that are not as they were written; their files are read again."""
+        with catalog.reading() as reading:
+            parts = reading.parts()
+        for part in parts:
+            path = self._parts / part.name
+            if not path.exists() or path.stat().st_size != part.size:
+                catalog.drop_part(part)
+
+    def _read_table(self, catalog: Catalog, seen: Scan) -> None:
+        said = {"table": str(seen.table), "benchmarks": "", "table_problem": ""}
+        try:
+            if any(seen.table):
+                said["benchmarks"] = as_text(read_benchmarks(self.root / "benchmarks.json"))
+        except (Unreadable, OSError) as error:
+            said["table_problem"] = getattr(error, "strerror", None) or str(error)
+        catalog.say(said)
+
+    def _merge(self, catalog: Catalog) -> None:
+        with catalog.reading() as reading:
+            chosen = mergeable(reading.parts(), reading.live_rows())
+            runs = reading.runs() if chosen else []
+        for several in chosen:
+            names = {part.name for part in several}
+            catalog.merge(several, merge_parts(self._parts, several, (run.id for run in runs if run.part in names)))
+
+    def _order(self, catalog: Catalog) -> None:
+        """Ask git for the order of commits, if there are others than last time or the repository has more history."""
+        with catalog.reading() as reading:
+            dates, before = reading.commits(), reading.said("history")
+        of = [str(self._repo.absolute()), repository_state(self._repo), *sorted(map(str, dates.items()))]
+        state = blake2b("\n".join(of).encode(), digest_size=16).hexdigest()
+        if state != before:
+            catalog.set_history(state, ((one.hash, one.subject) for one in order_commits(dates, self._repo)))
+
+    def _sweep_caches(self) -> None:
+        """Delete what other code made and nobody has used for long, and say that this one is used."""
+        with suppress(OSError):
+            if time.time() - self.cache.stat().st_mtime > _USED:
+                os.utime(self.cache)
+            for folder in self.cache.parent.glob("layout-*"):
+                if folder != self.cache and time.time() - folder.stat().st_mtime > _UNUSED:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _load(self) -> None:
+        catalog = Catalog(self.cache / "manifest.sqlite")
+        with catalog.reading() as reading:
+            pictured = (reading.said("generation"), self._strays)
+            if pictured != self._pictured:
+                self._picture = Results(load(self.root, self._parts, reading, self._strays), self._reader)
+                self._pictured = pictured
+
+
+def default_cache(root: Path) -> Path:
+    """Where the cache of a results folder lies if nothing else is said."""
+    digest = blake2b(str(root.resolve()).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return user_cache_path("lockstep") / f"results-{digest}"
+
+
+@contextmanager
+def _only_one(path: Path, wait: bool) -> Iterator[bool]:
+    """Hold a lock that one process at a time has; says whether this one has it. A killed process gives it back."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,85 @@
+"""How much of a results folder was not read, and why, in a few lines: single files are for ``lockstep ingest``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.history.model import Problem, Weight
+from lockstep.history.snapshot import Results
+
+#: Reasons that a sentence lists.
+_MOST = 5
+
+Reasons = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Problems and notes, counted.
+
+    Attributes:
+        files: result files that there are.
+        unread: of them, those that were not read at all.
+        reasons: why, with the number of files, the most frequent first.
+        parts: the same of single benchmarks, provenance files and folders that were not read.
+        notes: the same of what differs from what asv writes, and was read.
+    """
+
+    files: int
+    unread: int
+    reasons: Reasons
+    parts: Reasons
+    notes: Reasons
+
+    def sentences(self, advice: str = "`lockstep ingest` lists them") -> Iterator[str]:
+        """What was not read, in at most two sentences without a full stop; none where everything was."""
+        if self.unread:
+            were = "was" if self.unread == 1 else "were"
+            said = f"{self.unread:,} of {self.files:,} files {were} not read: {_listed(self.reasons)}"
+            yield f"{said}; {advice}" if advice else said
+        if self.parts:
+            count = sum(number for _, number in self.parts)
+            many = "part of the results was" if count == 1 else "parts of the results were"
+            said = f"{count:,} {many} not read: {_listed(self.parts)}"
+            yield f"{said}; {advice}" if advice and not self.unread else said
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        weights: tuple[tuple[Weight, Reasons], ...] = (
+            ("file", self.reasons),
+            ("part", self.parts),
+            ("note", self.notes),
+        )
+        kinds = [
+            {"weight": weight, "reason": reason, "count": count}
+            for weight, reasons in weights
+            for reason, count in reasons
+        ]
+        return {"files": self.files, "files_not_read": self.unread, "kinds": kinds}
+
+
+def tally(results: Results) -> Tally:
+    """Of everything in a results folder."""
+    files = [one for one in results.problems if one.weight == "file"]
+    parts = (one for one in results.problems if one.weight == "part")
+    return Tally(
+        results.files, len({one.path for one in files}), _counted(files), _counted(parts), _counted(results.notes)
+    )
+
+
+def problem_json(problem: Problem) -> dict[str, str]:
+    """A problem or note, for programs."""
+    return {"path": problem.path, "what": problem.what, "reason": problem.kind, "weight": problem.weight}
+
+
+def _counted(problems: Iterable[Problem]) -> Reasons:
+    return tuple(Counter(one.kind for one in problems).most_common())
+
+
+def _listed(reasons: Reasons) -> str:
+    shown = [f"{reason} ({count:,})" for reason, count in reasons[:_MOST]]
+    left = sum(count for _, count in reasons[_MOST:])
+    return ", ".join([*shown, *([f"other reasons ({left:,})"] if left else [])])

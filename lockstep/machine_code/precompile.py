@@ -1,0 +1,102 @@
+"""Compile a commit's kernels in parallel before anything is measured.
+
+A Triton kernel takes 0.2 to 3.5 s to compile; one after another in the measuring process that would
+cost more than measuring. They are compiled as ``lockstep code`` does it, on tensors without content:
+Triton's disk cache then has them for the worker, and lockstep's what the records say of them.
+What cannot be compiled this way (a variant that reads its data on the host) compiles at first use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lockstep.machine_code.targets import Target
+from lockstep.processes.children import end_with_parent, reap, start
+
+#: Processes; more than this find no batch of kernels to take.
+MOST_PROCESSES = 12
+
+
+def precompile(
+    benchmark_dir: Path, checkout: Path, packages: Sequence[str], host: Mapping[str, str], timeout: float = 300.0
+) -> bool:
+    """Compile for the GPU of ``host`` (``host_facts``); False if the same sources were compiled before.
+
+    A process that is not done after ``timeout`` seconds is ended: the worker compiles the rest.
+    """
+    target = Target.of_host(host)
+    done = _stamp(checkout, packages, target.arch)
+    if done.exists():
+        return False
+    # Kernels that choose by the name of the GPU are compiled for this one, which that process does not see.
+    environment = {**os.environ, "LOCKSTEP_KERNEL_GPU": host["gpu"]}
+    arguments = ["--benchmarks", str(benchmark_dir), "--checkout", str(checkout), "--packages", *packages]
+    process = start(
+        [
+            sys.executable,
+            "-m",
+            "lockstep.machine_code.precompile",
+            "--target",
+            f"{target.name}:{target.processors}",
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    try:
+        complete = reap(process, timeout) == 0
+    except BaseException:
+        reap(process, 0.0)
+        raise
+    if complete:
+        done.parent.mkdir(parents=True, exist_ok=True)
+        done.touch()
+    return True
+
+
+def _stamp(checkout: Path, packages: Sequence[str], arch: int) -> Path:
+    """A file in Triton's cache that stands for these sources, this target and this Triton."""
+    import importlib.metadata
+
+    digest = hashlib.sha256(f"{arch} {importlib.metadata.version('triton')}".encode())
+    for package in packages:
+        for path in sorted((checkout / package).rglob("*")):
+            if path.suffix in {".py", ".toml"}:  # code, and tables of what was tuned
+                digest.update(path.read_bytes())
+    cache = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
+    return cache / f"lockstep-{digest.hexdigest()[:24]}"
+
+
+def _main() -> int:
+    end_with_parent()
+    parser = argparse.ArgumentParser(prog="lockstep precompile")
+    parser.add_argument("--benchmarks", type=Path, required=True)
+    parser.add_argument("--checkout", type=Path, required=True)
+    parser.add_argument("--packages", nargs="+", required=True)
+    parser.add_argument("--target", type=Target.parse, required=True)
+    options = parser.parse_args()
+
+    from lockstep.machine_code import TracingFailed, Tree, codes_of
+    from lockstep.suite.discovery import load_suites
+
+    processes = max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
+    suites = load_suites(options.benchmarks).values()
+    tree = Tree("this commit", options.checkout.resolve(), tuple(options.packages))
+    try:
+        codes_of(tree, suites, options.target, processes=processes, anew=True)
+    except TracingFailed as error:  # whatever it is, the worker meets it again and reports it
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,119 @@
+"""asv plugin: the alerts as a page and a feed of asv's published site.
+
+``"plugins": [".lockstep.asv", ".lockstep.notify.asv_site"]`` in asv.conf.json. ``asv publish`` then writes
+``alerts.html``, ``alerts.atom`` and ``alerts.json`` beside asv's pages, and links them. The page is static, runs no
+script and loads nothing.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asv.console import log
+from asv.publishing import OutputPublisher
+from asv.util import UserError
+
+if TYPE_CHECKING:
+    from lockstep.alerts.tracked import Tracked
+
+#: Before these parts of asv 0.6.6's index.html the link of the page and that of the feed are put.
+_BEFORE_TITLE = '<li id="nav-li-graphdisplay">'
+_BEFORE_END = "</head>"
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1b2026; background: #fff }
+h1 { font-size: 1.4rem } h2 { font-size: 1.05rem; margin: 2rem 0 .2rem } a { color: #0060a0 }
+pre { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-x: auto; margin: .4rem 0 }
+.state { font-size: .85rem; border: 1px solid #9aa5b1; border-radius: 3px; padding: 0 .4em; margin-right: .5em }
+@media (prefers-color-scheme: dark) { body { color: #e4e8ec; background: #14181c } a { color: #6cb8f0 } }
+"""
+
+
+class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
+    """Writes the alerts beside asv's pages."""
+
+    name = "alerts"
+    button_label = None
+    description = "Alerts with their causes"
+
+    @classmethod
+    def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
+        """Called by ``asv publish`` once asv's pages lie in ``conf.html_dir``.
+
+        Raises:
+            UserError: the store of results, the alerts' state or the thresholds cannot be used.
+        """
+        try:
+            alerts = _current(conf)
+        except ModuleNotFoundError as error:
+            # A host that only measures need not have what the dashboard stands on.
+            log.warning(f"the site gets no alerts: {error.name} is not installed here")
+            return
+        write_pages(Path(conf.html_dir), alerts, conf.project, os.environ.get("LOCKSTEP_URL", ""))
+
+
+def _current(conf: Any) -> list[Tracked]:
+    """All alerts, in step with the results."""
+    from lockstep.alerts.database import Database, StateError, default_state
+    from lockstep.alerts.publish import survey
+    from lockstep.alerts.store import AlertStore
+    from lockstep.history.store import Store, StoreError
+    from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
+
+    results = Path(conf.results_dir)
+    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
+    # asv prints what alembic logs, placeholders and all.
+    logging.getLogger("alembic").propagate = False
+    try:
+        thresholds = read_thresholds(Path(FILE))
+        store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))
+        store.sync(survey(Store.open(results), thresholds, results, packages)[1].seen)
+        return store.alerts()
+    except (StateError, StoreError, ThresholdsError) as error:
+        raise UserError(str(error)) from error
+
+
+def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: str) -> None:
+    """Write the page, the feed and the JSON, and link them from asv's ``index.html``.
+
+    Args:
+        html_dir: asv's pages.
+        alerts: newest first.
+        project: name of the project.
+        site: address of the dashboard, "" none.
+    """
+    from lockstep.notify.feed import alerts_json, atom
+
+    title = f"{project}: alerts"
+    (html_dir / "alerts.html").write_text("".join(_page(alerts, title)), encoding="utf-8")
+    (html_dir / "alerts.atom").write_text(atom(alerts, site, title), encoding="utf-8")
+    (html_dir / "alerts.json").write_text(json.dumps(alerts_json(alerts, site)), encoding="utf-8")
+    index = html_dir / "index.html"
+    text = index.read_text(encoding="utf-8")
+    feed = '<link rel="alternate" type="application/atom+xml" title="Alerts" href="alerts.atom"/>'
+    text = text.replace(_BEFORE_END, f"{feed}{_BEFORE_END}", 1)
+    text = text.replace(_BEFORE_TITLE, f'<li><a href="alerts.html">Alerts</a></li>{_BEFORE_TITLE}', 1)
+    index.write_text(text, encoding="utf-8")
+
+
+def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
+    from lockstep.alerts.text import headline, lines, status
+
+    yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
+    yield '<p><a href="index.html">Benchmarks</a> · <a href="alerts.atom">Feed</a> · <a href="alerts.json">JSON</a></p>'
+    open_ones = [one for one in alerts if one.open]
+    yield f"<p>{len(open_ones) or 'Nothing'} open, {len(alerts) - len(open_ones)} closed, muted or recorded.</p>"
+    for one in [*open_ones, *(one for one in alerts if not one.open)]:
+        text = html.escape("\n".join(lines(one.alert, most=40)))
+        state = f'<span class="state">{html.escape(status(one))}</span>'
+        yield f'<h2 id="{one.id}">{state}{html.escape(headline(one.alert))}</h2><pre>{text}</pre>'
+    yield "</body></html>\n"

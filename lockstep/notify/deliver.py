@@ -1,0 +1,67 @@
+"""Delivering the outbox through Apprise."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lockstep.notify.outbox import Outbox, Parcel, now_ms
+from lockstep.notify.receivers import Receiver
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """How many messages were sent, and what became of the others: a line each."""
+
+    sent: int
+    refused: tuple[str, ...]
+
+
+#: The connection stood, and the message may have arrived (as ``requests`` and ``http.client`` put it).
+_DOUBTFUL = re.compile(r"Read timed out|Remote end closed|Connection aborted|Connection reset|Broken pipe")
+
+
+def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
+    """Send every message that is due; one that is refused waits, longer each time."""
+    by_key = {receiver.key: receiver for receiver in receivers}
+    sent, refused = 0, []
+    while parcel := outbox.take(receivers, now_ms()):
+        receiver = by_key[parcel.receiver]
+        accepted, said = _send(receiver, parcel)
+        if accepted:
+            outbox.sent(parcel, now_ms())
+            sent += 1
+            continue
+        error = _reason(said, receiver.url)
+        if _DOUBTFUL.search(said):
+            outbox.doubted(parcel, error, now_ms())
+        else:
+            outbox.returned(parcel, error, now_ms())
+        refused.append(f"{receiver.name}: {error} (attempt {parcel.attempts})")
+    return Delivered(sent, tuple(refused))
+
+
+def _send(receiver: Receiver, parcel: Parcel) -> tuple[bool, str]:
+    """Whether it was accepted, and what Apprise said."""
+    import apprise
+
+    sender = apprise.Apprise()
+    sender.add(receiver.url)
+    kind = apprise.NotifyType.WARNING if parcel.message.severity == "warning" else apprise.NotifyType.INFO
+    with apprise.LogCapture(level=logging.DEBUG, fmt="%(levelname)s %(message)s") as log:
+        accepted = sender.notify(
+            title=parcel.message.title,
+            body=parcel.message.body,
+            notify_type=kind,
+            body_format=apprise.NotifyFormat.TEXT,
+        )
+        return bool(accepted), log.getvalue()
+
+
+def _reason(said: str, url: str) -> str:
+    """The first warning of Apprise's, unless it holds a part of the address that may be a secret."""
+    line = next((one.partition(" ")[2].strip() for one in said.splitlines() if one.startswith("WARNING")), "")
+    secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
+    return line if line and not any(part in line for part in secrets) else "it was not accepted"

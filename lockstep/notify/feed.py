@@ -1,0 +1,86 @@
+"""Alerts as JSON and as an Atom feed (RFC 4287), for the dashboard and for asv's published site."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from lockstep.alerts.as_json import to_json
+from lockstep.alerts.text import headline, lines, status
+from lockstep.alerts.tracked import Tracked
+from lockstep.notify.message import link
+
+#: Entries of a feed: those that changed last. Readers of feeds keep what they have seen.
+MOST_ENTRIES = 200
+
+_ATOM = "http://www.w3.org/2005/Atom"
+
+#: What XML 1.0 has no place for, not even escaped.
+_NOT_XML = dict.fromkeys(
+    [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF, *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}"
+)
+
+
+def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any]]:
+    """Each alert in dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse).
+
+    The culprit is one of ``commits``, oldest first. Where ``unknown`` says why the range is not known, there are none,
+    and ``before`` and ``after`` are its ends.
+    """
+    return [
+        {
+            "id": one.id,
+            "fingerprint": one.fingerprint,
+            "state": one.state,
+            "ending": one.ending,
+            "muted_until": one.muted_until.isoformat() if one.muted_until else None,
+            "opened_at": _time(one.opened_at),
+            "changed_at": _time(one.changed_at),
+            "headline": headline(one.alert),
+            "link": link(one, site),
+            **to_json(one.alert),
+            "commits": list(one.alert.commits) if one.alert.known else [],
+            "range": one.alert.range,
+            "after": one.alert.after,
+            "suspects": list(one.alert.suspects),
+        }
+        for one in alerts
+    ]
+
+
+def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alerts") -> str:
+    """The feed, newest change first; an entry's identity is the alert's fingerprint, so that a reader shows it once.
+
+    Args:
+        alerts: any; the ``MOST_ENTRIES`` that changed last are written.
+        site: address of the dashboard; without it entries have no link.
+        title: of the feed.
+    """
+    ElementTree.register_namespace("", _ATOM)
+    feed = ElementTree.Element(f"{{{_ATOM}}}feed")
+    _text(feed, "id", f"{site.rstrip('/')}/alerts.atom" if site else "urn:lockstep:alerts")
+    _text(feed, "title", title)
+    ordered = sorted(alerts, key=lambda one: (-one.changed_at, -one.id))[:MOST_ENTRIES]
+    _text(feed, "updated", _time(ordered[0].changed_at if ordered else 0))
+    author = ElementTree.SubElement(feed, f"{{{_ATOM}}}author")
+    _text(author, "name", "Lockstep")
+    for one in ordered:
+        entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
+        _text(entry, "id", f"urn:lockstep:alert:{one.fingerprint}")
+        _text(entry, "title", f"[{status(one)}] {headline(one.alert)}")
+        _text(entry, "updated", _time(one.changed_at))
+        _text(entry, "published", _time(one.opened_at))
+        if address := link(one, site):
+            ElementTree.SubElement(entry, f"{{{_ATOM}}}link", href=address)
+        _text(entry, "content", "\n".join(lines(one.alert, most=50)), type="text")
+    return ElementTree.tostring(feed, encoding="unicode", xml_declaration=True)
+
+
+def _text(parent: ElementTree.Element, name: str, text: str, **attributes: str) -> None:
+    ElementTree.SubElement(parent, f"{{{_ATOM}}}{name}", attributes).text = text.translate(_NOT_XML)
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,64 @@
+"""An end for verbs that call kernels in their own process, as a profiler needs it: a kernel may never return."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from lockstep.commands.cli import BROKEN
+
+
+class Deadline:
+    """Ends the process with ``BROKEN`` unless it is renewed in time. Use ``deadline``.
+
+    A thread ends it, because Python runs no signal handler while it waits for a kernel.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._doing = "at start"
+        self._renewed = threading.Event()
+        self._over = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def renew(self, stage: str, variant: str = "") -> None:
+        """Count from now on; ``stage`` and ``variant`` are what the message names."""
+        self._doing = f"{variant} ({stage})" if variant else stage
+        self._renewed.set()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._over = True
+        self._renewed.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while self._renewed.wait(self._seconds):
+            self._renewed.clear()
+            if self._over:
+                return
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            print(f"hung for {self._seconds:g} s: {self._doing}", file=sys.stderr, flush=True)
+        os._exit(BROKEN)
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[Deadline]:
+    """A deadline for the block, in which Ctrl-C ends the process at once.
+
+    Args:
+        seconds: without ``renew`` after which the process ends.
+    """
+    former = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    watch = Deadline(seconds)
+    try:
+        yield watch
+    finally:
+        watch.end()
+        signal.signal(signal.SIGINT, former)

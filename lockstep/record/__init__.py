@@ -1,0 +1,1 @@
+"""What one measurement says: the record, its file format and its provenance."""

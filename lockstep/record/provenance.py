@@ -1,0 +1,141 @@
+"""Facts about the machine and toolchain, told once a process and stored with every result."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from lockstep.gpu.clock_lock import clock_state
+from lockstep.gpu.clock_state import ClockState
+from lockstep.gpu.nvml import find_gpu
+from lockstep.gpu.toolchain import assembler_version
+from lockstep.processes.children import end_with_parent, run
+from lockstep.processes.import_torch import load_torch
+
+
+def host_facts() -> dict[str, str]:
+    """GPU, driver, toolchain and torch's math flags as strings. Imports torch; the CPU stands in for a GPU."""
+    import torch
+
+    facts = {
+        "python": platform.python_version(),
+        "os": f"{platform.system()} {platform.release()}",
+        "cpu": _cpu_name(),
+        "torch": torch.__version__,
+        "triton": _version("triton"),
+        "cuda": torch.version.cuda or "",
+        "device": "cpu",
+        "tf32_matmul": str(torch.backends.cuda.matmul.allow_tf32),
+        "bf16_reduced_precision_reduction": str(torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction),
+        "fp16_reduced_precision_reduction": str(torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction),
+        "cublas_workspace": os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""),
+    }
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        facts |= {
+            "device": "cuda",
+            "gpu": properties.name,
+            "gpu_uuid": f"GPU-{properties.uuid}",
+            "capability": f"{properties.major}.{properties.minor}",
+            "sm_count": str(properties.multi_processor_count),
+            "l2_bytes": str(properties.L2_cache_size),
+            "ptxas": assembler_version(10 * properties.major + properties.minor),
+        }
+        gpu = find_gpu(facts["gpu_uuid"])
+        if gpu is not None:
+            facts |= {
+                "driver": gpu.driver or "",
+                "cuda_driver": gpu.cuda_driver or "",
+                "vbios": gpu.vbios or "",
+                "power_limit_w": f"{gpu.power_limit_w:g}" if gpu.power_limit_w else "",
+            }
+    return facts
+
+
+def clocks_of(facts: Mapping[str, str]) -> ClockState:
+    """The clock state of the GPU in ``facts``; a recorded lock is verified under load."""
+    gpu = find_gpu(facts["gpu_uuid"])
+    return clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine as a run sees it: its facts, and the clock state as a label and as part of a name."""
+
+    facts: dict[str, str]
+    clock_label: str
+    clock_slug: str
+
+
+def ask_host() -> Host:
+    """The host, asked in a process of its own, so that this one needs no torch and no CUDA context.
+
+    Raises:
+        RuntimeError: torch cannot be imported there; the message ends with its error.
+    """
+    done = run([sys.executable, "-m", "lockstep.record.provenance"], text=True)
+    if done.returncode:
+        raise RuntimeError(f"torch does not work here:\n{done.stderr.strip()}")
+    return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def harness_commit(folder: Path, results: Path) -> str:
+    """Commit of the ruler and harness, "+dirty" with uncommitted changes; "" outside a repository.
+
+    Args:
+        folder: in the repository.
+        results: what lies there is written while measuring: it is no change of the ruler.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return ""
+    root, own = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve(), results.resolve()
+    # Git refuses to leave out what lies elsewhere; and it takes paths from ``folder`` on, unless told otherwise.
+    inside = own != root and own.is_relative_to(root)
+    without = ["--", f":(top,exclude,literal){own.relative_to(root)}"] if inside else []
+    changed = _git(folder, "status", "--porcelain", *without)
+    return f"{commit}+dirty" if changed else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = run(["git", "-C", str(folder), *arguments], text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def _main() -> None:
+    end_with_parent()
+    load_torch()
+    facts = host_facts()
+    if facts["device"] == "cpu":
+        host = Host(facts, "cpu", "cpu")
+    else:
+        state = clocks_of(facts)
+        host = Host(facts, state.label, state.slug)
+    print(json.dumps(asdict(host)))
+
+
+if __name__ == "__main__":
+    _main()

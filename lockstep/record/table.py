@@ -1,0 +1,74 @@
+"""Records as the sources print them: median, spread, rates, share of the floor, speedup with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import quantiles
+
+from rich.table import Table
+
+from lockstep.record.model import Record
+
+#: From here on a ratio's interval says only that nothing is known (a share of 1 is 100 %).
+ENDLESS = 100.0
+
+
+def records_table(records: Sequence[Record], title: str = "") -> Table:
+    """A table of records of one suite. Why a series failed or is n/a is told by ``reasons``."""
+    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    for name in ("variant", "case", "L2"):
+        table.add_column(name, no_wrap=True)
+    for name in ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for record in records:
+        table.add_row(record.variant, record.case, record.l2, *_cells(record))
+    return table
+
+
+def reasons(records: Sequence[Record]) -> Iterator[str]:
+    """A line for each reason and note, naming what it applies to."""
+    texts: dict[str, list[Record]] = {}
+    for record in records:
+        if record.reason:
+            texts.setdefault(f"{'n/a' if record.state == 'na' else 'failed'}: {record.reason}", []).append(record)
+        if record.note:
+            texts.setdefault(f"note: {record.note}", []).append(record)
+    for text, about in texts.items():
+        variants = ", ".join(dict.fromkeys(record.variant for record in about))
+        cases = list(dict.fromkeys(f"{record.case} {record.l2}" for record in about))
+        yield f"{text} ({variants}; {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''})"
+
+
+def _cells(record: Record) -> list[str]:
+    if record.state != "ok" or record.latency is None:
+        return ["n/a" if record.state == "na" else "failed"]
+    seconds = record.latency.value
+    cells = [
+        f"{seconds * 1e6:.2f}",
+        f"{spread(record.latency_samples):.2%}",
+        _rate(record.flops / seconds),
+        _rate(record.bytes / seconds),
+        f"{record.floor_s / seconds:.0%}" if record.floor_s else "",
+    ]
+    if record.speedup is None:
+        cells += ["", ""]
+    else:
+        low, high = record.speedup.low, record.speedup.high
+        cells += [f"{record.speedup.value:.3f}×", f"{low:.4f} … {high:.4f}" if high < ENDLESS else "endless"]
+    cells.append("" if record.mde is None else f"{record.mde:.2%}" if record.mde < ENDLESS else "endless")
+    cells.append(f"{record.clocks.sm_mhz:.0f}" if record.clocks.sm_mhz else "")
+    return cells
+
+
+def _rate(of_one: float) -> str:
+    """In units of 10⁹ a second; below ten with a decimal, for what a CPU reaches."""
+    rate = of_one / 1e9
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+
+
+def spread(samples: Sequence[float]) -> float:
+    """Half the interquartile range over the median; 0 from fewer than two samples."""
+    if len(samples) < 2:
+        return 0.0
+    low, middle, high = quantiles(samples, n=4)
+    return (high - low) / 2 / middle

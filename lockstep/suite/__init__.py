@@ -1,0 +1,1 @@
+"""What a repository states: its suites, the packages under test, the thresholds of a change."""

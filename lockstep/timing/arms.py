@@ -1,0 +1,183 @@
+"""Arms: a variant bound to argument sets that the harness owns, draws, places and rotates.
+
+All arms of a comparison share their inputs and outputs; only what a variant prepared offline (packed
+weights) is its own. A cold series walks through enough sets that each call finds the L2 full of
+something else; a warm series calls one set again and again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lockstep.suite.family import Family, takes_out
+from lockstep.suite.inputs import Draw, map_tensors
+from lockstep.suite.model import Case, Suite, bind
+from lockstep.timing.device import Call, Device, Replay
+
+#: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
+CACHE_FACTOR = 2
+
+#: A case so small that a cold series would need more sets than this has no cold series.
+MOST_SETS = 1024
+
+#: Tensors start at a random multiple of this within their slack (torch aligns to 512 as well).
+ALIGNMENT = 512
+SLACK = 2 << 20
+
+
+@dataclass(frozen=True)
+class ArgumentSet:
+    """One draw of a case: the suite's inputs and output buffers, each tensor at a random place."""
+
+    inputs: dict[str, Any]
+    out: Any
+
+
+@dataclass(frozen=True)
+class BoundCall:
+    """A variant's function with the arguments of one set."""
+
+    function: Any
+    arguments: dict[str, Any]
+
+    def __call__(self) -> Any:
+        """Run it once."""
+        return self.function(**self.arguments)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant with its arguments for each set."""
+
+    name: str
+    calls: tuple[BoundCall, ...]
+
+    def capture(self, device: Device, pool: object, times: int) -> Replay:
+        """A replay of ``times`` rounds through the sets.
+
+        Outputs that the variant allocates itself stay alive for one rotation, so that they rotate
+        through memory like everything else; afterwards the next arm captured in this pool takes the
+        same memory, so that arms share these outputs too.
+        """
+        alive: deque[Any] = deque(maxlen=len(self.calls))
+
+        def keep(call: Call) -> Call:
+            return lambda: alive.append(call())
+
+        replay = device.capture([keep(call) for call in self.calls] * times, pool)
+        alive.clear()
+        return replay
+
+
+def size_of(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the tensors together."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+#: A cold series rotates through more sets than the cache asks for, up to these limits: a replay then
+#: averages over as many placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs;
+#: with 48 instead of 12 those of w4a16's 8192² moved by 0.15 instead of 0.29 % from process to process.
+PLACEMENTS = 48
+PLACEMENT_BYTES = 8 << 30
+ROTATION_S = 2e-3
+
+
+def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str) -> int:
+    """Sets to rotate through: one if warm; if cold at least two, and ``CACHE_FACTOR`` times the cache.
+
+    Args:
+        smallest: bytes that the arm which touches least touches in one call.
+        whole: bytes of one set, all arms' arguments together.
+        floor_s: seconds that a call takes at least; a rotation should not outlast a replay.
+        device: whose cache.
+        l2: "cold" or "warm".
+
+    Raises:
+        NotImplementedError: too small to be cold; a series that is silently half warm would be a lie.
+    """
+    if l2 == "warm":
+        return 1
+    count = max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
+    if count > MOST_SETS:
+        raise NotImplementedError(
+            f"too small for a cold series: {smallest} bytes a call would need {count} argument sets to empty "
+            f"a cache of {device.cache_bytes / 1e6:.0f} MB"
+        )
+    room = min(PLACEMENT_BYTES, device.memory_bytes)
+    placements = min(PLACEMENTS, room // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0
+    return max(count, placements)
+
+
+def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
+    """Fresh argument sets of one draw, each tensor copied to a random offset: where buffers lie biases a comparison.
+
+    All sets hold the same values: what makes a call find the cache cold is where they lie, and drawing and packing
+    each set of w4a16 anew took as long as timing it.
+    """
+    draw = Draw(device.torch_device, seed)
+    chance = random.Random(seed)
+    axes = dict(case)
+    inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+    out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+    return [ArgumentSet(place(inputs, chance), place(out, chance)) for _ in range(count)]
+
+
+def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:
+    """Arms by name, each bound to its variant's arguments for every set.
+
+    Variants that are prepared by the same function share what it made (packed weights), placed at random
+    like the inputs: twins of an A/A comparison then share every buffer, and so do most rivals.
+
+    Args:
+        variants: name of an arm to name of its variant.
+        family: whose variants.
+        sets: the inputs and outputs, all of one draw.
+        seed: of the places.
+    """
+    chance = random.Random(seed)
+    move(family.scratch, random.Random(~seed))
+    made: dict[Any, dict[str, Any]] = {}
+    for variant in variants.values():
+        if (prepare := family.prepare.get(variant)) not in made:
+            made[prepare] = family.prepared(variant, sets[0].inputs)
+    calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
+    for one in sets:
+        placed = {prepare: place(value, chance) for prepare, value in made.items()}
+        for arm, variant in variants.items():
+            function = family.variants[variant]
+            arguments = bind(function, {**one.inputs, **placed[family.prepare.get(variant)]})
+            if one.out is not None and takes_out(function):
+                arguments["out"] = one.out
+            calls[arm].append(BoundCall(function, arguments))
+    return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
+
+
+def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
+    """Lay what variants keep between calls at other places. Nothing that reads it may be running."""
+    for name, buffer in list(scratch.items()):
+        if buffer.device.type != "meta":  # no launch has used it
+            scratch[name] = place(buffer, chance)
+
+
+def place(value: Any, chance: random.Random) -> Any:
+    """The same tensors, each copied to a random offset of a buffer of its own."""
+
+    def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
+        # All elements that it spans, as they lie: whatever its strides, gaps and overlaps are.
+        span = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        flat = tensor.as_strided((span if tensor.numel() else 0,), (1,))
+        size = tensor.element_size()
+        slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
+        offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
+        room = torch.empty(flat.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
+        room[offset : offset + flat.numel()].copy_(flat)
+        return room.as_strided(tensor.shape, tensor.stride(), offset)
+
+    return map_tensors(value, elsewhere)

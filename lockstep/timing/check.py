@@ -1,0 +1,134 @@
+"""Correctness before timing: fresh inputs, poisoned outputs, relative norm against a float reference."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lockstep.suite.family import Family, takes_out
+from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.missing_files import hint
+from lockstep.suite.model import Case, Suite, SuiteError, bind
+
+#: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
+NO_TRITON_DRIVER = "0 active drivers"
+
+
+class WrongResult(AssertionError):
+    """A variant's result differs from the reference; it is not timed."""
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Inputs and reference of one case, shared by the checks of all its variants."""
+
+    suite: Suite
+    case: Case
+    inputs: dict[str, Any]
+    reference: tuple[torch.Tensor, ...]
+    out: Any
+    _prepared: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
+        """Draw fresh inputs and compute the reference.
+
+        Raises:
+            SuiteError: the suite's functions fail, which is no variant's doing.
+        """
+        draw = Draw(device, seed)
+        axes = dict(case)
+        with _blamed(suite, "inputs"):
+            inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        with _blamed(suite, "reference"):
+            reference = suite.reference(**bind(suite.reference, {**axes, **inputs}))
+        with _blamed(suite, "outputs"):
+            out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+        return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
+
+    def arguments(self, family: Family, variant: str) -> dict[str, Any]:
+        """Keyword arguments of ``variant``, ``out`` left out; what several variants prepare alike is prepared once."""
+        prepare = family.prepare.get(variant)
+        if prepare not in self._prepared:
+            self._prepared[prepare] = family.prepared(variant, self.inputs)
+        return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
+
+    def error(self, family: Family, variant: str) -> float:
+        """Largest ``‖out − ref‖ / ‖ref‖`` over the outputs of ``variant``.
+
+        Raises:
+            WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
+            NotImplementedError: the variant does not support this case, or launches Triton kernels where no GPU is.
+        """
+        function = family.variants[variant]
+        arguments = self.arguments(family, variant)
+        if self.out is not None and takes_out(function):
+            map_tensors(self.out, _poison)
+            arguments["out"] = self.out
+        # Freed at once: what the variant allocates is likely to land here and to start as NaN.
+        for expected in self.reference:
+            _poison(torch.empty_like(expected))
+        try:
+            result = tensors_of(function(**arguments))
+        except RuntimeError as error:
+            if NO_TRITON_DRIVER in str(error) and self.reference[0].device.type == "cpu":
+                raise NotImplementedError("Triton finds no GPU here") from error
+            raise
+        if len(result) != len(self.reference):
+            raise WrongResult(f"{variant} returned {len(result)} tensors, the reference has {len(self.reference)}")
+        return max(
+            self._distance(variant, index, got, want)
+            for index, (got, want) in enumerate(zip(result, self.reference, strict=True))
+        )
+
+    def _distance(self, variant: str, index: int, got: torch.Tensor, want: torch.Tensor) -> float:
+        if got.shape != want.shape:
+            raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
+        # Chunked by rows so that a float64 copy of a large output is never held whole.
+        squares = norms = 0.0
+        got, want = (tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in (got, want))
+        for part, target in zip(got.split(4096), want.split(4096), strict=True):
+            difference = part.double() - target.double()
+            squares += float(difference.square().sum())
+            norms += float(target.double().square().sum())
+        error = math.sqrt(squares / norms) if norms > 0 else math.sqrt(squares)
+        if not error <= self.suite.tolerance:
+            raise WrongResult(
+                f"{variant} output {index} is off by {error:.3g} of its norm at {self.case.label}, "
+                f"accepted is {self.suite.tolerance:g}"
+            )
+        return error
+
+
+@contextlib.contextmanager
+def _blamed(suite: Suite, part: str) -> Iterator[None]:
+    """Tell an error of the suite from one of a variant; what runs out of memory is the shape."""
+    try:
+        yield
+    except (SuiteError, torch.cuda.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise SuiteError(f"{part} of suite {suite.name} failed: {brief(error)}") from error
+
+
+def without_frames(error: Exception) -> Exception:
+    """The error alone, to be remembered: its frames would keep a case's tensors for as long as it is."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def brief(error: BaseException) -> str:
+    """Return type and first line of an error, and why if a commit's tree lacks a file: a reason that fits a table."""
+    first = str(error).strip().split("\n", 1)[0]
+    parts = [f"{type(error).__name__}: {first}" if first else type(error).__name__, hint(error)]
+    return "; ".join(part for part in parts if part)
+
+
+def _poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill with NaN (the largest value for integers), so that an element nobody writes shows."""
+    return tensor.fill_(float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max)

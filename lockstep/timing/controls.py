@@ -1,0 +1,143 @@
+"""Controls: fixed work timed beside every epoch. If a control moves, the machine moved, not the code.
+
+Their rates are also the machine's measured ceilings, from which floors come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+import torch
+
+from lockstep.timing.device import Device, Replay, Timing
+
+
+@dataclass(frozen=True)
+class Control:
+    """One fixed piece of work.
+
+    Attributes:
+        name: "copy", "matmul" or "empty".
+        replay: ready to run.
+        calls: calls in one replay.
+        work: bytes or operations in one call; 0 if it has no rate.
+        unit: "B/s" or "FLOP/s", of ``work`` over time.
+    """
+
+    name: str
+    replay: Replay
+    calls: int
+    work: float
+    unit: str
+
+
+@dataclass
+class Controls:
+    """The controls of one device and their history in this process."""
+
+    controls: tuple[Control, ...]
+    history: dict[str, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, device: Device) -> Controls:
+        """Allocate and capture the controls once; they keep their buffers for the life of the process."""
+        cuda = device.kind == "cuda"
+        where = device.torch_device
+        megabytes, side = (256, 4096) if cuda else (64, 512)
+        dtype = torch.bfloat16 if cuda else torch.float32
+        source = torch.randn(megabytes << 18, device=where)
+        target = torch.empty_like(source)
+        left = torch.randn(side, side, device=where).to(dtype)
+        right = torch.randn(side, side, device=where).to(dtype)
+        product = torch.empty(side, side, device=where, dtype=dtype)
+        nothing = torch.zeros(1, device=where)
+        pool = device.new_pool()
+
+        def control(name: str, call: Callable[[], object], calls: int, work: float, unit: str) -> Control:
+            call()  # cuBLAS makes its handle and workspace here, not inside the graph
+            return Control(name, device.capture([call] * calls, pool), calls, work, unit)
+
+        return cls(
+            (
+                control("copy", lambda: target.copy_(source), 10 if cuda else 1, 2.0 * source.nbytes, "B/s"),
+                control(
+                    "matmul",
+                    lambda: torch.mm(left, right, out=product),
+                    8 if cuda else 1,
+                    2.0 * side**3,
+                    "FLOP/s",
+                ),
+                control("empty", lambda: nothing.add_(1.0), 1000 if cuda else 200, 0.0, ""),
+            )
+        )
+
+    def take(self, device: Device) -> dict[str, Timing]:
+        """Time each control once: seconds a call and clock, by name. Seconds are kept in the history."""
+        # The first replay after a pause is slower by the launch; it is run and not counted.
+        replays = [control.replay for control in self.controls]
+        timings = device.time([replays[0], *replays])[1:]
+        now = {
+            c.name: Timing(timing.seconds / c.calls, timing.sm_mhz)
+            for c, timing in zip(self.controls, timings, strict=True)
+        }
+        for name, timing in now.items():
+            self.history.setdefault(name, []).append(timing.seconds)
+        return now
+
+    def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
+        """Which control changed within an epoch by more than its own noise, or "".
+
+        A product that takes as many cycles as before was only clocked otherwise, as every arm of the
+        epoch was; what counts as moved changed in seconds and in cycles.
+        """
+        for name, timing in before.items():
+            change = abs(math.log(after[name].seconds / timing.seconds))
+            cycles = after[name].seconds * after[name].sm_mhz / (timing.seconds * timing.sm_mhz)
+            if not math.isnan(cycles):
+                change = min(change, abs(math.log(cycles)))
+            if change > self.tolerance(name):
+                return f"control {name} moved by {math.expm1(change):.1%}"
+        return ""
+
+    def tolerance(self, name: str) -> float:
+        """Largest change (log units) of a control between two takings that counts as noise.
+
+        Six robust standard deviations (1.4826 · MAD) of its changes so far, at least 10 %: at 5 % a
+        quarter of an H200's series lost epochs to single replays of copy and empty that were off by
+        6–7 %, and drift below that cancels within the rounds. 20 % until ten changes are known.
+        """
+        values = self.history.get(name, [])
+        changes = [math.log(b / a) for a, b in pairwise(values)]
+        if len(changes) < 10:
+            return 0.2
+        return max(0.1, 6 * 1.4826 * median(abs(change) for change in changes))
+
+    def summary(self) -> dict[str, dict[str, float | str]]:
+        """Median seconds, spread (robust standard deviation over median) and rate of each control."""
+        rows: dict[str, dict[str, float | str]] = {}
+        for control in self.controls:
+            values = self.history.get(control.name, [])
+            if not values:
+                continue
+            centre = median(values)
+            spread = 1.4826 * median(abs(value - centre) for value in values) / centre
+            rows[control.name] = {
+                "seconds": centre,
+                "spread": spread,
+                "rate": control.work / centre,
+                "unit": control.unit,
+            }
+        return rows
+
+    def floor(self, flops: float, moved_bytes: float) -> float:
+        """Seconds that the task takes at the controls' best rates: the machine's own floor.
+
+        The best taking counts (the fastest copy and product seen), because a floor is what the
+        hardware can do, not what it does on average.
+        """
+        best = {c.name: c.work / min(self.history[c.name]) for c in self.controls if c.work and c.name in self.history}
+        return max(moved_bytes / best["copy"], flops / best["matmul"])

@@ -1,0 +1,242 @@
+"""The comparison: every arm timed in turn, round after round, epoch after epoch of fresh buffers.
+
+A round is one timed replay of each arm. Every second round has the order of the one before, flipped, so
+that each two arms meet in both orders; then the order is shuffled, so that no arm has the same neighbours
+for long (what ran before shows in a replay). Measuring stops as soon as every ratio to the baseline is
+known as narrowly as asked, or cannot be, or when the time is up.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import torch
+
+from lockstep.record.model import TWIN
+from lockstep.timing.arms import Arm
+from lockstep.timing.clock_correction import Pair
+from lockstep.timing.controls import Controls
+from lockstep.timing.device import CaptureError, Device, Replay, Timing
+from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
+from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
+from lockstep.timing.stage_times import Stages
+
+#: Epochs between two takings of the controls: 7 ms each on an H200, where an arm's epoch takes 33. Of the 4,100 epochs
+#: of its last two histories none was void; where one is, those that share its controls are.
+EPOCHS_A_CONTROL = 3
+
+#: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and the load
+#: that the others see. Without them a product of 50–70 µs (w4a16, M = 256) moved by 2.3 % between five runs
+#: of an H200, with them by 0.5 %; 57 % of the hardest series were within 0.05 % A/A, with them 71 %.
+LEAD_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure.
+
+    Attributes:
+        replay_s: shortest replay, seconds. On an H200 the first call after a pause and the arm before
+            disturb a 1 ms replay of a 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms one by 0.05 %.
+        rounds: timed rounds an epoch: an even number, so that each order is met flipped as well.
+        min_epochs, max_epochs: sets of fresh buffers.
+        width: half-width of the ratio's interval at which measuring may stop (0.01 is 1 %).
+        budget_s: seconds after which no further epoch starts (``min_epochs`` are always taken, and rounds are fewer,
+            three at least, where those would take longer).
+        warmup_s: seconds of joint warm-up before the first epoch; later ones have their lead rounds.
+    """
+
+    replay_s: float = 3e-3
+    rounds: int = 6
+    min_epochs: int = 9
+    max_epochs: int = 15
+    width: float = 0.003
+    budget_s: float = 6.0
+    warmup_s: float = 0.1
+
+    @classmethod
+    def on(cls, device: Device) -> Plan:
+        """What fits a device: a CPU's other work keeps ±0.3 % out of reach, however many epochs there are."""
+        return cls(rounds=8, min_epochs=4, max_epochs=4) if device.kind == "cpu" else cls()
+
+
+#: One look, to find errors; its numbers are not to be compared.
+QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Outcomes by arm name, failures by arm name, and a note if epochs had to be thrown out."""
+
+    outcomes: dict[str, Outcome]
+    failures: dict[str, str]
+    note: str
+
+
+def compare(
+    draw_arms: Callable[[int, Sequence[str]], list[Arm]],
+    names: Sequence[str],
+    baseline: str,
+    device: Device,
+    controls: Controls,
+    plan: Plan,
+    seed: int,
+    stages: Stages | None = None,
+    usual_mhz: Mapping[str, float] | None = None,
+    listener: Callable[[str, str], None] = lambda stage, arm: None,
+) -> Comparison:
+    """Measure the arms against each other.
+
+    Args:
+        draw_arms: ``(seed, names)`` to arms on fresh buffers.
+        names: arms to measure.
+        baseline: the arm that ratios refer to; it may be absent from ``names``.
+        device: where.
+        controls: timed before the first epoch, after every ``EPOCHS_A_CONTROL`` of the least number of epochs, and
+            after each beyond, as each may be the last.
+        plan: how long.
+        seed: of the order and the buffers.
+        stages: told where the time goes.
+        usual_mhz: arm to the clock at which ratios tell it; without one, the mean clock that it meets.
+        listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
+            run in turn: what may hang or crash, and whose doing it is.
+
+    Arms that cannot be captured or run out of memory are dropped and reported as failures.
+    """
+    # Apart, because a shuffle takes more from its source the more arms there are: a commit that adds a
+    # variant must meet the same buffers as before.
+    buffers, order = random.Random(seed), random.Random(seed)
+    stages = stages or Stages()
+    usual = usual_mhz or {}
+    series = {name: Series((usual.get(name), usual.get(baseline)), again=name.endswith(TWIN)) for name in names}
+    failures: dict[str, str] = {}
+    per_call: dict[str, float] = {}
+    void_reasons: list[str] = []
+    started = time.monotonic()
+    taken = 0
+    before: dict[str, Timing] | None = None
+    pending: list[dict[str, list[Timing]]] = []  # epochs since the controls were taken
+    while series:
+        arms = draw_arms(buffers.getrandbits(48), list(series))
+        with stages.stage("capture"):
+            captured = _capture(arms, device, plan, per_call, failures, listener)
+        for name in failures:
+            series.pop(name, None)
+        if not captured:
+            break
+        listener("time", "")
+        with stages.stage("time"):
+            if before is None:
+                settle([one.replay for one in captured], device, plan.warmup_s)
+                with stages.stage("controls"):
+                    before = controls.take(device)
+            pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order))
+            if len(pending) < EPOCHS_A_CONTROL and taken + len(pending) < plan.min_epochs:
+                continue
+            with stages.stage("controls"):
+                after = controls.take(device)
+                moved = controls.moved(before, after)
+                before = after
+        if moved and len(void_reasons) < plan.min_epochs:
+            # Not for ever: a machine that never settles is measured all the same, and marked.
+            void_reasons += [moved] * len(pending)
+            for name, one in series.items():
+                one.voided += sum(len(timings[name]) for timings in pending)
+            pending.clear()
+            continue
+        for timings in pending:
+            _add_epoch(series, timings, baseline)
+        taken += len(pending)
+        pending.clear()
+        if taken >= plan.min_epochs and (
+            taken >= plan.max_epochs
+            or time.monotonic() - started >= plan.budget_s
+            or all(settled(one, name == baseline, plan.width, plan.max_epochs) for name, one in series.items())
+        ):
+            break
+    clocks = device.sample_clocks()
+    note = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
+    outcomes = {
+        name: outcome_of(one, name == baseline, plan.width, clocks) for name, one in series.items() if one.latency
+    }
+    return Comparison(outcomes, failures, note)
+
+
+@dataclass(frozen=True)
+class _Captured:
+    name: str
+    replay: Replay
+    calls: int
+
+
+def _capture(
+    arms: Sequence[Arm],
+    device: Device,
+    plan: Plan,
+    per_call: dict[str, float],
+    failures: dict[str, str],
+    listener: Callable[[str, str], None],
+) -> list[_Captured]:
+    """Replays of at least ``plan.replay_s``; ``per_call`` is learned in the first epoch."""
+    captured: list[_Captured] = []
+    pool = device.new_pool()
+    probes: list[Replay] = []  # kept until the pool has other graphs
+    for arm in arms:
+        listener("capture", arm.name)
+        try:
+            capture = partial(arm.capture, device, pool)
+            if arm.name not in per_call:
+                per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
+                probes.append(probe)
+            captured.append(_Captured(arm.name, *replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)))
+        except torch.cuda.OutOfMemoryError:
+            failures[arm.name] = "out of memory while its calls were captured"
+            device.release()
+        except (CaptureError, NotImplementedError) as error:
+            failures[arm.name] = str(error)
+    return captured
+
+
+def _rounds(captured: Sequence[_Captured], per_call: dict[str, float], plan: Plan) -> int:
+    """Rounds that fit an epoch's share of the budget: slow arms get fewer, but three at least."""
+    one_round = sum(per_call[one.name] * one.calls for one in captured)
+    return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
+
+
+def _time_rounds(
+    captured: Sequence[_Captured], rounds: int, device: Device, chance: random.Random
+) -> dict[str, list[Timing]]:
+    """Timings of each arm, one a round; ``seconds`` are per call. The lead rounds are run and left out."""
+    order = list(captured)
+    sequence: list[_Captured] = []
+    for number in range(LEAD_ROUNDS + rounds):
+        if number % 2 == 0:
+            chance.shuffle(order)
+        else:
+            order.reverse()
+        sequence += order
+    timings = time_undisturbed([one.replay for one in sequence], device)
+    by_name: dict[str, list[Timing]] = {one.name: [] for one in captured}
+    lead = LEAD_ROUNDS * len(captured)
+    for one, timing in zip(sequence[lead:], timings[lead:], strict=True):
+        by_name[one.name].append(Timing(timing.seconds / one.calls, timing.sm_mhz))
+    return by_name
+
+
+def _add_epoch(series: dict[str, Series], timings: Mapping[str, Sequence[Timing]], baseline: str) -> None:
+    for name, into in series.items():
+        mine = timings[name]
+        into.rounds += len(mine)
+        into.latency.append(median(math.log(timing.seconds) for timing in mine))
+        into.latency_samples += [timing.seconds for timing in mine]
+        into.sm_mhz += [timing.sm_mhz for timing in mine if not math.isnan(timing.sm_mhz)]
+        # A twin is compared with its variant: that is what an A/A comparison is.
+        rival = timings.get(name.removesuffix(TWIN) if name.endswith(TWIN) else baseline)
+        if rival is not None:
+            into.pairs.append(Pair(tuple(mine), tuple(rival)))

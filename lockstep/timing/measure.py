@@ -1,0 +1,297 @@
+"""One case, measured once: every variant checked, then all of them in step with the baseline."""
+
+from __future__ import annotations
+
+import random
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import torch
+
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.observed import Observer
+from lockstep.record.model import TWIN, Record
+from lockstep.suite.family import Family, load_family
+from lockstep.suite.inputs import tensors_of
+from lockstep.suite.model import Case, Suite, bind
+from lockstep.timing.arms import Arm, draw_sets, make_arms, set_count, size_of
+from lockstep.timing.check import Checker, brief, without_frames
+from lockstep.timing.controls import Controls
+from lockstep.timing.device import Device
+from lockstep.timing.estimates import Outcome
+from lockstep.timing.interleave import Plan, compare
+from lockstep.timing.stage_times import Stages
+
+#: Told before anything that may hang or crash: stage ("check", "draw", "capture", "time") and the variant ("" for all).
+Listener = Callable[[str, str], None]
+
+
+class DeviceLost(RuntimeError):
+    """The CUDA context is broken (an illegal access, say): this process can measure nothing more."""
+
+    def __init__(self, variant: str, reason: str) -> None:
+        super().__init__(f"{variant}: {reason}")
+        self.variant = variant
+        self.reason = reason
+
+
+@dataclass
+class Measurer:
+    """Measures cases on one device; keeps controls, and what was checked, for the life of the process.
+
+    Attributes:
+        device: where.
+        plan: how long.
+        seed: of the inputs that results are checked on; a new one each run unless given.
+        places: changes where buffers lie and in which order arms run; 0 for those of a history, which are the same for
+            every run and commit.
+        listener: told of each stage.
+        load: gives a suite's variants; by default those of its family's module.
+        observer: notes the machine code that runs.
+        history: leave out what a history does not follow (``Suite.follows``).
+        stages: where the time went.
+    """
+
+    device: Device
+    plan: Plan
+    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
+    places: int = 0
+    listener: Listener = lambda stage, variant: None
+    load: Callable[[Suite], Family] = load_family
+    observer: Observer = field(default_factory=Observer)
+    history: bool = False
+    stages: Stages = field(default_factory=Stages)
+    _controls: Controls | None = None
+    _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
+    _touched: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, int], int]] = field(default_factory=dict)
+    _checker: Checker | None = None
+
+    @property
+    def controls(self) -> Controls:
+        """The device's controls, made at first use."""
+        if self._controls is None:
+            with self.stages.stage("controls"):
+                self._controls = Controls.of(self.device)
+                for _ in range(3):  # the floor is asked for before the first epoch
+                    self._controls.take(self.device)
+        return self._controls
+
+    def controls_summary(self) -> dict[str, dict[str, float | str]]:
+        """Median, spread and rate of each control so far; empty before the first timing."""
+        return self._controls.summary() if self._controls else {}
+
+    def measure(
+        self,
+        suite: Suite,
+        case: Case,
+        l2: str,
+        variants: Sequence[str],
+        failed: Mapping[str, str] | None = None,
+        twins: Sequence[str] = (),
+        usual_mhz: Mapping[str, float] | None = None,
+    ) -> list[Record]:
+        """Records of the asked variants (the baseline's too, asked or not).
+
+        Args:
+            suite: whose case.
+            case: the shape.
+            l2: "cold" or "warm".
+            variants: names; unknown ones come back as "na".
+            failed: variants already known to kill or hang a process, and how; they are not run.
+            twins: variants measured a second time as an A/A comparison, under the name + ``TWIN``.
+            usual_mhz: variant to the clock at which speedups tell it; without one, the mean clock that it meets.
+
+        Raises:
+            DeviceLost: a variant broke the CUDA context.
+        """
+        started_at, started = datetime.now(UTC), time.monotonic()
+        names = list(dict.fromkeys([suite.baseline, *variants]))
+        blank = Record(
+            suite=suite.name,
+            variant="",
+            case=case.label,
+            l2=l2,
+            state="na",
+            version=suite.digest(),
+            baseline=suite.baseline,
+            started_at=started_at.isoformat(timespec="seconds"),
+        )
+        records = {name: replace(blank, variant=name) for name in names}
+        for name, reason in (failed or {}).items():
+            if name in records:
+                records[name] = replace(records[name], state="failed", reason=reason)
+
+        def give_up(reason: str, state: str = "na") -> list[Record]:
+            return [r if r.reason else replace(r, state=state, reason=reason) for r in records.values()]
+
+        if self.device.kind == "cpu" and (case not in suite.quick or l2 == "cold"):
+            return give_up("no GPU here; a CPU measures the quick cases, warm")
+        if self.device.kind == "cuda" and case not in suite.cases:
+            return give_up("a shape for machines without a GPU")
+        try:
+            family = self.load(suite)
+        except ModuleNotFoundError as error:
+            if error.name and not f"{suite.package}.{suite.family}".startswith(error.name):
+                return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
+            return give_up(f"this commit has no {suite.package}.{suite.family}")
+        except Exception as error:
+            return give_up(f"{suite.package}.{suite.family} cannot be imported: {brief(error)}", "failed")
+
+        errors = {}
+        for name in [name for name, record in records.items() if record.state != "failed"]:
+            try:
+                with self.stages.stage("check"):
+                    errors[name] = self._check(suite, case, l2, family, name)
+            except NotImplementedError as error:
+                records[name] = replace(records[name], reason=str(error) or "not supported")
+            except Exception as error:
+                records[name] = replace(records[name], state="failed", reason=brief(error))
+                if not self.device.healthy():
+                    raise DeviceLost(name, records[name].reason) from error
+        ready = list(errors)
+        if not ready:
+            return list(records.values())
+        try:
+            with self.stages.stage("check"):
+                sizes, whole = self._sizes(suite, case, family, ready)
+            touched = dict(sizes)
+            if l2 == "warm":
+                for name, size in sizes.items():
+                    if size > self.device.cache_bytes:
+                        cache = self.device.cache_bytes / 1e6
+                        reason = f"its {size / 1e6:.0f} MB do not fit the {cache:.0f} MB cache"
+                        records[name] = replace(records[name], reason=reason)
+                        del touched[name]
+            if not touched:
+                return list(records.values())
+            arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
+            floor = self.controls.floor(*self._costs(suite, case)) if self.device.kind == "cuda" else 0.0
+            sets = set_count(min(touched.values()), whole, floor, self.device, l2)
+            outcomes, failures, note = self._compare(suite, case, family, arms, sets, usual_mhz)
+        except NotImplementedError as error:
+            return give_up(str(error))
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            return give_up("out of memory for this case's argument sets", "failed")
+        for arm, reason in failures.items():
+            records[arm] = replace(blank, variant=arm, state="failed", reason=reason)
+        wall = time.monotonic() - started
+        for arm, outcome in outcomes.items():
+            records[arm] = replace(
+                self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
+                check_error=errors[arms[arm]],
+                note="; ".join(filter(None, (family.note, note))),
+                wall_s=wall / len(outcomes),
+                code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
+            )
+        return list(records.values())
+
+    def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str) -> float:
+        """Error of the variant's check, remembered: cold and warm share one."""
+        if name not in family.variants:
+            raise NotImplementedError("not in this commit")
+        if name in suite.limits and not suite.limits[name].allows(**bind(suite.limits[name].allows, case)):
+            raise NotImplementedError(suite.limits[name].reason)
+        if self.history and not suite.follows(name, case, l2):
+            raise NotImplementedError("a history follows it elsewhere (the suite's ladder)")
+        key = suite.name, case.label, name
+        if key not in self._checked:
+            self.listener("check", name)
+            try:
+                with self.observer.watch(CaseKey(suite.name, name, case.label)):
+                    self._checked[key] = self._checker_of(suite, case).error(family, name)
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+                self._checked[key] = MemoryError("no room on the device for its check")
+            except Exception as error:
+                self._checked[key] = without_frames(error)
+        known = self._checked[key]
+        if isinstance(known, Exception):
+            raise known
+        return known
+
+    def _checker_of(self, suite: Suite, case: Case) -> Checker:
+        """Inputs and reference of the case at hand; only the last one is kept."""
+        if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
+            self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
+        return self._checker
+
+    def _sizes(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> tuple[dict[str, int], int]:
+        """Bytes that one call of each variant reads and writes, and of all together; remembered like the checks."""
+        key = suite.name, case.label, tuple(names)
+        if key not in self._touched:
+            checker = self._checker_of(suite, case)
+            out = [checker.out] if checker.out is not None else list(checker.reference)
+            touched = {name: tensors_of([checker.arguments(family, name), out]) for name in names}
+            together = {id(tensor): tensor for mine in touched.values() for tensor in mine}
+            self._touched[key] = {name: size_of(mine) for name, mine in touched.items()}, size_of(together.values())
+        return self._touched[key]
+
+    def _compare(
+        self,
+        suite: Suite,
+        case: Case,
+        family: Family,
+        arms: Mapping[str, str],
+        sets: int,
+        usual_mhz: Mapping[str, float] | None,
+    ) -> tuple[dict[str, Outcome], dict[str, str], str]:
+        """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
+        # The check's tensors go before the sets are drawn: both together may not fit.
+        self._checker = None
+        with self.stages.stage("draw"):
+            self.device.release()
+
+        def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
+            self.listener("draw", "")  # prepares as well, which is the variants' code
+            with self.stages.stage("draw"):
+                drawn = draw_sets(suite, case, self.device, sets, seed)
+                made = make_arms({name: arms[name] for name in names}, family, drawn, seed)
+                self.device.synchronize()
+            return made
+
+        # Where buffers lie moves some ratios by percents (kda's eight products: 3.5 % from one epoch
+        # to the next), so every run and commit meets the same sequence of placements.
+        seed = zlib.crc32(f"{suite.name} {case.label}".encode()) ^ self.places
+        result = compare(
+            draw_arms,
+            list(arms),
+            suite.baseline,
+            self.device,
+            self.controls,
+            self.plan,
+            seed,
+            self.stages,
+            usual_mhz,
+            lambda stage, arm: self.listener(stage, arms.get(arm, "")),
+        )
+        return result.outcomes, result.failures, result.note
+
+    @staticmethod
+    def _costs(suite: Suite, case: Case) -> tuple[float, float]:
+        """Operations and bytes of the task."""
+        axes = dict(case)
+        return float(suite.flops(**bind(suite.flops, axes))), float(suite.bytes(**bind(suite.bytes, axes)))
+
+    def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
+        flops, moved = self._costs(suite, case)
+        return replace(
+            record,
+            latency=outcome.latency,
+            speedup=outcome.ratio,
+            flops=flops,
+            bytes=moved,
+            floor_s=self.controls.floor(flops, moved),
+            floor_source="measured",
+            mde=outcome.mde,
+            rounds=outcome.rounds,
+            epochs=outcome.epochs,
+            voided=outcome.voided,
+            converged=outcome.converged,
+            clocks=outcome.clocks,
+            latency_samples=outcome.latency_samples,
+            speedup_samples=outcome.ratio_samples,
+        )

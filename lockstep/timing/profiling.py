@@ -1,0 +1,70 @@
+"""One arm inside a marked range, for a profiler to look at; nothing is timed here.
+
+The range is both an NVTX range and what lies between cudaProfilerStart and cudaProfilerStop, so that drawing inputs,
+packing weights and compiling stay outside.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import torch
+
+from lockstep.suite.discovery import nearest
+from lockstep.suite.family import load_family
+from lockstep.suite.inputs import tensors_of
+from lockstep.suite.model import Case, Suite, SuiteError
+from lockstep.timing.arms import draw_sets, make_arms, set_count, size_of
+from lockstep.timing.device import Device
+
+#: Name of the NVTX range.
+RANGE = "lockstep"
+
+
+def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[str, str]:
+    """Command lines that profile an arm, by profiler.
+
+    ncu replays each kernel several times: ``--cache-control all`` empties the caches before each, ``none`` leaves them
+    as they are. Clocks are left to ``lockstep clocks``. (Nsight Compute CLI and Nsight Systems user guides.)
+    """
+    verb = ["lockstep", "profile", suite, variant, case, "--l2", l2, "--calls", str(calls)]
+    report = f"{suite}-{variant}-{case}-{l2}".replace("=", "").replace(",", "-")
+    ncu = ["ncu", "--profile-from-start", "off", "--nvtx", "--nvtx-include", f"{RANGE}/", "--set", "full"]
+    ncu += ["--clock-control", "none", "--cache-control", "all" if l2 == "cold" else "none", "-f", "-o", report]
+    nsys = ["nsys", "profile", "-t", "cuda,nvtx", "--capture-range", "cudaProfilerApi", "--capture-range-end", "stop"]
+    nsys += ["--force-overwrite", "true", "-o", report]
+    return {name: shlex.join([*head, *verb]) for name, head in (("ncu", ncu), ("nsys", nsys))}
+
+
+def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, calls: int) -> int:
+    """Call the variant ``calls`` times inside the range, each time with the next argument set if cold.
+
+    Returns:
+        How many argument sets there are.
+
+    Raises:
+        SuiteError: no such variant.
+        NotImplementedError: the variant does not support the case, or the case cannot be made cold.
+    """
+    family = load_family(suite)
+    if variant not in family.variants:
+        raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant, family.variants)}")
+    [first] = make_arms({variant: variant}, family, draw_sets(suite, case, device, 1, seed=0), 0)
+    touched = size_of(tensors_of([call.arguments for call in first.calls]))
+    count = set_count(touched, touched, 0.0, device, l2)
+    del first
+    [arm] = make_arms({variant: variant}, family, draw_sets(suite, case, device, count, seed=0), 0)
+    for call in arm.calls:  # compiles, and leaves the last sets in the cache, which are the last to be called again
+        call()
+    device.synchronize()
+    order: Sequence[int] = [index % count for index in range(calls)]
+    if device.kind == "cuda":
+        with torch.cuda.profiler.profile(), torch.cuda.nvtx.range(RANGE):
+            for index in order:
+                arm.calls[index]()
+            device.synchronize()
+    else:
+        for index in order:
+            arm.calls[index]()
+    return count

@@ -1,0 +1,70 @@
+"""The reference clock of each series of a machine: the clock of its first measurement.
+
+A power cap lets a warm chip run a percent slower than a cold one, and a product follows that where a copy does not:
+their ratio would be another one every day. So each arm is normalised to one clock for good
+(``lockstep.timing.clock_correction``). The clocks stand in
+``results/MACHINE/usual-clocks.jsonl``, one series a line, beside the results that rest on them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from lockstep.record.model import TWIN, Record, RecordError, replace_file
+
+#: Not ".json": asv takes every other such file of a machine's folder for results.
+NAME = "usual-clocks.jsonl"
+
+#: What names a series, in the order of a file's lines.
+_FIELDS = ("suite", "case", "l2", "variant")
+
+
+class UsualClocks:
+    """Series to MHz, kept in a file if there is one."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Read what the file holds, if it is there.
+
+        Raises:
+            RecordError: a line is no series with a clock.
+        """
+        self._path = path
+        self._mhz = _read(path) if path is not None and path.exists() else {}
+
+    def of(self, suite: str, case: str, l2: str) -> dict[str, float]:
+        """Variant to MHz, of those variants of a case that have one."""
+        return {variant: mhz for (*at, variant), mhz in self._mhz.items() if at == [suite, case, l2]}
+
+    def learn(self, records: Iterable[Record]) -> None:
+        """Keep the clocks of series that had none; the file is replaced at once."""
+        new = {
+            (one.suite, one.case, one.l2, one.variant): round(one.clocks.told_mhz, 2)
+            for one in records
+            if one.clocks.told_mhz is not None and not one.variant.endswith(TWIN)
+        }
+        if new.keys() <= self._mhz.keys():
+            return
+        self._mhz = new | self._mhz
+        if self._path is not None:
+            lines = [json.dumps({**dict(zip(_FIELDS, key, strict=True)), "mhz": self._mhz[key]}) for key in self._mhz]
+            replace_file(self._path, "".join(f"{line}\n" for line in sorted(lines)))
+
+
+def _read(path: Path) -> dict[tuple[str, ...], float]:
+    found: dict[tuple[str, ...], float] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            key, mhz = tuple(row[name] for name in _FIELDS), row["mhz"]
+            if not all(isinstance(part, str) for part in key) or not 0 < float(mhz) < math.inf:
+                raise ValueError("a field is of the wrong type")
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(
+                f"{path}, line {number}: no series with its clock ({error!r}). Put back the file that belongs to the "
+                f"results; without it, ratios of kernels under a power cap step by up to a percent"
+            ) from error
+        found[key] = float(mhz)
+    return found

@@ -1,0 +1,1 @@
+"""Time what a family leaves open, and write what wins into the table of this GPU."""

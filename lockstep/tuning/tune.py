@@ -1,0 +1,127 @@
+"""Tuning one variant at one case: a short look at all candidates, then the best of them against what is used now.
+
+The second measurement is a new one with the full plan, because the fastest of many in a short look is partly the
+luckiest. A candidate replaces the incumbent only if it is faster by more than the interval of their paired ratio.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.record.model import Estimate, Record
+from lockstep.suite.model import Case, Suite
+from lockstep.timing.device import Device
+from lockstep.timing.interleave import Plan
+from lockstep.timing.measure import Listener, Measurer
+from lockstep.tuning.search_space import INCUMBENT, contest, name_of, offer_of
+
+#: Ranks the candidates; its numbers are not kept.
+LOOK = Plan(replay_s=1e-3, rounds=4, min_epochs=2, max_epochs=2, budget_s=2.0, warmup_s=0.05)
+
+#: How many of a look are measured in full.
+FINALISTS = 3
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of one case.
+
+    Attributes:
+        suite, variant, case, l2: what was tuned.
+        choice, sizes: what it is in the table.
+        tried: candidates that ran and were right.
+        refused: candidate to reason, of the others.
+        floor_s: seconds that the task takes at the machine's own rates; nothing can be faster.
+        previous_s: seconds a call of the variant as it was.
+        best: the fastest candidate, None where none ran.
+        best_s: seconds a call of it.
+        ratio: previous over best, from pairs.
+        won: whether it is faster by more than the interval.
+        problem: why there is nothing, "" if there is.
+    """
+
+    suite: str
+    variant: str
+    case: str
+    l2: str
+    choice: str
+    sizes: dict[str, int]
+    tried: int = 0
+    refused: dict[str, str] = dataclasses.field(default_factory=dict)
+    floor_s: float | None = None
+    previous_s: float | None = None
+    best: Any = None
+    best_s: float | None = None
+    ratio: Estimate | None = None
+    won: bool = False
+    problem: str = ""
+
+
+def tune(
+    device: Device,
+    suite: Suite,
+    variant: str,
+    case: Case,
+    l2: str,
+    plan: Plan | None = None,
+    listener: Listener = lambda stage, candidate: None,
+) -> Tuned:
+    """Time the candidates of a variant at a case with the protocol: right first, all in step, cold where asked.
+
+    Args:
+        device: where.
+        suite: whose case.
+        variant: one that offers candidates.
+        case: the shape.
+        l2: "cold" or "warm".
+        plan: of the second measurement.
+        listener: told of each stage and candidate before it may hang.
+
+    Raises:
+        SuiteError: the variant offers none.
+        DeviceLost: a candidate broke the CUDA context.
+    """
+    offer = offer_of(suite, variant, case)
+    rivals = contest(suite, variant, offer)
+    result = Tuned(suite.name, variant, case.label, l2, offer.choice, dict(offer.sizes))
+    # The incumbent is what ratios refer to, whatever the suite's own baseline is.
+    contested = replace(suite, baseline=INCUMBENT, limits={})
+    # A measurer for each case: what it remembers of checks goes by names, and here names are configurations.
+    measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
+    look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
+    incumbent = look[INCUMBENT]
+    if incumbent.latency is None:
+        return replace(result, problem=f"{variant} itself: {incumbent.state}: {incumbent.reason}")
+    ran = {name: one for name, one in look.items() if name != INCUMBENT and one.speedup is not None}
+    result = replace(
+        result,
+        tried=len(ran),
+        refused={name: one.reason for name, one in look.items() if name != INCUMBENT and name not in ran},
+        floor_s=incumbent.floor_s,
+        previous_s=incumbent.latency.value,
+    )
+    finalists = sorted(ran, key=lambda name: _ratio(ran[name]).value)[-FINALISTS:]
+    if not finalists:
+        return replace(result, problem="no candidate runs here")
+    measurer.plan = plan or Plan.on(measurer.device)
+    final = _by_name(measurer.measure(contested, case, l2, finalists))
+    winner = max(finalists, key=lambda name: _ratio(final[name]).value)
+    ratio, latency, before = _ratio(final[winner]), final[winner].latency, final[INCUMBENT].latency
+    return replace(
+        result,
+        previous_s=before.value if before else result.previous_s,
+        best=next(config for config in offer.configs if name_of(config) == winner),
+        best_s=latency.value if latency else None,
+        ratio=ratio,
+        won=ratio.low > 1,
+    )
+
+
+def _by_name(records: list[Record]) -> dict[str, Record]:
+    return {record.variant: record for record in records}
+
+
+def _ratio(record: Record) -> Estimate:
+    return record.speedup or Estimate(0.0, 0.0, 0.0)

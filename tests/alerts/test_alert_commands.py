@@ -1,0 +1,283 @@
+"""The verbs, as they are typed: changes, alerts and the page of the published site."""
+
+import json
+import logging
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from alerting import Service
+from history import Here, commits_of, write_history
+from trees import DATE, record, write_measurement
+
+from lockstep.commands import cli
+
+LENGTH, AT = 30, 20
+CONFIG = {
+    "version": 1,
+    "project": "toy",
+    "repo": ".",
+    "branches": ["main"],
+    "results_dir": "results",
+    "html_dir": "html",
+    "plugins": [".lockstep.asv", ".lockstep.notify.asv_site"],
+    "environment_type": "lockstep",
+    "lockstep": {"packages": ["kernels"]},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A repository with the history of two machines; on one of them a kernel becomes slower."""
+    root = tmp_path_factory.mktemp("verbs") / "repo"
+    commits = commits_of(root, LENGTH)
+    (root / "asv.conf.json").write_text(json.dumps(CONFIG))
+    write_history(root / "results", "h200", commits, lambda n: Here(slower=1.05 if n >= AT else 1.0))
+    write_history(root / "results", "b200", commits, lambda n: Here())
+    return root, commits
+
+
+@pytest.fixture
+def run(project, tmp_path, monkeypatch, capsys):
+    """Runs a command line in the project, with a state of the test's own: exit status and what was printed."""
+    root, _ = project
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root.parent / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("LOCKSTEP_STATE", "LOCKSTEP_URL", "LOCKSTEP_NOTIFY"):
+        monkeypatch.delenv(name, raising=False)
+    handlers = list(logging.getLogger().handlers)
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["lockstep", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        logging.getLogger().handlers = list(handlers)
+        return ended.value.code, capsys.readouterr().out
+
+    return command
+
+
+def test_changes_lists_what_became_slower_and_why(run, project):
+    _, commits = project
+    status, printed = run("changes")
+    assert status == 1
+    row = rf"\+(4\.9|5\.\d) %.*linear\.triton M=1,K=64 cold.*h200.*{commits[AT][:8]}.*own commit: nothing"
+    assert re.search(row, printed)
+    assert "3 changes in 12 series: 3 slower, 0 faster" in printed
+    assert "measured at" not in printed
+
+
+@pytest.mark.parametrize("verb", [("changes",), ("alerts", "list"), ("alerts", "list", "--no-analysis")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--machine", "h20"), "--machine h20: there are no results of it; did you mean h200?"),
+        (("--family", "linaer"), "--family linaer: there are no results of it; did you mean linear?"),
+        (("--family", "kda", "--machine", "b200"), "--family kda: there are no results of it on b200; there is linear"),
+        (("--results", "resluts"), "--results resluts: there is no such folder"),
+        (("--repo", "nope"), "--repo nope: there is no such folder"),
+    ],
+)
+def test_a_name_that_nothing_has_is_no_clean_bill(run, verb, options, said):
+    status, printed = run(*verb, *options)
+    assert (status, said in printed) == (4, True), printed
+
+
+@pytest.mark.parametrize("verb", [("changes",), ("alerts", "list"), ("ingest",), ("alerts", "list", "--no-list")])
+def test_a_folder_without_results_is_not_a_history_without_changes(run, tmp_path, monkeypatch, verb):
+    """One that is there may be empty, before the first run; one that is not there is a mistake."""
+    (tmp_path / "empty").mkdir()
+    status, printed = run(*verb, "--results", str(tmp_path / "empty"))
+    judges = verb not in (("ingest",), ("alerts", "list", "--no-list"))
+    assert status == (3 if judges else 0), printed
+    assert ("holds no results: `lockstep run` makes them" in printed) is judges
+    monkeypatch.chdir(tmp_path)
+    status, printed = run(*verb)
+    assert (status, "there are no results: no folder results" in printed) == (4, True), printed
+
+
+@pytest.mark.parametrize(
+    "words", [("show", 20 * "9"), ("ack", "0"), ("reopen", "-1"), ("show", "1.5"), ("notify", "--again", 20 * "9")]
+)
+def test_a_number_that_no_alert_can_have_is_wrong_usage(run, words):
+    assert run("alerts", *words)[0] == 4
+    assert run("bisect", 20 * "9")[0] == 4
+
+
+def test_changes_says_where_there_are_too_few_commits_for_any(run, project, tmp_path):
+    _, commits = project
+    for name, length in (("five", 5), ("six", 6)):
+        write_history(tmp_path / name, "h200", commits[:length], lambda n: Here(slower=1.05 if n >= 3 else 1.0))
+    status, printed = run("changes", "--results", str(tmp_path / "five"), "--repo", ".")
+    assert (status, printed.splitlines()[-1]) == (
+        0, "h200: measured at 5 commits; a change is told once 3 stand on either side"
+    )  # fmt: skip
+    status, printed = run("changes", "--results", str(tmp_path / "six"), "--repo", ".")
+    assert (status, printed.splitlines()[-1]) == (1, "3 changes in 6 series: 3 slower, 0 faster")
+
+
+def test_changes_counts_a_series_once_whatever_its_versions(run, tmp_path):
+    """A new version of the benchmark begins another history of the same series; the pages count one."""
+    for place in range(8):
+        rows = [record(case=case, version=f"ruler{place // 4}") for case in ("M=1,K=64", "M=8,K=64")]
+        write_measurement(tmp_path / "results", rows, commit=f"{place + 1:08x}" * 5, date=DATE + place * 86_400_000)
+    status, printed = run("changes", "--results", str(tmp_path / "results"))
+    assert (status, printed.splitlines()[-1]) == (0, "0 changes in 2 series: 0 slower, 0 faster")
+
+
+def test_changes_counts_the_series_that_were_asked_for(run):
+    assert "3 changes in 6 series" in run("changes", "--machine", "h200")[1]
+    assert "0 changes in 6 series" in run("changes", "--machine", "b200", "--family", "linear")[1]
+
+
+def test_changes_in_json_and_filtered(run, project):
+    _, commits = project
+    status, printed = run("changes", "--json", "--machine", "h200", "--since", commits[AT][:9])
+    told = json.loads(printed)["changes"]
+    assert (status, len(told)) == (1, 3)
+    assert {(one["machine"], one["cause"]["kind"]) for one in told} == {("h200", "own commit")}
+    # A series may place it within two commits; the range that all share names the one.
+    assert all(commits[AT] in one["commits"] and len(one["commits"]) <= 2 for one in told)
+    assert [commits[AT]] in [one["commits"] for one in told]
+    others = (
+        ["--machine", "b200"],
+        ["--family", "linear", "--machine", "b200"],
+        ["--since", "2999-01-01"],
+        ["--since", commits[AT + 1]],
+    )
+    for filtered in others:
+        status, printed = run("changes", "--json", *filtered)
+        assert (status, json.loads(printed)["changes"]) == (0, [])
+    status, printed = run("changes", "--since", "yesterday")
+    assert status == 4
+    assert "write a day (2026-11-21) or the beginning of a commit's hash" in printed
+
+
+def test_an_alert_is_followed_from_new_to_closed(run, project):
+    _, commits = project
+    status, printed = run("alerts", "list")
+    assert status == 1
+    row = rf"new .*linear on h200 slower by [45]\.\d % in {commits[AT][:8]}: .* and 2 more .*own commit"
+    assert re.search(row, printed)
+    assert run("alerts", "list", "--machine", "b200")[0] == 0
+
+    assert run("alerts", "ack", "1", "--by", "ada", "--because", "looking") == (0, "alert 1 is acknowledged\n")
+    status, printed = run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31")
+    assert status == 4
+    assert "alert 1: a mute needs a reason: --because TEXT" in printed
+    assert run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31", "--because", "known")[0] == 0
+    assert run("alerts", "list")[0] == 0
+    assert run("alerts", "resolve", "1", "--by", "bo", "--intended", "--because", "exact rounding")[0] == 0
+    assert "resolved (intended)" in run("alerts", "list", "--all")[1]
+    assert run("alerts", "reopen", "1", "--by", "bo")[0] == 0
+
+    _, printed = run("alerts", "show", "1")
+    lines = printed.splitlines()
+    assert lines[0].startswith("alert 1, reopened: linear on h200 slower")
+    assert f"range: commit {commits[AT][:12]}" in lines
+    log = [re.sub(r"^\S+ \S+ ", "", line) for line in lines[-5:]]
+    assert log == [
+        "lockstep: opened: nothing that is recorded differs but the commits in the range (not recorded: machine code)",
+        "ada: acknowledged: looking",
+        "ada: muted: until 2999-01-31: known",
+        "bo: resolved: exact rounding",
+        "bo: reopened",
+    ]
+    shown = json.loads(run("alerts", "show", "1", "--json")[1])
+    assert (shown["state"], shown["suspects"], len(shown["log"])) == ("reopened", [commits[AT]], 5)
+    assert run("alerts", "show", "9")[0] == 4
+
+
+def test_notify_tells_once_and_says_what_is_in_doubt(run, monkeypatch):
+    service = Service()
+    monkeypatch.setenv("LOCKSTEP_NOTIFY", service.url)
+    monkeypatch.setenv("LOCKSTEP_URL", "https://bench.example.org")
+    service.answer = lambda handler: handler.connection.close()
+    status, printed = run("alerts", "notify")
+    assert status == 1
+    [first, *_] = re.findall(r"message (\d+) may not have arrived", printed)
+    service.answer = lambda handler: handler.send_response(200)
+    assert run("alerts", "notify")[0] == 0
+    told = len(service.got)
+    status, printed = run("alerts", "notify", "--again", first)
+    assert (status, len(service.got)) == (0, told + 1)
+    assert "1 message sent" in printed
+    assert "https://bench.example.org/alert/" in service.got[-1]["message"]
+    service.server.shutdown()
+
+
+def test_what_is_wrong_is_said_in_a_line(run, tmp_path, monkeypatch):
+    assert "there is no alert 3" in run("alerts", "ack", "3")[1]
+    status, printed = run("alerts", "list", "--state", "mysql://ada:secret@host/x")
+    assert status == 3
+    assert "secret" not in printed
+    monkeypatch.setenv("LOCKSTEP_NOTIFY", "nonsense://token")
+    status, printed = run("alerts", "notify")
+    assert status == 4
+    assert "LOCKSTEP_NOTIFY is no address" in printed
+    assert "token" not in printed
+    wrong = tmp_path / "thresholds.toml"
+    wrong.write_text("[default]\nmin_effect = 5\n")
+    status, printed = run("changes", "--thresholds", str(wrong))
+    assert status == 4
+    assert "min_effect is 5" in printed
+
+
+def test_a_foreign_project_is_sent_to_asvs_own_bisection(run, project, tmp_path):
+    root, commits = project
+    run("alerts", "list")
+    config = tmp_path / "asv.conf.json"
+    other = {"environment_type": "virtualenv", "plugins": [], "results_dir": str(root / "results")}
+    config.write_text(json.dumps(CONFIG | other))
+    state = next((tmp_path / "data").rglob("alerts.sqlite"))
+    status, printed = run("bisect", "1", "--config", str(config), "--state", str(state))
+    assert status == 4
+    assert f"asv find {commits[AT - 1][:12]}..{commits[AT][:12]}" in printed
+
+
+def test_the_published_site_has_the_alerts(project, tmp_path, run):
+    root, commits = project
+    status, _ = run("publish", "--no-pull")
+    assert status == 0
+    page = (root / "html" / "alerts.html").read_text()
+    assert "linear on h200 slower by " in page
+    assert "<script" not in page
+    index = (root / "html" / "index.html").read_text()
+    assert index.index('<a href="alerts.html">Alerts</a>') < index.index("nav-li-graphdisplay")
+    assert 'href="alerts.atom"' in index
+    alerts = {one["topic"]: one for one in json.loads((root / "html" / "alerts.json").read_text())}
+    assert alerts["slower"]["commits"] == [commits[AT]]
+    entries = ElementTree.parse(root / "html" / "alerts.atom").findall("{http://www.w3.org/2005/Atom}entry")
+    assert len(entries) == 3  # the slowdown, and two machines that have been silent since
+
+
+def test_the_command_starts_fast_without_what_it_does_not_need():
+    heavy = "lockstep.history.store", "sqlalchemy", "apprise", "duckdb", "torch", "dash", "plotly", "scipy"
+    code = (
+        "import sys; from importlib.metadata import entry_points\n"
+        "for verb in entry_points(group='lockstep.commands'):\n"
+        "    if verb.name in ('changes', 'alerts', 'bisect'): verb.load()\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_changes_says_what_it_did_not_read(run, project, tmp_path):
+    _, commits = project
+    write_history(tmp_path / "some", "h200", commits[:6], lambda n: Here())
+    (tmp_path / "some" / "h200" / "deadbeef-lockstep.json").write_text("{")
+    options = ("--results", str(tmp_path / "some"), "--repo", ".")
+    status, printed = run("changes", *options)
+    said = "1 of 7 files was not read: is not JSON (1); `lockstep ingest` lists them"
+    assert (status, printed.splitlines()[-1]) == (0, said)
+    counted = json.loads(run("changes", "--json", *options)[1])["problems"]
+    assert (counted["files"], counted["files_not_read"]) == (7, 1)
+    for path in (tmp_path / "some" / "h200").glob("*-lockstep.json"):
+        path.write_text("{")
+    status, printed = run("changes", *options)
+    assert (status, "7 of 7 files were not read: is not JSON (7)" in printed) == (3, True)

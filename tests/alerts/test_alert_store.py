@@ -1,0 +1,400 @@
+"""Alerts are kept: one each, however often and by however many processes data are analysed; nothing is forgotten."""
+
+import datetime
+import random
+import signal
+import sqlite3
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alerting import COMMITS, alerts, postgres, python, series, step
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from lockstep.alerts.attribution import Cause
+from lockstep.alerts.database import HEAD, Database, StateError, default_state
+from lockstep.alerts.grouping import Alert, Excuse
+from lockstep.alerts.lifecycle import Act, LifeError
+from lockstep.alerts.schema import METADATA
+from lockstep.alerts.store import AlertStore
+from lockstep.alerts.sync import Seen, Synced
+from lockstep.alerts.tracked import NoSuchAlert
+
+TODAY = datetime.date(2026, 11, 21)
+UNTIL = TODAY + datetime.timedelta(7)
+
+
+EVERYWHERE = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    # Not below pytest's folder, which only its owner may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        with postgres(Path(folder) / "pg") as url:
+            yield url
+
+
+@pytest.fixture
+def url(request, tmp_path):
+    """A fresh database: SQLite's, and PostgreSQL's as well in the tests that are marked ``EVERYWHERE``."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return str(tmp_path / "state" / "alerts.sqlite")
+    url = request.getfixturevalue("server")
+    name = f"t{time.time_ns()}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return url.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def store(url):
+    database = Database(url)
+    yield AlertStore(database)
+    database.close()
+
+
+def seen(*steps, upto=20, **changes):
+    return Seen(alerts(*steps, **changes), {"h200": COMMITS[:upto]})
+
+
+def sync(store, *steps, today=TODAY, upto=20, **changes):
+    return store.sync(seen(*steps, upto=upto, **changes), today)
+
+
+def states(store):
+    return [(one.state, one.ending) for one in store.alerts()[::-1]]
+
+
+def whats(store, number=1):
+    return [line.what for line in store.log(number)]
+
+
+@EVERYWHERE
+def test_the_layout_is_the_tables(store):
+    with store.database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+        assert context.get_current_revision() == HEAD
+
+
+@EVERYWHERE
+def test_analysing_again_opens_nothing_twice(store):
+    two = [step(10), step(10, name=series(case="M=1,K=64"), by=0.1), step(15, name=series(family="kda"))]
+    assert len(sync(store, *two).opened) == 2
+    for _ in range(3):
+        assert sync(store, *two) == type(sync(store, *two))()
+    assert states(store) == [("new", "")] * 2
+    assert whats(store) == ["opened"]
+    kept = store.alert(2)
+    assert [member.series.case for member in kept.alert.members] == ["M=1,K=64", "M=8,K=64"]
+    assert kept.alert == seen(*two).alerts[1]
+
+
+def test_more_cases_and_a_better_place_stay_the_same_alert(store):
+    sync(store, step(9, 12, rang_at=COMMITS[13]))
+    more = step(10, name=series(case="M=1,K=64"))
+    moved = step(10, 11, rang_at=COMMITS[13], by=0.06)
+    assert sync(store, moved, more).opened == ()
+    [one] = store.alerts()
+    assert (one.alert.commits, len(one.alert.members)) == ((COMMITS[10],), 2)
+    assert whats(store) == ["opened", "revised"]
+
+
+def test_a_group_that_falls_apart_stays_one_alert(store):
+    other = series(case="M=1,K=64")
+    sync(store, step(9, 12, rang_at=COMMITS[13]), step(11, 12, name=other, rang_at=COMMITS[13]))
+    apart = [step(9, rang_at=COMMITS[13]), step(12, name=other, rang_at=COMMITS[13])]
+    for _ in range(3):
+        assert sync(store, *apart).opened == ()
+    [one] = store.alerts()
+    assert len(one.alert.members) == 2
+    assert whats(store) == ["opened", "revised"]
+
+
+def test_a_fix_in_the_data_resolves_and_its_loss_reopens(store):
+    sync(store, step(10))
+    assert sync(store, step(10, left=0.001)).resolved == (1,)
+    assert states(store) == [("resolved", "fixed")]
+    assert sync(store, step(10)).reopened == (1,)
+    assert whats(store) == ["opened", "resolved", "reopened"]
+
+
+def test_a_change_that_later_data_contradict_is_withdrawn_and_may_come_back(store):
+    sync(store, step(10))
+    assert sync(store).resolved == (1,)
+    assert states(store) == [("resolved", "withdrawn")]
+    assert sync(store, step(10, rang_at=COMMITS[15])).reopened == (1,)
+
+
+def test_called_fixed_and_still_there(store):
+    sync(store, step(10), upto=14)
+    store.act(1, Act("resolve", "ada", "reverted", ending="fixed"), COMMITS[13], TODAY)
+    assert sync(store, step(10), upto=16).reopened == ()
+    assert sync(store, step(10), upto=17).reopened == (1,)
+    assert "3 commits" in store.log(1)[-1].note
+
+
+def test_an_intended_level_stays_closed(store):
+    sync(store, step(10), upto=14)
+    with pytest.raises(LifeError, match="alert 1: a new level that is meant needs a reason"):
+        store.act(1, Act("resolve", "ada", ending="intended"), COMMITS[13], TODAY)
+    store.act(1, Act("resolve", "ada", "exact rounding", ending="intended"), COMMITS[13], TODAY)
+    assert sync(store, step(10)) == type(sync(store, step(10)))()
+    assert states(store) == [("resolved", "intended")]
+
+
+@EVERYWHERE
+def test_a_mute_ends_by_itself(store):
+    sync(store, step(10))
+    with pytest.raises(LifeError, match="--until"):
+        store.act(1, Act("mute", "ada", "known"), "", TODAY)
+    with pytest.raises(LifeError, match="--because"):
+        store.act(1, Act("mute", "ada", until=UNTIL), "", TODAY)
+    store.act(1, Act("mute", "ada", "driver comes on Friday", until=UNTIL), "", TODAY)
+    assert sync(store, step(10), today=UNTIL).reopened == ()
+    assert sync(store, step(10), today=UNTIL + datetime.timedelta(1)).reopened == (1,)
+    assert store.log(1)[1].note == f"until {UNTIL}: driver comes on Friday"
+
+
+def test_a_mute_is_prolonged_without_a_word(store):
+    longer, over = UNTIL + datetime.timedelta(30), UNTIL + datetime.timedelta(1)
+    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    assert sync(store, step(10), today=over, excuse=Excuse("noisy rack", longer)).reopened == ()
+    assert whats(store) == ["opened", "muted"]
+    assert store.alert(1).muted_until == longer
+    later = longer + datetime.timedelta(7)
+    store.act(1, Act("mute", "ada", "the rack goes on Friday", until=later), "", over)
+    assert store.alert(1).muted_until == later
+    assert sync(store, step(10), today=later, excuse=Excuse("noisy rack", longer)).reopened == ()
+
+
+def test_what_is_over_when_its_mute_ends_is_not_told_again(store):
+    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    assert sync(store, step(10, left=0.001), today=UNTIL + datetime.timedelta(1)).reopened == ()
+    assert states(store) == [("resolved", "fixed")]
+
+
+@EVERYWHERE
+def test_the_log_says_who_did_what(store):
+    sync(store, step(10))
+    store.act(1, Act("ack", "ada", "looking"), "", TODAY)
+    with pytest.raises(LifeError, match="it is acknowledged and cannot be acknowledged"):
+        store.act(1, Act("ack", "bo"), "", TODAY)
+    with pytest.raises(LifeError, match="--by"):
+        store.act(1, Act("resolve", " "), "", TODAY)
+    store.act(1, Act("resolve", "bo", "fixed in #12"), "", TODAY)
+    store.act(1, Act("reopen", "ada", "no"), "", TODAY)
+    lines = [(line.who, line.what, line.state, line.note) for line in store.log(1)]
+    assert lines[1:] == [
+        ("ada", "acknowledged", "acknowledged", "looking"),
+        ("bo", "resolved", "resolved", "fixed in #12"),
+        ("ada", "reopened", "reopened", "no"),
+    ]
+    with pytest.raises(NoSuchAlert, match="alert 7"):
+        store.act(7, Act("ack", "ada"), "", TODAY)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("statement", ["UPDATE alert_event SET who = 'eve'", "DELETE FROM alert_event"])
+def test_the_log_cannot_be_changed(store, statement):
+    sync(store, step(10))
+    with pytest.raises(DBAPIError, match="append-only"), store.database.write() as connection:
+        connection.execute(text(statement))
+    assert whats(store) == ["opened"]
+
+
+def test_improvements_old_changes_and_excuses_ask_nothing_of_anybody(store):
+    sync(store, step(10, by=-0.1))
+    sync(store, step(10, by=-0.1), step(12, name=series(family="kda")), old=True)
+    assert states(store) == [("resolved", "recorded")] * 2
+    accepted = [step(14, name=series(family="hgemm"))]
+    sync(store, *accepted, excuse=Excuse("exact rounding"))
+    assert states(store)[2] == ("resolved", "intended")
+    assert (store.log(3)[0].who, store.log(3)[0].note) == ("thresholds.toml", "exact rounding")
+    sync(store, step(16, name=series(family="w4a16")), excuse=Excuse("noisy rack", UNTIL))
+    assert store.alert(4).muted_until == UNTIL
+
+
+def test_something_slower_beside_an_improvement_is_told(store):
+    sync(store, step(10, by=-0.1))
+    worse = step(10, name=series(case="M=1,K=64"))
+    assert sync(store, step(10, by=-0.1), worse).reopened == (1,)
+    assert store.alert(1).alert.topic == "slower"
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [{"old": True}, {"excuse": Excuse("exact rounding")}, {"excuse": Excuse("noisy rack", UNTIL)}, {"gone": True}],
+    ids=["old", "accepted", "muted", "gone"],
+)
+def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(store, silent):
+    better, worse = step(10, by=-0.1), step(10, name=series(case="M=1,K=64"))
+    sync(store, better)
+    left = 0.001 if silent == {"gone": True} else worse.left
+    rest = {name: value for name, value in silent.items() if name != "gone"}
+    quiet = alerts(better, replace(worse, left=left), **rest)
+    for _ in range(2):
+        assert store.sync(Seen(quiet, {"h200": COMMITS}), TODAY) == Synced()
+    assert states(store) == [("resolved", "recorded")]
+    assert whats(store)[0] == "opened"
+    assert "reopened" not in whats(store)
+    # Later it does: the acceptance or the mute is taken back, or the slowdown returns.
+    assert sync(store, better, worse).reopened == (1,)
+    assert states(store) == [("reopened", "")]
+
+
+def test_alerts_of_a_machine_that_was_not_looked_at_are_left_alone(store):
+    sync(store, step(10))
+    store.sync(Seen([], {"other": COMMITS}), TODAY)
+    assert states(store) == [("new", "")]
+
+
+SYNC = """
+import sys
+from alerting import COMMITS, alerts, series, step
+from lockstep.alerts.database import Database
+from lockstep.alerts.store import AlertStore
+from lockstep.alerts.sync import Seen
+print("started", flush=True)
+store = AlertStore(Database(sys.argv[1]))
+steps = [step(3 + 2 * n, name=series(family=f"f{n}", case=f"M={m}")) for n in range(8) for m in range(5)]
+for round in range(int(sys.argv[2])):
+    store.sync(Seen(alerts(*steps), {"h200": COMMITS}))
+print("done")
+"""
+
+
+def assert_sound(url, complete):
+    database = Database(url)
+    store = AlertStore(database)
+    kept = store.alerts()
+    assert len(kept) in ((8,) if complete else (0, 8))
+    assert len({one.fingerprint for one in kept}) == len(kept)
+    assert all(len(one.alert.members) == 5 for one in kept)
+    assert all(len(store.log(one.id)) == 1 for one in kept)
+    database.close()
+
+
+@EVERYWHERE
+def test_two_processes_at_once_open_each_alert_once(url):
+    both = [python(SYNC, url, "2") for _ in range(2)]
+    assert [process.communicate(timeout=60)[0].split()[-1] for process in both] == ["done"] * 2
+    assert_sound(url, complete=True)
+
+
+def test_a_new_database_that_somebody_else_sets_up_is_waited_for(tmp_path):
+    path = tmp_path / "alerts.sqlite"
+    with ThreadPoolExecutor(2) as pool, closing(sqlite3.connect(path, isolation_level=None)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        opened = [pool.submit(Database, path) for _ in range(2)]
+        assert not wait(opened, timeout=0.2).done
+        another.execute("COMMIT")
+    for one in opened:
+        one.result().close()
+
+
+@EVERYWHERE
+def test_killed_at_any_moment_nothing_is_lost_or_doubled(url):
+    dice = random.Random(4)
+    for _ in range(3):
+        process = python(SYNC, url, "1000")
+        assert process.stdout.readline() == "started\n"
+        time.sleep(dice.uniform(0.0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+        assert_sound(url, complete=False)
+    assert python(SYNC, url, "1").communicate(timeout=60)[0].split()[-1] == "done"
+    assert_sound(url, complete=True)
+
+
+def test_what_cannot_be_opened_is_said_without_secrets(tmp_path):
+    with pytest.raises(StateError, match="mysql is no database"):
+        Database("mysql://ada:secret@host/x")
+    with pytest.raises(StateError) as caught:
+        Database("postgresql://ada:secret@127.0.0.1:1/x")
+    assert "secret" not in str(caught.value)
+    (tmp_path / "text").write_text("not a database, but long enough to be taken for one" * 50)
+    with pytest.raises(StateError, match="not a database"):
+        Database(tmp_path / "text")
+    newer = tmp_path / "newer.sqlite"
+    with Database(newer).write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StateError, match="newer Lockstep"):
+        Database(newer)
+
+
+def test_the_usual_place_is_one_for_each_results_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    one, other = default_state(tmp_path / "a" / "results"), default_state(tmp_path / "b" / "results")
+    assert one != other
+    assert one.is_relative_to(tmp_path / "lockstep")
+    assert default_state(tmp_path / "x" / ".." / "a" / "results") == one
+
+
+def silent_machine(machine="h200"):
+    text = f"{machine} has reported nothing since 2026-11-01"
+    return Alert("silent", machine, "", COMMITS[-1], (), Cause("unexplained", text), text=text)
+
+
+def sync_silent(store, *steps, silent=True, today=TODAY, **changes):
+    found = alerts(*steps, **changes)
+    if not silent:
+        return store.sync(Seen(found, {"h200": COMMITS}), today)
+    return store.sync(Seen([*found, silent_machine()], {"h200": COMMITS}, frozenset({"h200"})), today)
+
+
+@EVERYWHERE
+def test_what_is_open_on_a_machine_that_fell_silent_is_archived_under_one_alert(store):
+    slow, other = step(10), step(4, name=series(family="kda"))
+    sync(store, slow, other)
+    store.act(1, Act("ack", "ann"), "", TODAY)
+    done = sync_silent(store, slow, other)
+    assert done == Synced(opened=(3,))
+    assert states(store) == [("resolved", "archived"), ("resolved", "archived"), ("new", "")]
+    assert (store.archived(), [one.id for one in store.archived_on("h200", 9)]) == ({"h200": 2}, [2, 1])
+    assert sync_silent(store, slow, other) == Synced()
+    # What a later analysis finds on it opens nothing either.
+    assert sync_silent(store, slow, other, step(15, name=series(family="hgemm"))) == Synced()
+    assert states(store)[3] == ("resolved", "archived")
+
+
+@EVERYWHERE
+def test_what_is_still_there_when_the_machine_reports_again_is_reopened(store):
+    sync_silent(store, step(10), step(4, name=series(family="kda")))
+    assert store.archived() == {"h200": 2}
+    [alert] = [one for one in store.alerts() if one.alert.family == "linear"]
+    done = sync_silent(store, step(10), silent=False)
+    assert done.reopened == (alert.id,)
+    assert store.log(alert.id)[-1].note == "its machine reports again"
+    assert sorted((one.alert.topic, one.alert.family, one.state, one.ending) for one in store.alerts()) == [
+        ("silent", "", "resolved", "fixed"),
+        ("slower", "kda", "resolved", "archived"),
+        ("slower", "linear", "reopened", ""),
+    ]
+
+
+def test_a_mute_outlives_the_silence(store):
+    sync(store, step(10))
+    store.act(1, Act("mute", "ann", "known", UNTIL), "", TODAY)
+    sync_silent(store, step(10))
+    assert states(store)[0] == ("muted", "")
+    sync_silent(store, step(10), today=UNTIL + datetime.timedelta(1))
+    assert states(store)[0] == ("resolved", "archived")
+
+
+def test_another_machine_is_not_archived(store):
+    found = alerts(step(10), step(10, name=series(machine="b200")))
+    everywhere = {"h200": COMMITS, "b200": COMMITS}
+    store.sync(Seen([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
+    assert {one.alert.machine for one in store.alerts() if one.open and one.alert.topic == "slower"} == {"h200"}
+    assert store.archived() == {"b200": 1}

@@ -1,0 +1,154 @@
+"""The alerts follow the results by themselves, in a process of its own, and say if that fails."""
+
+import datetime
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from history import DAY_MS, START_MS, Here, commits_of, write_history
+
+from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.analysis_status import AnalysisStatus, read_status, write_status
+from lockstep.alerts.database import Database
+from lockstep.alerts.store import AlertStore
+from lockstep.history.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    hashes = commits_of(tmp_path / "repo", 10)
+    root = tmp_path / "repo" / "results"
+    write_history(root, "h200", hashes, lambda n: Here(slower=1.08 if n >= 6 else 1.0))
+    return Store.open(root, cache=tmp_path / "cache", patience=0.0)
+
+
+def test_new_results_are_analysed_once_and_the_alert_is_there(tmp_path, store):
+    state = str(tmp_path / "alerts.sqlite")
+    alerts = AlertStore(Database(state))
+    analyst = Analyst(["--results", str(store.root), "--cache", str(tmp_path / "cache")], state, tmp_path / "turn")
+    results = store.current()
+    analyst.look(results)
+    assert analyst.busy
+    analyst.wait(60)
+    assert (analyst.status.failing, analyst.status.text) == (False, "")
+    [one] = alerts.alerts(family="linear")
+    assert one.alert.topic == "slower"
+    assert one.alert.since == START_MS + 6 * DAY_MS
+    assert one.opened_at <= datetime.datetime.now(datetime.UTC).timestamp() * 1000
+    analyst.look(results)
+    assert not analyst.busy
+
+
+def test_an_analysis_that_fails_says_why(tmp_path, store):
+    thresholds = tmp_path / "thresholds.toml"
+    thresholds.write_text("[default]\nmin_efect = 1\n")
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
+    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn")
+    analyst.look(store.current())
+    analyst.wait(60)
+    assert "min_efect" in analyst.status.reason
+    assert "min_efect" in analyst.status.text
+    assert analyst.status.failures == 1
+
+
+def test_all_processes_know_how_the_analysis_went(tmp_path, store):
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
+    state, turn = str(tmp_path / "alerts.sqlite"), tmp_path / "turn"
+    one, other = Analyst(options, state, turn), Analyst(options, state, turn)
+    one.look(store.current())
+    one.wait(60)
+    assert other.status == one.status
+    assert other.status.succeeded
+    # What one has analysed the other need not.
+    other.look(store.current())
+    assert not other.busy
+
+
+#: An analyst in a process of its own, as a worker of the server has one.
+WORKER = """
+import sys, time
+from pathlib import Path
+from lockstep.alerts.analysis_status import AnalysisStatus, read_status, write_status
+from lockstep.alerts.analysis_runner import Analyst
+from lockstep.history.store import Store
+store = Store.open(Path(sys.argv[1]), cache=Path(sys.argv[2]), patience=0.0)
+analyst = Analyst(["--results", sys.argv[1], "--cache", sys.argv[2]], sys.argv[3], Path(sys.argv[4]))
+analyst.look(store.current())
+time.sleep(1000)
+"""
+
+
+def analysing(token: str, argument: bytes = b"") -> list[int]:
+    """Processes that were started with this variable, and what they started: their environment says so."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            alive = (path / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+            if alive and f"TEST_TOKEN={token}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found += [int(path.name)] if argument in (path / "cmdline").read_bytes() else []
+        except OSError:
+            continue  # it ended meanwhile
+    return sorted(found)
+
+
+@pytest.mark.parametrize("who", ["the worker", "the analysis"])
+def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who):
+    cache, state, turn = tmp_path / "cache", tmp_path / "alerts.sqlite", tmp_path / "turn"
+    arguments = [sys.executable, "-c", WORKER, str(store.root), str(cache), str(state), str(turn)]
+    token = str(tmp_path)
+    worker = subprocess.Popen(arguments, env={**os.environ, "TEST_TOKEN": token})
+    until = time.monotonic() + 60
+    while not (children := analysing(token, b"--no-list")) and time.monotonic() < until:
+        time.sleep(0.01)
+    analyst = Analyst(["--results", str(store.root), "--cache", str(cache)], str(state), turn)
+    if who == "the analysis":
+        # Its guard leads no group.
+        os.kill(next(pid for pid in children if os.getpgid(pid) == pid), signal.SIGKILL)
+        while not analyst.status.failures and time.monotonic() < until:
+            time.sleep(0.02)
+        assert "killed by SIGKILL" in analyst.status.reason
+    worker.kill()
+    worker.wait()
+    while analysing(token) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert analysing(token) == []
+    with turn.open("w") as free:
+        fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert (analyst.status.failing, analyst.status.failures) == (True, 1)
+    while not analyst.status.succeeded and time.monotonic() < until:
+        analyst.look(store.current())
+        analyst.wait(60)
+        time.sleep(0.1)
+    assert (analyst.status.failing, analyst.status.text) == (False, "")
+    assert len(AlertStore(Database(str(state))).alerts(family="linear")) == 1
+
+
+def test_a_status_that_is_old_or_damaged_says_so(tmp_path):
+    path, turn = tmp_path / "status", tmp_path / "turn"
+    assert read_status(path, turn) == AnalysisStatus()
+    write_status(path, AnalysisStatus().begin().succeed("x"))
+    assert read_status(path, turn).text == ""
+    now = time.time()
+    write_status(path, AnalysisStatus(now - 9000, now - 8000, now - 8000, "x"))
+    assert read_status(path, turn).text.startswith("No analysis has run for over 2 hours. The findings shown are of 20")
+    path.write_text("[1]")
+    assert read_status(path, turn) == AnalysisStatus()
+
+
+def test_two_analysts_take_turns(tmp_path, store):
+    turn = tmp_path / "turn"
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
+    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), turn)
+    with turn.open("w") as taken:
+        fcntl.flock(taken, fcntl.LOCK_EX)
+        analyst.look(store.current())
+        analyst.wait(0.5)
+        assert analyst.busy
+        assert not (tmp_path / "alerts.sqlite").exists()
+    analyst.wait(60)
+    assert (analyst.busy, analyst.status.text) == (False, "")

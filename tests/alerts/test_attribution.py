@@ -1,0 +1,461 @@
+"""Every change gets the cause that its surroundings speak for, and the changes of one event become one alert."""
+
+import math
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import asv_runner.benchmarks.time as asv_time
+import pytest
+from alerting import COMMITS, alerts, series, step, told
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.alerts.as_json import from_json, to_json
+from lockstep.alerts.attribution import attribute
+from lockstep.alerts.code_change import code_evidence
+from lockstep.alerts.grouping import group
+from lockstep.alerts.steps import Facts, Move
+from lockstep.alerts.text import culprits, headline, lines
+
+PAIRED = series(quantity="speedup")
+KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"HGMMA": 32}}
+
+
+def code(host="h1", **kernel):
+    return {"host": host, "kernels": [{**KERNEL, **kernel}]}
+
+
+def sides(name, before, after, **changes):
+    """A step with these values of one field of its facts."""
+    base = step(**changes)
+    return replace(base, before=replace(base.before, **{name: before}), after=replace(base.after, **{name: after}))
+
+
+def texts(cause):
+    return [one.text for one in cause.evidence]
+
+
+TORCH = ({"torch": "2.11.0", "triton": "3.6.0"}, {"torch": "2.13.0", "triton": "3.6.0"})
+
+
+def test_a_commit_when_nothing_else_differs():
+    cause = attribute(step())
+    assert cause.kind == "own commit"
+    assert cause.sentence == (
+        "nothing that is recorded differs but the commits in the range (not recorded: the machine's hardware, clocks, "
+        "controls, machine code)"
+    )
+    assert texts(cause) == [f"commit {COMMITS[10]}"]
+    facts = replace(step().before, machine={"cpu": "a"}, protocol={"clock state": "locked"}, code={})
+    whole = step(before=facts, after=facts, controls={"copy": Move(0.0, 0.001)})
+    assert attribute(whole).sentence == "nothing but the commits in the range differs"
+
+
+@pytest.mark.parametrize("recorded", [{}, {"python": "3.12"}, {"python": "3.12", "environment": "virtualenv-py3.12"}])
+def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
+    """A package of another version slows a benchmark as a commit does, and such results hold nothing that tells."""
+    foreign = sides("toolchain", recorded, recorded)
+    cause = attribute(foreign)
+    assert (cause.kind, cause.sentence) == (
+        "unknown cause",
+        "it may be a commit in the range, or something that is not recorded; not recorded: versions of packages, the "
+        "machine's hardware, clocks, controls, machine code",
+    )
+    assert texts(cause) == [f"commit {COMMITS[10]}"]
+    [alert] = alerts(foreign)
+    assert (alert.cause.kind, alert.suspects) == ("unknown cause", (COMMITS[10],))
+    assert from_json(to_json(alert)) == alert
+    # Machine code that changed is evidence; so is any version that both sides record.
+    compiled = replace(foreign, before=replace(foreign.before, code=code()))
+    compiled = replace(compiled, after=replace(foreign.after, code=code(code="bb")))
+    assert attribute(compiled).kind == "own commit"
+    versions = recorded | {"numpy": "2"}
+    assert attribute(sides("toolchain", versions, versions)).kind == "own commit"
+
+
+def test_ranges_of_an_unknown_cause_are_narrowed_by_other_machines():
+    ours = sides("toolchain", {}, {}, first=8, last=12)
+    theirs = replace(sides("toolchain", {}, {}, first=11, last=15), series=series(machine="b200"))
+    there, here = alerts(ours, theirs)
+    assert here.commits == there.commits == (COMMITS[11], COMMITS[12])
+
+
+REASONS = ["no repository", "shallow", "missing", "branches"]
+
+
+@pytest.mark.parametrize("unknown", REASONS)
+def test_commits_that_are_not_known_are_not_named(unknown):
+    for suspect in (step(unknown=unknown), step(unknown=unknown, touched=(COMMITS[10],))):
+        cause = attribute(suspect)
+        assert cause.kind == "unknown range"
+        assert not [one for one in cause.evidence if one.what == "commit"]
+    cause = attribute(replace(sides("code", code(), code(registers=255, code="bb")), unknown=unknown))
+    assert cause.sentence.endswith("; the machine code changed: matmul registers 168 → 255")
+    # What explains a change without its commits goes on doing so.
+    assert attribute(replace(sides("toolchain", *TORCH), unknown=unknown)).kind == "toolchain"
+    assert attribute(replace(sides("code", code(), code()), unknown=unknown)).kind == "noise"
+
+
+@pytest.mark.parametrize("unknown", REASONS)
+def test_an_alert_whose_range_is_not_known_has_two_ends_and_no_culprit(unknown):
+    [alert] = alerts(step(10, unknown=unknown))
+    assert (alert.before, alert.after, alert.suspects) == (COMMITS[9], COMMITS[10], ())
+    assert alert.range == f"{COMMITS[9][:8]}..{COMMITS[10][:8]}"
+    assert alert.range in headline(alert)
+    assert culprits(alert).startswith(f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, and what lies between is unknown: ")
+    assert f"commit {COMMITS[10][:12]}" not in "\n".join(lines(alert))
+    assert from_json(to_json(alert)) == alert
+
+
+def test_an_unknown_range_does_not_narrow_a_known_one():
+    """One series was measured at commits 4 and 12, all known in between; another at 8 and 12, unknown in between."""
+    known = step(5, 12, between=tuple(COMMITS[5:13]), touched=(COMMITS[6], COMMITS[12]))
+    other = step(9, 12, name=series(case="M=1"), between=(COMMITS[12],), unknown="shallow", by=0.5)
+    [alert] = alerts(known, other)
+    assert (alert.before, alert.commits, alert.unknown) == (COMMITS[4], tuple(COMMITS[5:13]), "")
+    assert alert.cause.kind == "own commit"
+    assert alert.suspects == (COMMITS[6], COMMITS[12])
+
+
+def test_ends_of_unknown_ranges_are_narrowed_by_what_was_measured():
+    wide = step(5, 12, between=(COMMITS[8], COMMITS[12]), unknown="shallow")
+    narrow = step(9, 12, name=series(case="M=1"), between=(COMMITS[12],), unknown="shallow")
+    [alert] = alerts(wide, narrow)
+    assert (alert.before, alert.commits, alert.unknown) == (COMMITS[8], (COMMITS[12],), "shallow")
+
+
+def test_an_unknown_range_and_one_of_another_machine_leave_each_other_alone():
+    ours = step(10, unknown="shallow")
+    theirs = step(8, 12, name=series(machine="b200"))
+    there, here = alerts(ours, theirs)
+    assert (here.commits, here.also_on) == ((COMMITS[10],), ())
+    assert (there.commits, there.also_on) == (tuple(COMMITS[8:13]), ())
+
+
+def test_only_commits_that_touch_the_packages_are_suspects():
+    [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])))
+    assert alert.suspects == (COMMITS[9], COMMITS[11])
+    [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])), step(10, 14, name=series(case="M=1"), by=0.01))
+    assert alert.suspects == (COMMITS[11],)
+    [alert] = alerts(sides("code", code(), code(code="bb")))
+    assert alert.suspects == (COMMITS[10],)
+    cause = attribute(step(8, 12, touched=()))
+    assert cause.kind == "unexplained"
+    assert "no commit in the range touches the packages" in cause.sentence
+
+
+def test_the_machine_code_is_shown_where_it_changed():
+    spilling = code(registers=255, spills=512, code="bb", mix={"HGMMA": 32, "STL": 224, "all": 900})
+    cause = attribute(sides("code", code(), spilling))
+    assert cause.kind == "own commit"
+    assert cause.sentence == "a commit changed it: " + ", ".join(
+        ["matmul registers 168 → 255", "matmul spills 0 B → 512 B", "matmul STL 0 → 224"]
+    )
+    cause = attribute(sides("code", code(), code(code="bb")))
+    assert cause.sentence == "a commit changed it: matmul machine code aa → bb"
+    assert texts(cause) == [f"commit {COMMITS[10]}", "matmul machine code aa → bb"]
+    assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
+    two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
+    assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
+
+
+def test_what_one_side_does_not_know_of_the_machine_code_is_no_evidence():
+    for less in (None, {}, code(host="")):
+        assert code_evidence(code(), less) == code_evidence(less, code()) == ()
+    for less in (code(code="bb", registers="many"), code(code="bb", mix={}), code(code="bb", mix=None)):
+        for one, other in ((code(), less), (less, code())):
+            assert [evidence.what for evidence in code_evidence(one, other)] == ["matmul machine code"]
+
+
+def test_unchanged_machine_code_is_noise():
+    assert attribute(sides("code", code(), code())).kind == "noise"
+
+
+UNKNOWN = [None, {}, {"kernels": [{}], "host": "h1"}, {"kernels": 3, "host": "h1"}, code(host=""), code(code=None)]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_unknown_machine_code_is_never_unchanged(unknown):
+    assert attribute(sides("code", unknown, unknown)).kind == "own commit"
+
+
+def test_a_toolchain_that_changed_is_named_before_the_commits():
+    cause = attribute(sides("toolchain", *TORCH))
+    assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")
+    same = {"numpy": "2"}
+    one_side = sides("toolchain", same | {"torch": "2.11.0"}, same | {"triton": "3.6.0"})
+    assert attribute(one_side).kind == "own commit"
+    for unknown in (("", "2.13.0"), ("2.11.0", "")):
+        assert attribute(sides("toolchain", *(same | {"torch": one} for one in unknown))).kind == "own commit"
+
+
+def test_unchanged_machine_code_does_not_acquit_a_toolchain():
+    base = sides("toolchain", *TORCH)
+    same = replace(base, before=replace(base.before, code=code()), after=replace(base.after, code=code()))
+    assert attribute(same).kind == "toolchain"
+
+
+def test_controls_that_moved_are_the_machine():
+    moved = {"copy": Move(math.log(1.06), 0.002), "matmul": Move(0.001, 0.002)}
+    cause = attribute(step(controls=moved))
+    assert (cause.kind, cause.sentence) == ("machine", "control copy +6.0%")
+    for still in (Move(-0.06, 0.002), Move(0.06, 0.05), Move(0.01, 0.002)):
+        assert attribute(step(controls={"copy": still})).kind == "own commit"
+
+
+def test_controls_that_moved_with_the_toolchain_are_the_toolchains():
+    cause = attribute(replace(sides("toolchain", *TORCH), controls={"copy": Move(0.06, 0.001)}))
+    assert cause.kind == "toolchain"
+    assert cause.sentence == "the toolchain changed: torch 2.11.0 → 2.13.0; control copy +6.2%"
+
+
+def test_a_baseline_that_became_slower_too_is_the_machine():
+    cause = attribute(step(baseline=Move(0.04, 0.001)))
+    assert (cause.kind, cause.sentence) == ("machine", "baseline's time +4.1%")
+    for still in (Move(-0.04, 0.001), Move(0.04, 0.02), Move(0.01, 0.001)):
+        assert attribute(step(baseline=still)).kind == "own commit"
+
+
+def test_another_gpu_is_evidence_where_the_controls_moved():
+    base = sides("machine", {"gpu_uuid": "A"}, {"gpu_uuid": "B"})
+    cause = attribute(replace(base, controls={"copy": Move(0.06, 0.001)}))
+    assert (cause.kind, texts(cause)) == ("machine", ["control copy +6.2%", "gpu_uuid A → B"])
+    assert attribute(replace(base, controls={"copy": Move(0.0, 0.001)})).kind == "own commit"
+    assert attribute(base).kind == "machine"
+
+
+def test_a_ratio_that_fell_because_its_baseline_is_faster_is_not_the_kernel():
+    cause = attribute(step(name=PAIRED, baseline=Move(-0.05, 0.001), own=Move(0.001, 0.001)))
+    assert (cause.kind, cause.sentence) == ("machine", "baseline's time -4.9%")
+    assert attribute(step(name=PAIRED, baseline=Move(0.0, 0.001), own=Move(0.05, 0.001))).kind == "own commit"
+    # The machine slows both; the pair still shows what the commit did.
+    assert attribute(step(name=PAIRED, baseline=Move(0.05, 0.001), own=Move(0.1, 0.001))).kind == "own commit"
+
+
+def test_controls_say_nothing_of_a_ratio():
+    assert attribute(step(name=PAIRED, controls={"copy": Move(0.06, 0.001)})).kind == "own commit"
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after"),
+    [
+        ("protocol", {"protocol": "1"}, {"protocol": "2"}),
+        ("protocol", {"tf32_matmul": "False"}, {"tf32_matmul": "True"}),
+    ],
+)
+def test_what_is_measured_another_way_is_no_regression(field, before, after):
+    base = sides(field, before, after)
+    both = replace(base, before=replace(base.before, toolchain=TORCH[0]), after=replace(base.after, toolchain=TORCH[1]))
+    assert attribute(both).kind == "protocol"
+
+
+def test_another_version_of_the_benchmark_is_another_way():
+    assert attribute(sides("version", "aa", "bb")).sentence == "it is measured another way: benchmark version aa → bb"
+
+
+def test_sampling_alone_is_another_way_of_measuring():
+    changed = sides("sampling", {"number": 1, "repeat": 10}, {"number": 100, "repeat": 10})
+    assert attribute(changed).sentence == "only the sampling changed: calls a sample 1 → 100"
+    assert attribute(sides("sampling", {"repeat": 10}, {"repeat": 2})).kind == "protocol"
+    upgraded = replace(changed.before, toolchain=TORCH[0]), replace(changed.after, toolchain=TORCH[1])
+    assert attribute(replace(changed, before=upgraded[0], after=upgraded[1])).kind == "toolchain"
+    moved = replace(changed.before, machine={"cpu": "A"}), replace(changed.after, machine={"cpu": "B"})
+    assert attribute(replace(changed, before=moved[0], after=moved[1])).kind == "machine"
+    newer = replace(changed, before=replace(changed.before, version="a"), after=replace(changed.after, version="b"))
+    assert texts(attribute(newer)) == ["benchmark version a → b", "calls a sample 1 → 100"]
+    assert attribute(sides("sampling", {}, {"repeat": 2})).kind == "own commit"
+    assert attribute(sides("sampling", {"repeat": 2}, {})).kind == "own commit"
+
+
+def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():
+    assert attribute(sides("sampling", {"number": 1000}, {"number": 140}, by=6.0)).kind == "own commit"
+    assert attribute(sides("sampling", {"number": 1000}, {"number": 700})).kind == "own commit"
+
+
+@given(number=st.integers(1, 10**6), repeat=st.integers(1, 100), log=st.floats(-5, 5).filter(bool))
+def test_the_same_sampling_on_both_sides_is_no_change_of_it(number, repeat, log):
+    same = {"number": number, "repeat": repeat}
+    assert attribute(sides("sampling", same, same, by=math.expm1(log))).kind == "own commit"
+
+
+def asv_sampling(seconds, seed, sample_time=0.01):
+    """Number and repeat that asv's own loop settles on for calls of about ``seconds``; the clock is the test's."""
+    dice, now = random.Random(seed), [0.0]
+
+    def timeit(number):
+        taken = seconds * number * dice.uniform(0.95, 1.05)
+        now[0] += taken
+        return taken
+
+    benchmark = SimpleNamespace(sample_time=sample_time, _setups=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asv_time, "wall_timer", lambda: now[0])
+        samples, number = asv_time.TimeBenchmark.benchmark_timing(
+            benchmark,
+            SimpleNamespace(timeit=timeit),
+            min_repeat=1,
+            max_repeat=10,
+            max_time=20.0,
+            warmup_time=0.1,
+            number=0,
+            min_run_count=2,
+        )
+    return {"number": number, "repeat": len(samples)}
+
+
+@given(
+    seconds=st.floats(-7, 1.5).map(lambda power: 10**power),
+    by=st.floats(-4, 4).filter(lambda log: abs(log) > 0.01).map(math.expm1),
+    seed=st.integers(),
+)
+def test_what_asv_chooses_by_itself_is_no_change_of_sampling(seconds, by, seed):
+    before, after = asv_sampling(seconds, seed), asv_sampling(seconds * (1 + by), seed + 1)
+    assert attribute(sides("sampling", before, after, by=by)).kind == "own commit", (before, after)
+
+
+@given(
+    seconds=st.floats(-7, -4).map(lambda power: 10**power),
+    by=st.sampled_from([-0.6, -0.2, 0.05, 0.5, 2.0]),
+    factor=st.sampled_from([0.05, 0.2, 5, 20]),
+    seed=st.integers(),
+)
+def test_a_number_that_does_not_follow_from_the_time_is_a_change_of_sampling(seconds, by, factor, seed):
+    before = asv_sampling(seconds, seed)
+    after = asv_sampling(seconds * (1 + by), seed + 1, sample_time=0.01 * factor)
+    assert attribute(sides("sampling", before, after, by=by)).kind == "protocol", (before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "by", "kind"),
+    [
+        ({"number": 1}, {"number": 1}, 2.0, "own commit"),  # pinned, or slower than a sample should last
+        ({"number": 1}, {"number": 2}, -0.95, "own commit"),  # how much slower, one call does not say
+        ({"number": 5}, {"number": 1}, 99.0, "own commit"),
+        ({"number": 1}, {"number": 100}, -0.6, "protocol"),
+        ({"number": 100}, {"number": 1}, 0.1, "protocol"),
+        ({"number": 100}, {"number": 300}, 2.0, "protocol"),  # more calls although each takes longer
+        ({"repeat": 10}, {"repeat": 2}, 7.0, "own commit"),  # as many samples as the time has room for
+        ({"repeat": 10}, {"repeat": 2}, -0.5, "protocol"),
+    ],
+)
+def test_sampling_at_its_limits(before, after, by, kind):
+    assert attribute(sides("sampling", before, after, by=by)).kind == kind
+
+
+def test_measured_twice_with_nothing_different_is_unexplained():
+    assert attribute(step(between=())).kind == "unexplained"
+
+
+def test_one_event_is_one_alert_worst_first_in_the_range_that_all_share():
+    cases = [
+        step(8, 11, by=0.03),
+        step(10, 14, by=0.2, name=series(case="M=1")),
+        step(9, 12, by=-0.1, name=series(case="M=2")),
+    ]
+    [alert] = alerts(*cases)
+    assert [member.series.case for member in alert.members] == ["M=1", "M=8,K=64", "M=2"]
+    assert alert.commits == (COMMITS[10], COMMITS[11])
+    assert (alert.before, alert.range) == (COMMITS[9], f"{COMMITS[9][:8]}..{COMMITS[11][:8]}")
+    assert alert.topic == "slower"
+
+
+def test_other_families_machines_and_ranges_are_other_alerts():
+    found = alerts(
+        step(8),
+        step(12),
+        step(8, name=series(family="kda")),
+        step(8, name=series(machine="b200")),
+        step(8, name=series(case="M=1")),
+    )
+    assert sorted((one.machine, one.family, one.after, len(one.members)) for one in found) == sorted(
+        [
+            ("h200", "linear", COMMITS[8], 2),
+            ("h200", "linear", COMMITS[12], 1),
+            ("h200", "kda", COMMITS[8], 1),
+            ("b200", "linear", COMMITS[8], 1),
+        ]
+    )
+
+
+def test_the_range_is_intersected_over_the_machines():
+    ours, theirs = alerts(step(8, 12), step(11, 15, name=series(machine="b200")))[::-1]
+    assert {ours.commits, theirs.commits} == {(COMMITS[11], COMMITS[12])}
+    assert ours.before == theirs.before == COMMITS[10]
+    assert (ours.machine, ours.also_on) == ("h200", ("b200",))
+
+
+def test_a_range_says_what_narrowed_it():
+    """One machine measured every commit, the other every fourth: what it says of one commit is the other's word."""
+    exact = step(11)
+    seldom = step(8, 12, name=series(machine="b200"))
+    there, here = alerts(exact, seldom)
+    assert (there.machine, there.commits, there.narrowed, here.narrowed) == ("b200", (COMMITS[11],), True, False)
+    assert culprits(there) == f"commit {COMMITS[11][:12]} (narrowed by h200)"
+    assert culprits(here) == f"commit {COMMITS[11][:12]}"
+    [alone] = alerts(seldom)
+    assert culprits(alone) == f"one of 5 commits: {COMMITS[7][:12]}..{COMMITS[12][:12]}"
+    [touching] = alerts(replace(seldom, touched=(COMMITS[9],)))
+    only = f"the only one of 5 in {COMMITS[7][:12]}..{COMMITS[12][:12]} that touches the packages under test"
+    assert culprits(touching) == f"commit {COMMITS[9][:12]}, {only}"
+
+
+def test_most_of_the_change_names_the_cause():
+    toolchain = [replace(sides("toolchain", *TORCH), series=series(case=f"M={m}")) for m in range(3)]
+    [alert] = alerts(step(by=0.06), *toolchain)
+    assert alert.cause.kind == "toolchain"
+    assert {member.cause.kind for member in alert.members} == {"toolchain", "own commit"}
+
+
+def test_what_became_slower_names_the_cause_of_a_mixed_alert():
+    faster = replace(sides("toolchain", *TORCH, by=-0.3), series=series(case="M=1"))
+    [alert] = alerts(step(by=0.02), faster)
+    assert (alert.topic, alert.cause.kind) == ("slower", "own commit")
+    [alert] = alerts(faster)
+    assert (alert.topic, alert.cause.kind) == ("faster", "toolchain")
+
+
+def test_an_alert_is_gone_when_all_that_became_slower_went_back():
+    back, stays = step(left=0.0), step(name=series(case="M=1"))
+    faster = step(by=-0.1, left=0.0, name=series(case="M=2"))
+    assert [alert.gone for alert in (*alerts(back), *alerts(back, stays), *alerts(back, faster), *alerts(faster))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_an_alert_is_as_new_as_its_newest_part():
+    old, new = told(step(), since=5, old=True), told(step(name=series(case="M=1")), since=7)
+    assert [(one.since, one.old) for one in (*group(old), *group(new), *group(old + new))] == [
+        (5, True),
+        (7, False),
+        (7, False),
+    ]
+
+
+def test_an_order_that_lacks_commits_leaves_the_range_its_own_good_commit():
+    ours, theirs = step(8, 11), step(10, 14, name=series(case="M=1"))
+    [alert] = group(told(ours, theirs))
+    assert (alert.before, alert.commits) == (COMMITS[7], (COMMITS[10], COMMITS[11]))
+    [alert] = group(told(ours), COMMITS[:11])
+    assert alert.before == COMMITS[7]
+    there, here = group(told(ours, replace(theirs, series=series(machine="b200"))))
+    assert (here.before, there.before) == (COMMITS[7], COMMITS[9])
+    [unknown] = group(told(replace(ours, good="")))
+    assert unknown.range == COMMITS[11][:8]
+
+
+def test_alerts_of_anything_else_are_other_alerts():
+    [one] = alerts(step(8, 11))
+    [another] = alerts(step(8, 11, name=series(case="M=1")))
+    others = {"topic": "faster", "machine": "b200", "family": "kda", "before": COMMITS[3], "commits": (COMMITS[8],)}
+    prints = [replace(one, **{name: value}).fingerprint for name, value in others.items()]
+    prints += [one.fingerprint, another.fingerprint, replace(one, members=()).fingerprint]
+    assert len(set(prints)) == len(prints)
+
+
+def test_an_alert_survives_json():
+    [alert] = alerts(step(8, 11, by=0.03), replace(sides("toolchain", *TORCH), before=Facts(COMMITS[9])))
+    assert from_json(to_json(alert)) == alert

@@ -1,0 +1,241 @@
+"""What an analysis keeps: going on from it says what a new one says, and no damage to it shows."""
+
+import datetime
+import itertools
+import math
+import shutil
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
+
+from lockstep.alerts.analysis import look
+from lockstep.alerts.analysis_cache import Kept, write_whole
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.followed_series import baselines_said, followed, voted
+from lockstep.alerts.publish import survey
+from lockstep.detect import analyse
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
+
+LENGTH, AT = 30, 14
+NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datetime.UTC)
+
+PLANTED = {
+    "slowdown": lambda n: Here(slower=1.05 if n >= AT else 1.0),
+    "fixed": lambda n: Here(slower=1.05 if AT <= n < AT + 8 else 1.0),
+    "machine": lambda n: Here(everything=1.08, host={"gpu_uuid": "GPU-2"}) if n >= AT else Here(),
+    "new ruler after": lambda n: Here(slower=1.05 if n >= AT else 1.0, version="ruler1" if n < AT + 8 else "ruler2"),
+    "changed code": lambda n: Here(slower=1.02, code="bb") if n >= AT else Here(code="aa"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A repository, and a tree with a machine for each planted event and one of another project."""
+    root = tmp_path_factory.mktemp("whole")
+    commits = commits_of(root / "repo", LENGTH, touch=lambda n: n % 4 == 0)
+    for machine, plan in PLANTED.items():
+        write_history(root / "results", machine, commits, plan)
+    write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
+    write_foreign(root / "results", "foreign", commits, lambda n: 1.1e-3 if n >= AT else 1e-3)
+    write_foreign(root / "results", "failing", commits, lambda n: math.nan if n in (18, 23) or n >= 27 else 1e-3)
+    return root, commits
+
+
+class Growing:
+    """The tree as it grows, and its store."""
+
+    def __init__(self, whole, folder):
+        self.source, self.commits = whole
+        self.repo = self.source / "repo"
+        self.root = folder / "results"
+        self.store = Store.open(self.root, self.repo, folder / "cache", patience=0.0)
+        self.kept = Kept(self.store.cache)
+
+    def add(self, commits):
+        for path in (self.source / "results").rglob("*.json"):
+            if path.name in ("machine.json", "benchmarks.json") or path.name[:8] in {one[:8] for one in commits}:
+                to = self.root / path.relative_to(self.source / "results")
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, to)
+
+    def looked(self, kept):
+        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept)
+
+    def says_the_same(self):
+        with tempfile.TemporaryDirectory() as nothing:
+            now, anew = self.looked(self.kept), self.looked(Kept(Path(nothing)))
+        assert now.alerts == anew.alerts
+        assert [as_text(one) for one in now.found] == [as_text(one) for one in anew.found]
+        assert now.series == anew.series
+        return now
+
+
+def as_text(found):
+    """A change without what no two ways of adding agree on, the last digits of a number."""
+    step = found.step
+    numbers = {name: round(getattr(step, name), 9) for name in ("size", "low", "high", "confidence", "left")}
+    return repr(replace(found, step=replace(step, **numbers)))
+
+
+@pytest.fixture
+def growing(whole, tmp_path):
+    return Growing(whole, tmp_path)
+
+
+@pytest.fixture(params=[False, True], ids=["each time", "seldom"])
+def seldom(request, monkeypatch):
+    """Whether the detector is written as seldom as that of a long history, and catches up in between."""
+    if request.param:
+        monkeypatch.setattr("lockstep.alerts.detector_state._SELDOM", 1)
+    return request.param
+
+
+def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
+    before = 0
+    for upto in (12, 16, 17, 18, 23, 24, LENGTH):
+        growing.add(growing.commits[before:upto])
+        before = upto
+        found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
+    assert seldom == any(growing.kept.folder.rglob("recent.npz"))
+    assert {one.step.series.machine for one in found.found} >= {"slowdown", "fixed", "foreign"}
+    assert {(one.machine, one.topic) for one in found.alerts} >= {
+        ("failing", "stopped"),
+        ("new ruler after", "version"),
+    }
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom, files):
+    growing.add(growing.commits[:20])
+    growing.looked(growing.kept)
+    for commit in growing.commits[20:22]:
+        growing.add([commit])
+        written = itertools.count()
+
+        def write(path, what, written=written):
+            if next(written) == files:
+                raise KeyboardInterrupt
+            write_whole(path, what)
+
+        with monkeypatch.context() as killed:
+            for module in ("memory", "notes"):
+                killed.setattr(f"lockstep.alerts.{module}.write_whole", write)
+            with pytest.raises(KeyboardInterrupt):
+                growing.looked(growing.kept)
+    growing.says_the_same()
+
+
+def test_what_is_measured_later_in_between_says_the_same(growing):
+    growing.add(growing.commits[::2])
+    growing.looked(growing.kept)
+    growing.add(growing.commits[1 : AT + 2 : 2])
+    growing.says_the_same()
+    (growing.root / "slowdown").rename(growing.root / "another")
+    growing.says_the_same()
+
+
+def test_only_new_points_are_read(growing, monkeypatch):
+    growing.add(growing.commits[:-1])
+    growing.looked(growing.kept)
+    growing.add(growing.commits[-1:])
+    results, asked = growing.store.current(), []
+    read = type(results).newest
+    monkeypatch.setattr(type(results), "newest", lambda self, *a: asked.append(a) or read(self, *a))
+    monkeypatch.setattr(type(results), "trends", lambda *_: pytest.fail("old points are read"))
+    growing.looked(growing.kept)
+    assert asked == [(machine, 1) for machine in results.machines]
+    asked.clear()
+    growing.looked(growing.kept)
+    assert asked == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"no file of ours", None])
+def test_a_damaged_file_is_made_anew(growing, damage, seldom):
+    for first, after in ((0, 19), (19, 20)):
+        growing.add(growing.commits[first:after])
+        survey(growing.store, Thresholds(), growing.repo)
+    findings = Findings(growing.store.cache, growing.repo)
+    before = findings.picture(growing.store.current(), "slowdown").found
+    assert before
+    for path in growing.kept.folder.rglob("*.*"):
+        if damage is None:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        else:
+            path.write_bytes(damage)
+    anew = Findings(growing.store.cache, growing.repo)
+    fresh = Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0)
+    assert anew.picture(fresh.current(), "slowdown") is None
+    survey(fresh, Thresholds(), growing.repo)
+    assert anew.picture(fresh.current(), "slowdown").found == before
+    growing.says_the_same()
+
+
+def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growing, tmp_path):
+    growing.add(growing.commits[:20])
+    file = tmp_path / "thresholds.toml"
+    findings = Findings(growing.store.cache, growing.repo, thresholds=file)
+    results = growing.store.current()
+    assert findings.picture(results, "slowdown") is None
+    before = findings.version(results)
+    survey(growing.store, Thresholds(), growing.repo)
+    assert findings.version(results) != before
+    shown = findings.picture(results, "slowdown")
+    [name] = {one.series for one in shown.found if one.series.case == "M=1,K=64" and not one.quiet}
+    behaviour = shown.behaviour(name)
+    assert behaviour.noise.scale == shown.noise[name]
+    assert [level.stop for level in behaviour.levels] == [AT, 20]
+    file.write_text("[default]\nmin_effect = 0.5\n")
+    assert findings.picture(results, "slowdown") is None
+    growing.add(growing.commits[20:21])
+    file.unlink()
+    assert findings.picture(growing.store.current(), "slowdown") is None
+
+
+def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
+    for first, after in ((0, 20), (20, 22), (22, 24)):
+        growing.add(growing.commits[first:after])
+        results, _ = survey(growing.store, Thresholds(), growing.repo)
+    findings, told = Findings(growing.store.cache, growing.repo), 0
+    for machine in PLANTED:
+        shown = findings.picture(results, machine)
+        trends = list(results.trends(results.series(machine)))
+        said = baselines_said(results, machine)
+        baselines = voted((results.benchmarks[one.benchmark].suite, baseline) for one, baseline in said.items())
+        series = {one.name: one for one in followed(trends, baselines)}
+        for name, one in series.items():
+            found, whole = shown.behaviour(name), analyse(one.values)
+            assert found.changes == whole.changes
+            assert shown.noise[name] == pytest.approx(found.noise.scale, rel=1e-12, nan_ok=True)
+            assert found.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9, nan_ok=True)
+            told += len(whole.changes)
+    assert told >= len(PLANTED)
+
+
+def test_several_at_once_leave_what_one_leaves(growing):
+    growing.add(growing.commits[:20])
+    stores = [Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda store: survey(store, Thresholds(), growing.repo)[1], stores))
+    assert done[0].found == done[1].found == done[2].found
+    growing.says_the_same()
+    findings = Findings(growing.store.cache, growing.repo)
+    assert findings.picture(growing.store.current(), "slowdown").found
+
+
+def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
+    growing.add(growing.commits[:20])
+    survey(growing.store, Thresholds(), growing.repo)
+    growing.add(growing.commits[20:21])
+    monkeypatch.setattr("lockstep.alerts.analysis_cache._STAY", -1.0)
+    survey(growing.store, Thresholds(), growing.repo)
+    left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
+    machines = len(growing.store.current().machines)
+    each = dict.fromkeys(("detector.npz", "notes.json", "changes"), machines)
+    assert Counter(left) == each | {"done": 1}

@@ -1,0 +1,36 @@
+"""Arrays of an archive that are read only where they are looked at."""
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from lockstep.alerts.mapped_arrays import mapped
+
+ARRAYS = {
+    "wide": np.arange(12.0).reshape(3, 4),
+    "columns first": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "empty": np.empty((0, 5)),
+    "text": np.array(["one", "zwölf"]),
+    "alone": np.array("state"),
+}
+
+
+def test_they_are_what_was_saved(tmp_path):
+    np.savez(tmp_path / "some.npz", **ARRAYS)
+    found = mapped(tmp_path / "some.npz")
+    assert found.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array)
+        assert not found[name].flags.writeable
+
+
+def test_what_cannot_be_mapped_is_told(tmp_path):
+    path = tmp_path / "some.npz"
+    np.savez_compressed(path, **ARRAYS)
+    with pytest.raises(ValueError, match="not as savez writes it"):
+        mapped(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(zipfile.BadZipFile):
+        mapped(path)

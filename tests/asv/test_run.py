@@ -1,0 +1,407 @@
+"""The whole chain on a CPU: commits of a tiny project measured through asv, and the verbs beside it."""
+
+import json
+import math
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from project import BROKEN, KERNELS, SUITE, make_project
+
+from lockstep.commands.noise import in_turn
+from lockstep.record.model import read_records
+from lockstep.suite.discovery import load_suites
+
+M2, M3, GPU_ONLY = (f"M={rows},K=1024,N=512" for rows in (2, 3, 4096))
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "project"
+
+
+def asv_file(project, commit):
+    """asv's result file of a commit: benchmark to {(variant, case, l2): value}."""
+    [path] = (project.root / "results").glob(f"*-cpu/{commit[:8]}-lockstep.json")
+    stored = json.loads(path.read_text())
+    values = {}
+    for name, row in stored["results"].items():
+        named = dict(zip(stored["result_columns"], row, strict=False))
+        keys = [tuple(value.strip("'") for value in key) for key in combinations(named["params"])]
+        values[name] = dict(zip(keys, named["result"], strict=True)) if named["result"] else {}
+    return values
+
+
+def combinations(params):
+    keys = [()]
+    for axis in params:
+        keys = [(*key, value) for key in keys for value in axis]
+    return keys
+
+
+def provenance(project, commit):
+    """Records of a commit by (suite, variant, case, l2)."""
+    [path] = (project.root / "results").glob(f"*-cpu/{commit[:8]}-lockstep.provenance.jsonl")
+    told, records = read_records(path)
+    assert told.commit == commit
+    assert told.clock_state == "cpu"
+    assert told.harness.removesuffix("+dirty") == project.git("rev-parse", "HEAD")
+    assert {"check", "draw", "capture", "time", "controls", "rest"} <= told.spent_s.keys()
+    return {record.key: record for record in records}
+
+
+def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
+    # One case, to keep it short: a death costs the start of a worker, the hang its eight seconds.
+    project = make_project(root, timeout=8.0)
+    project.write("toy/product.py", KERNELS + BROKEN)
+    head = project.commit("Break")
+    done = project.lockstep("run", "HEAD^!", "--bench", rf"(latency|speedup)\(.*'{M2}', 'warm'")
+
+    assert done.returncode == 2, done.stdout
+    reasons = {
+        "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm at M=2,K=1024,N=512, accepted is 1e-05",
+        "unwritten": r"WrongResult: unwritten output 0 is off by nan .*",
+        "raises": r"RuntimeError: no such thing",
+        "hangs": r"hung for 8 s in its check",
+        "killed": r"killed by SIGKILL in its check",
+        "dies_while_timed": r"killed by SIGSEGV while (timing|its calls were captured)",
+        "hungry": r"RuntimeError: .*can't allocate memory.*",
+    }
+    for name, reason in reasons.items():
+        [line] = re.findall(rf"^ *failed: product {name} {M2} warm: (.*)$", done.stdout, re.MULTILINE)
+        assert re.fullmatch(reason, line)
+    assert "Traceback" not in done.stdout
+    assert re.search(rf"^{head[:8]}: \d+ s: .*time \d+ s \(\d+ %\)", done.stdout, re.MULTILINE)
+
+    values, records = asv_file(project, head), provenance(project, head)
+    states = {variant: record.state for (_, variant, _, _), record in records.items()}
+    assert states == dict.fromkeys(("plain", "twice", "limited"), "ok") | dict.fromkeys(reasons, "failed") | {
+        "elsewhere": "na"
+    }
+    assert records["product", "elsewhere", M2, "warm"].reason == "needs Blackwell"
+    for quantity in ("latency", "speedup"):
+        stored = values[f"product.{quantity}"]
+        for variant, state in states.items():
+            value = stored[variant, M2, "warm"]
+            assert {"ok": value and value > 0, "failed": value is None, "na": value != value}[state], (variant, value)
+        # What was not asked for is not told to have failed.
+        assert all(math.isnan(stored[variant, M3, "warm"]) for variant in states)
+    ok = records["product", "twice", M2, "warm"]
+    assert ok.speedup.low < ok.speedup.value < ok.speedup.high
+    # It does the work twice. On a busy machine the interval is wide, and one number says little.
+    assert ok.speedup.low < 0.9
+    assert ok.speedup.high > 0.2
+    assert 0.1 < ok.latency.value / values["product.latency"]["twice", M2, "warm"] < 10
+    assert (ok.epochs >= 4, ok.rounds >= 12, ok.flops, ok.check_error < 1e-5) == (True, True, 2 * 2 * 1024 * 512, True)
+
+
+def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
+    project = make_project(root)
+    project.write("benchmarks/again.py", SUITE.replace('family="product"', 'family="again"'))
+    # The check at M=3 does not end, the first time, so that the interruption falls into it.
+    waiting = (
+        'if x.shape[0] == 3 and os.path.exists(os.environ["HOME"] + "/wait"):\n            time.sleep(1000)\n        '
+    )
+    slow = KERNELS.replace(
+        "    return torch.mm(x, weight, out=out)\n\n\n    def twice",
+        f"    {waiting}return torch.mm(x, weight, out=out)\n\n\n    def twice",
+    )
+    assert slow != KERNELS
+    project.write("toy/product.py", slow)
+    project.write("toy/again.py", KERNELS)
+    head = project.commit("Add another family")
+    wait = root.parent / "home" / "wait"
+    wait.parent.mkdir(exist_ok=True)
+    wait.touch()
+
+    process = project.popen("run", "HEAD^!")
+    shown, sent = "", False
+    for line in process.stdout:
+        shown += line
+        # Once: an interrupted line may be written again.
+        if f"product {M2} warm: 2 series" in line and not sent:
+            process.send_signal(signal.SIGINT)
+            sent = True
+    process.stdout.close()
+    assert process.wait(timeout=60) == 130, shown
+    assert f"Interrupted at {head[:8]}: 2 of 6 benchmarks are complete and saved" in shown
+    before, first = provenance(project, head), asv_file(project, head)
+    assert before["product", "plain", M2, "warm"].state == "ok"
+    assert ("product", "plain", M3, "warm") not in before
+    assert not any(name.startswith("product.") and "latency" in name for name in first)
+    assert first["again.latency"]["plain", M3, "warm"] > 0
+    assert "Traceback" not in shown, shown
+
+    wait.unlink()
+    done = project.lockstep("run", "HEAD^!", "--skip-existing")
+    assert done.returncode == 0, done.stdout
+    after, last = provenance(project, head), asv_file(project, head)
+    # What was done is as it was: not measured again.
+    assert {key: after[key] for key in before} == before
+    assert after["product", "plain", M3, "warm"].state == "ok"
+    # NaN is not equal to itself, its text is.
+    assert repr({name: last[name] for name in first}) == repr(first)
+    assert set(last) == {
+        f"{family}.{one}" for family in ("again", "product") for one in ("latency", "speedup", "track_answer")
+    }
+    assert last["product.latency"]["plain", M3, "warm"] > 0
+    # An ordinary asv benchmark ran in the worker.
+    assert last["product.track_answer"] == {(): 42}
+    assert "again.latency" not in done.stdout
+
+
+def test_quick_looks_at_every_commit_and_saves_nothing(root):
+    project = make_project(root)
+    # As the kernels of another repository are before it hears of Lockstep.
+    project.git("reset", "-q", "HEAD^")
+    project.write("toy/product.py", KERNELS.split("    VARIANTS = ")[0])
+    project.commit("Name no variants")
+    project.write("toy/product.py", KERNELS)
+    project.commit("Name them")
+    done = project.lockstep("run", "ALL", "--quick", "--bench", "latency")
+    assert done.returncode == 0, done.stdout
+    # The first commit lacks the family: no series of it, and no failure. One without VARIANTS has today's.
+    assert sorted(re.findall(f"product {M2} warm: (.) series", done.stdout)) == ["0", "2", "2"]
+    assert "failed" not in done.stdout
+    assert list((root / "results").glob("*/*-lockstep*")) == []
+
+
+def test_other_benchmarks_may_be_called_as_ours_are(root):
+    project = make_project(root)
+    project.write(
+        "benchmarks/own.py",
+        """
+        class Suite:
+            def track_latency(self):
+                return 1
+
+
+        def track_speedup():
+            return 2
+
+
+        def time_latency():
+            pass
+
+
+        def some_latency():
+            raise RuntimeError("a helper, no benchmark")
+        """,
+    )
+    project.commit("Add benchmarks of asv's own")
+    done = project.lockstep("run", "HEAD^!", "--bench", "own")
+    assert done.returncode == 0, done.stdout
+    [stored] = [json.loads(path.read_text()) for path in (root / "results").glob("*/*-lockstep.json")]
+    assert {name: row[0] for name, row in stored["results"].items() if "track" in name} == {
+        "own.Suite.track_latency": [1],
+        "own.track_speedup": [2],
+    }
+    assert set(stored["results"]) == {"own.Suite.track_latency", "own.track_speedup", "own.time_latency"}
+
+
+def test_unknown_names_are_answered_with_the_known_ones(root):
+    project = make_project(root)
+    for arguments, code, answer in [
+        (["run", "HEAD^!", "--bench", "produkt"], 4, "--bench 'produkt' matches no series; did you mean product?"),
+        (["measure", "produkt"], 4, "no family 'produkt'; did you mean product?"),
+        (["measure", "product", "--variants", "twcie"], 4, "product has no variant 'twcie'; did you mean twice?"),
+        (["measure", "product", "--case", "M=7"], 4, f"suite product has no case 'M=7'; it has\n  {M2}\n  {M3}"),
+        (["noise", "produkt"], 4, "no family 'produkt'; did you mean product?"),
+    ]:
+        done = project.lockstep(*arguments)
+        assert done.returncode == code, done.stdout
+        assert answer in done.stdout
+        assert "Traceback" not in done.stdout
+    project.write("toy/product.py", "VARIANTS = dict()")
+    done = project.lockstep("run", "HEAD^!")
+    assert done.returncode == 4, done.stdout
+    assert "product.py: needs VARIANTS = {'name': function, …}" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+#: Variants that never return, once each of the stages; appended to KERNELS.
+ENDLESS = """
+
+    def in_its_check(x):
+        while True:
+            time.sleep(1.0)
+
+
+    def when_captured(x, weight, calls=[]):
+        calls.append(1)
+        while len(calls) > 1:
+            time.sleep(1.0)
+        return x @ weight
+
+
+    def while_timed(x, weight, calls=[]):
+        calls.append(1)
+        while len(calls) > 40:
+            time.sleep(1.0)
+        return x @ weight
+
+
+    def stops_the_clock(x, weight):
+        time.perf_counter = lambda: 0.0
+        return x @ weight
+
+
+    def ends(x):
+        os._exit(0)
+
+
+    VARIANTS = {
+        "plain": plain,
+        "in_its_check": in_its_check,
+        "when_captured": when_captured,
+        "while_timed": while_timed,
+        "stops_the_clock": stops_the_clock,
+        "ends": ends,
+        "twice": twice,
+    }
+"""
+
+
+@pytest.mark.timeout(600)
+def test_measure_names_what_never_returns_and_measures_the_rest(root):
+    # A healthy variant may be silent for seconds where the machine is busy: what hangs sleeps, and the limit is long.
+    project = make_project(root, timeout=10.0)
+    project.write("toy/product.py", KERNELS + ENDLESS)
+    before = "import lockstep.commands.measure as verb; verb.CHECK_S = 0.0"
+    process = project.popen("measure", "product", "--case", "M=2", "--quick", "--json", before=before)
+    shown, _ = process.communicate(timeout=500)
+    assert process.returncode == 2, shown
+    rows = {row["variant"]: row for row in (json.loads(line) for line in shown.splitlines() if line.startswith("{"))}
+    assert {name: rows[name]["state"] for name in rows} == {
+        "plain": "ok",
+        "twice": "ok",
+        **dict.fromkeys(("in_its_check", "when_captured", "while_timed", "stops_the_clock", "ends"), "failed"),
+    }, shown
+    assert rows["in_its_check"]["reason"] == "hung for 10 s in its check"
+    assert rows["when_captured"]["reason"] == "hung for 10 s while its calls were captured"
+    assert re.fullmatch("hung for 10 s while (timing|its calls were captured)", rows["while_timed"]["reason"])
+    assert rows["ends"]["reason"] == "ended with exit status 0 in its check"
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number):
+    project = make_project(root)
+    hanging = tmp_path / "hanging"
+    text = f"""
+
+    def hangs(x):
+        open({str(hanging)!r}, "w").write(str(os.getpid()))
+        while True:
+            pass
+
+
+    VARIANTS = {{"plain": plain, "hangs": hangs}}
+    """
+    project.write("toy/product.py", KERNELS + text)
+    process = project.popen("measure", "product", "--case", "M=2")
+    wait_until(lambda: hanging.exists() and hanging.read_text())
+    asked = time.monotonic()
+    process.send_signal(number)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number), shown
+    assert "Traceback" not in shown
+    assert time.monotonic() - asked < 10
+    wait_until(lambda: not Path(f"/proc/{hanging.read_text()}").exists())
+
+
+def test_measure_that_measures_nothing_says_so(root):
+    project = make_project(root)
+    done = project.lockstep("measure", "product", "--case", "M=4096")
+    assert done.returncode == 3, done.stdout
+    assert "nothing was measured" in done.stdout
+    project.write("benchmarks/product.py", SUITE + "\n    if __import__('sys').argv[0].endswith('worker.py'): 1 / 0\n")
+    done = project.lockstep("measure", "product", "--case", "M=2")
+    assert done.returncode == 3, done.stdout
+    assert "the process that measures does not start: ended with exit status 1 at start" in done.stdout
+
+
+def test_the_seed_of_measure_is_of_inputs_places_and_order(root):
+    project = make_project(root)
+    arguments = ("measure", "product", "--case", "M=2", "--quick", "--json")
+    values = [
+        [json.loads(line)["check_error"] for line in project.lockstep(*arguments, *seed).stdout.splitlines()]
+        for seed in (["--seed", "7"], ["--seed", "7"], ["--seed", "8"])
+    ]
+    assert values[0] == values[1] != values[2]
+    assert project.lockstep(*arguments, "--seed", "-1").returncode == 4
+
+
+def wait_until(done, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_measure_tells_of_the_working_tree(root):
+    project = make_project(root)
+    # Not committed: measure looks at the files as they are.
+    project.write(
+        "toy/product.py", KERNELS.replace('"twice": twice', '"twice": twice, "bad": lambda x, weight: x @ weight + 1')
+    )
+    done = project.lockstep("measure", "product", "--case", "M=2", "--quick", "--json", "--again")
+    assert done.returncode == 2, done.stdout
+    rows = {row["variant"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "plain": "ok",
+        "plain~again": "ok",
+        "twice": "ok",
+        "twice~again": "ok",
+        "bad": "failed",
+    }
+    assert {row["case"] for row in rows.values()} == {M2}
+    # One short look says little of how fast it is; what a whole measurement says is looked at above.
+    assert rows["twice"]["speedup"]["low"] <= rows["twice"]["speedup"]["value"] <= rows["twice"]["speedup"]["high"]
+    assert rows["plain"]["speedup"]["value"] == 1
+    table = project.lockstep("measure", "product", "--case", "M=2", "--quick", "--variants", "bad").stdout
+    assert re.search(r"plain +│ M=2,K=1024,N=512 │ warm │ +[\d.]+ │", table)
+    assert re.search(r"failed: WrongResult: bad output 0 is off by .* \(bad; M=2,K=1024,N=512 warm\)", table)
+    assert "twice" not in table
+
+
+def test_noise_tells_how_fresh_runs_agree(root):
+    project = make_project(root)
+    done = project.lockstep("noise", "product", "--runs", "2", "--quick", "--series", "1", "--json", "noise.json")
+    assert done.returncode == 0, done.stdout
+    rows = {row["variant"]: row for row in json.loads((root / "noise.json").read_text())}
+    assert set(rows) == {"plain", "twice"}
+    assert rows["plain"]["speedup_range"] == 0.0
+    assert rows["twice"]["latency_range"] > 0
+    # One variant of a case has a twin.
+    [again] = [row["again_sd"] for row in rows.values() if row["again_sd"] is not None]
+    assert again > 0
+    assert "A/A: " in done.stdout
+    assert re.search(r"run 1 of 2: 1 cases, 3 arms\n.*run 2 of 2: 1 cases, 3 arms\n", done.stdout)
+
+
+def test_noise_takes_the_middle_of_each_suite_first():
+    suites = load_suites(Path(__file__).parents[2] / "benchmarks")
+    chosen = in_turn([suites["kda"], suites["hgemm"]], ["cold"], quick_only=False)
+    labels = [(suite.name, case) for suite, case, _ in chosen]
+    for name in ("kda", "hgemm"):
+        order = [suites[name].case(label) for suite, label in labels if suite == name]
+        places = [suites[name].cases.index(case) for case in order]
+        assert sorted(places) == list(range(len(places)))
+        half = len(places) // 2
+        assert places[:3] == [half, half // 2, half + 1 + (len(places) - half - 1) // 2]
+    assert [name for name, _ in labels[:4]] == ["kda", "hgemm", "kda", "hgemm"]
+
+
+def test_another_environment_type_measures_too(root, monkeypatch):
+    """asv's own environments know no worker: each process measures for itself."""
+    project = make_project(root)
+    repository = project._environment()["PYTHONPATH"]
+    monkeypatch.setenv("ASV_PYTHONPATH", f"{repository}:{root}")
+    bench = rf"latency\('twice', '{M2}', 'warm'"
+    project.lockstep("machine", "--yes", "--machine", "here")
+    done = project.lockstep("run", "-E", "existing:same", "--quick", "--machine", "here", "--bench", bench)
+    assert done.returncode == 0, done.stdout
+    assert re.search(rf"twice +{M2} +n/a +[\d.]+(±\S+)?[mμ]s", done.stdout), done.stdout

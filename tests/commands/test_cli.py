@@ -1,0 +1,218 @@
+"""What is wrong with a command line or a file is said in one line, before anything is measured."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import tools.__main__  # noqa: F401 — makes its verbs known
+from lockstep.commands import cli
+
+CONFIG = {"version": 1, "project": "toy", "repo": ".", "benchmark_dir": "suites", "lockstep": {"packages": ["k"]}}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a command line in a folder with a configuration: exit status and what was said."""
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "__init__.py").touch()
+    (tmp_path / "results").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["lockstep", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = capsys.readouterr()
+        return ended.value.code, told.out + told.err
+
+    return command
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("code", "diff"), ("gate",)])
+def test_both_versions_are_told(run, words):
+    assert run(*words, "--version") == (0, f"lockstep {version('kernel-lockstep')} (asv {version('asv')})\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (("evaluate", "--history", "nope"), "evaluate"),
+        (("--verbose", "gate", "--nope"), "gate"),
+        (("code", "diff", "HEAD", "--nope"), "code diff"),
+        (("alerts", "list", "--nope"), "alerts list"),
+    ],
+)
+def test_an_unknown_option_prints_the_usage_of_its_verb(run, words, verb):
+    status, said = run(*words)
+    assert status == 4
+    assert said.startswith(f"usage: lockstep {verb} [-h]")
+    assert f"lockstep {verb}: error: unrecognized arguments: --" in said
+
+
+@pytest.mark.parametrize(("asked", "loads"), [("clocks", "False"), ("changes", "True"), ("--config=x", "True")])
+def test_a_verb_that_is_not_asked_for_is_not_loaded(asked, loads):
+    """Whoever gates waits for no dashboard; what comes before a verb may hide it."""
+    program = """
+import sys
+from lockstep.commands.cli import main
+sys.argv = ["lockstep", sys.argv[1], "--version"]
+try:
+    main()
+except SystemExit:
+    print("dashboard" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program, asked], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == loads
+
+
+@pytest.mark.parametrize("words", [("clocks", "status"), ("gate",), ("measure", "x"), ("show",)])
+@pytest.mark.parametrize("error", [KeyError("x"), AttributeError("y"), RecursionError("z"), AssertionError()])
+def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch, words, error):
+    """Python's own status for a traceback is 1, which means slower."""
+
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(cli, "check_config", fail)
+    status, said = run(*words)
+    assert status == 3
+    assert f"unexpected {type(error).__name__}" in said
+    assert "Traceback" not in said
+    assert "Traceback" in run(*words, "--verbose")[1]
+
+
+def test_a_verb_that_cannot_be_loaded_is_no_verdict(run, monkeypatch):
+    class Broken:
+        def select(self, name):
+            return [self]
+
+        def load(self):
+            raise ImportError("no module named dash")
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: Broken())
+    status, said = run("dashboard")
+    assert status == 3
+    assert "unexpected ImportError: no module named dash" in said
+
+
+def test_a_suite_that_ends_the_process_is_no_pass(run, tmp_path):
+    (tmp_path / "suites" / "ends.py").write_text("import sys\nsys.exit(0)\n")
+    status, said = run("gate")
+    assert status == 4
+    assert "suite module suites.ends cannot be imported: SystemExit: 0" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lockstep": [1]}, '"lockstep" must be an object'),
+        ({"lockstep": {"packages": "k"}}, '"lockstep.packages" must be a list'),
+        ({"lockstep": {"package": ["k"]}}, "\"lockstep\" has no key 'package'"),
+        ({"version": "1"}, '"version" must be 1'),
+        ({"results_dir": 7}, '"results_dir" must be a folder'),
+        ({"benchmark_dir": None}, '"benchmark_dir" must be a folder'),
+        ({"plugins": {}}, '"plugins" must be a list'),
+        ({"default_benchmark_timeout": "60"}, '"default_benchmark_timeout" must be a number'),
+        ({"repo": ""}, '"repo" must be a folder'),
+    ],
+)
+@pytest.mark.parametrize("words", [("changes",), ("gate",), ("show",)])
+def test_a_value_of_the_wrong_type_is_named(run, tmp_path, words, change, said):
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | change))
+    status, told = run(*words)
+    assert status == 4
+    assert said in told
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "null", "[" * 100_000])
+def test_a_configuration_that_is_no_object(run, tmp_path, text):
+    (tmp_path / "asv.conf.json").write_text(text)
+    assert run("changes")[0] == 4
+
+
+def test_a_configuration_that_is_not_there(run):
+    status, said = run("changes", "--config", "other.json")
+    assert status == 4
+    assert "no configuration" in said
+
+
+@pytest.mark.parametrize("words", [("changes",), ("gate",), ("ingest", "--config", "asv.conf.json")])
+def test_a_configuration_that_is_no_json(run, tmp_path, words):
+    (tmp_path / "asv.conf.json").write_text("{ nothing")
+    status, said = run(*words)
+    assert status == 4
+    assert "asv.conf.json is no JSON" in said
+
+
+@pytest.mark.parametrize("words", [("changes",), ("alerts", "list"), ("ingest",)])
+def test_a_configuration_that_asv_refuses_is_no_bad_news(run, tmp_path, words):
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | {"version": 99}))
+    status, said = run(*words)
+    assert status == 4
+    assert "newer" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gate", "--json", "none/gate.json"),
+        ("gate", "--markdown", "none/gate.md"),
+        ("code", "diff", "HEAD", "--markdown", "none/code.md"),
+        ("noise", "--json", "none/noise.json"),
+    ],
+)
+def test_a_folder_that_is_missing_is_said_before_anything_runs(run, words):
+    status, said = run(*words)
+    assert status == 4
+    assert "there is no folder" in said
+
+
+def test_a_file_that_cannot_be_read(run, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("tools.scoreboard.command.machines_of", refuse)
+    status, said = run("scoreboard")
+    assert status == 3
+    assert "Permission denied: 'results'" in said
+
+
+def test_noise_of_no_run(run):
+    assert run("noise", "--runs", "0")[0] == 4
+
+
+def test_changes_since_a_day_that_is_none(run):
+    status, said = run("changes", "--since", "2026-13-45")
+    assert status == 4
+    assert "2026-13-45" in said
+
+
+def test_thresholds_that_are_not_there(run):
+    status, said = run("changes", "--thresholds", "other.toml")
+    assert status == 4
+    assert "no such file" in said
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(tmp_path):
+    (tmp_path / "results").mkdir()
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", "from lockstep.commands.cli import main; main()", "ingest", "--json"],
+        cwd=tmp_path,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert done.returncode == 128 + 13
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

@@ -1,0 +1,162 @@
+"""The overview on noisy results: nothing is coloured, counted or averaged that the noise explains."""
+
+import math
+import random
+
+import pytest
+from served import words
+from trees import analysed, open_store, record, write_measurement
+
+from dashboard.address import OverviewAddress
+from dashboard.charts.heatmap import heatmap
+from dashboard.pages import overview
+from dashboard.pages.overview_cards import cards
+from dashboard.pages.overview_table import table
+from lockstep.record.model import Estimate
+
+DAY_MS = 86_400_000
+CASES = [f"M={2**n},K=4096,N=2048" for n in range(8)]
+TOO_LARGE = [f"M={2**n},K=4096,N=2048" for n in range(12, 42)]
+LAPTOP, GPU = "laptop-cpu", "h200-locked"
+
+
+def around(value, half):
+    """An estimate whose interval reaches this far, as a factor."""
+    return Estimate(value, value / half, value * half)
+
+
+def write(root, machine, commits, noise, slower=lambda commit, case: 1.0, half=1.001, year=2026):
+    """A machine whose times scatter from run to run by ``noise`` (log units), more than one run knows of."""
+    draw = random.Random(7)
+    at = {"started_at": f"{year}-09-21T14:00:00+00:00", "baseline": "torch"}
+    for n in range(commits):
+        records = []
+        for case in CASES:
+            time = 5e-6 * slower(n, case) * math.exp(draw.gauss(0, noise))
+            records.append(
+                record(case=case, latency=around(time, half), speedup=around(1e-5 / time, half), epochs=6, **at)
+            )
+            base = around(1e-5 * math.exp(draw.gauss(0, noise)), half)
+            records.append(record("torch", case, latency=base, speedup=Estimate(1.0, 1.0, 1.0), epochs=6, **at))
+        records += [record(case=case, state="na", latency=None, speedup=None, reason="too large") for case in TOO_LARGE]
+        commit = f"{n + 1:08x}" * 5
+        write_measurement(root, records, machine=machine, commit=commit, date=1_790_000_000_000 + n * DAY_MS)
+
+
+def opened(root):
+    store = open_store(root)
+    return store, analysed(store, root.parent)
+
+
+def stand(opened, machine):
+    store, findings = opened
+    return overview.stand(store.current(), machine, "all", "all", 0, findings)
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory):
+    """Two commits that differ by nothing, on a machine whose runs differ by factors."""
+    root = tmp_path_factory.mktemp("laptop") / "results"
+    write(root, LAPTOP, 2, noise=0.8)
+    return opened(root)
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory):
+    """Twelve commits, quiet; from the seventh on a case is 5 % slower, at the newest alone another one 30 %."""
+    root = tmp_path_factory.mktemp("gpu") / "results"
+
+    def slower(n, case):
+        return 1.05 if case == CASES[0] and n >= 6 else 1.3 if case == CASES[3] and n == 11 else 1.0
+
+    write(root, GPU, 12, noise=0.001, slower=slower)
+    return opened(root)
+
+
+def colours(stood, show="change"):
+    [trace] = heatmap(stood, show, "light")["data"]
+    return dict(zip(CASES, trace["z"][0], strict=False)), dict(zip(CASES, trace["text"][0], strict=False))
+
+
+def test_noise_of_unknown_size_is_not_coloured_counted_or_averaged(laptop):
+    stood = stand(laptop, LAPTOP)
+    assert max(abs(one.worse or 0.0) for one in stood) > math.log(2)
+    drawn, signs = colours(stood)
+    assert set(drawn.values()) == {0.0}
+    assert set(signs.values()) == {""}
+    text = words(cards(stood, laptop[1].picture(laptop[0].current(), LAPTOP)))
+    assert '["\\u2013"]' in text
+    assert "\\u00d7" not in text
+    assert "too few commits" in text
+    assert "look so" not in text
+    assert "nothing that matters" not in text
+
+
+def test_a_change_beyond_the_noise_is_coloured_and_averaged_and_counted_once_confirmed(gpu):
+    stood = stand(gpu, GPU)
+    drawn, signs = colours(stood)
+    assert {case for case, colour in drawn.items() if colour} == {CASES[0], CASES[3]}
+    assert drawn[CASES[0]] == pytest.approx(-math.log2(1.05), abs=0.01)
+    assert drawn[CASES[3]] == pytest.approx(-math.log2(1.3), abs=0.01)
+    assert (signs[CASES[0]], signs[CASES[3]]) == ("▼ +5 %", "○ +30 %")
+    assert not any(signs[case] for case in CASES if case not in (CASES[0], CASES[3]))
+    text = words(cards(stood, gpu[1].picture(gpu[0].current(), GPU)))
+    measured = sum(one.worse is not None for one in stood)
+    mean = math.exp(-math.log(1.05 * 1.3) / measured)
+    assert f"{mean:.3f}".rstrip("0")[:4] in text
+    assert f"over {measured} series" in text
+    assert "2 changed" in text
+    assert "1 more beyond the noise" in text
+
+
+def test_unmeasurable_cases_do_not_fill_the_table(laptop):
+    results = laptop[0].current()
+    rows = table(results, LAPTOP, stand(laptop, LAPTOP))
+    assert {row["state"] for row in rows} == {"ok"}
+    assert len(rows) == 2 * len(CASES)
+    told = words(overview.said(results, LAPTOP, stood=stand(laptop, LAPTOP)))
+    assert f"{len(TOO_LARGE)} series that this machine cannot measure are not listed" in told
+
+
+def test_a_speedup_whose_interval_holds_none_is_not_coloured(tmp_path):
+    rows = [
+        record(case=CASES[0], speedup=Estimate(2.7, 0.9, 8.0)),
+        record(case=CASES[1], speedup=Estimate(1.5, 1.4, 1.6)),
+    ]
+    write_measurement(tmp_path / "results", rows, machine=LAPTOP)
+    drawn, signs = colours(stand(opened(tmp_path / "results"), LAPTOP), "speedup")
+    assert drawn[CASES[0]] == 0.0
+    assert drawn[CASES[1]] == pytest.approx(math.log2(1.5))
+    assert signs[CASES[0]] == "2.70"
+
+
+def test_it_opens_on_the_machine_with_most_to_see_and_says_so(tmp_path):
+    root = tmp_path / "results"
+    write(root, GPU, 8, noise=0.001)
+    write(root, LAPTOP, 2, noise=0.8, year=2027)
+    results = open_store(root).current()
+    text = words(overview.layout(results, OverviewAddress()))
+    assert f'"value": "{GPU}"' in text
+    assert "most numbers at its last" in text
+    assert OverviewAddress(LAPTOP).link() in text
+    chosen = words(overview.layout(results, OverviewAddress(LAPTOP)))
+    assert f'"value": "{LAPTOP}"' in chosen
+    assert "most numbers" not in chosen
+    assert OverviewAddress(GPU).link() in chosen
+
+
+def test_of_machines_with_as_much_to_see_it_opens_on_the_one_measured_last(tmp_path):
+    root = tmp_path / "results"
+    write(root, GPU, 8, noise=0.001)
+    write(root, "b200-locked", 6, noise=0.001, year=2027)
+    assert '"value": "b200-locked"' in words(overview.layout(open_store(root).current(), OverviewAddress()))
+
+
+def test_an_odd_point_at_the_earlier_commit_is_no_change_of_the_newest(tmp_path):
+    root = tmp_path / "results"
+    # At the first commit, which is compared with, everything was twice as slow.
+    write(root, LAPTOP, 11, noise=0.05, slower=lambda n, case: 2.0 if n == 0 else 1.0, half=1.05)
+    stood = stand(opened(root), LAPTOP)
+    assert min(one.worse for one in stood if one.worse is not None) < -0.5
+    assert not any(one.beyond_noise for one in stood)
+    assert set(colours(stood)[0].values()) == {0.0}

@@ -1,0 +1,170 @@
+"""The overview on series that were not measured at both commits, and on one odd commit: it claims nothing of either."""
+
+import math
+import random
+from types import SimpleNamespace
+
+import pytest
+from history import write_foreign
+from served import words
+from trees import analysed, open_store, record, write_measurement
+
+from dashboard.charts.heatmap import heatmap
+from dashboard.pages import commit as commit_page
+from dashboard.pages import overview
+from dashboard.pages.overview_cards import cards
+from dashboard.pages.overview_table import columns, table
+from lockstep.compare.rows import keys_of
+from lockstep.compare.verdict import SIGNS
+from lockstep.record.model import Estimate
+from lockstep.suite.thresholds import Thresholds
+
+DAY_MS = 86_400_000
+MACHINE = "h200-locked"
+COMMITS = 20
+#: The last commit at which the family "ended" was measured; the one compared with; one at which a case was left out.
+LAST, COMPARED = 11, COMMITS - 2
+GOES_ON, ENDED, HOLE, NEW = "goes_on", "ended", "hole", "new"
+
+
+def case(n):
+    return f"M={2**n},K=4096,N=2048"
+
+
+def around(value):
+    return Estimate(value, value / 1.001, value * 1.001)
+
+
+def hash_of(place):
+    return f"{place + 1:08x}" * 5
+
+
+def families_of(place):
+    """Return the families that commit ``place`` measured."""
+    yield GOES_ON
+    if place <= LAST:
+        yield ENDED
+    if place != COMPARED:
+        yield HOLE
+    if place > COMPARED:
+        yield NEW
+
+
+def write(root, factor=lambda place: 1.0, commits=COMMITS):
+    """Write a machine of which one family ended, one has a hole and one is new; its noise is 0.1 %."""
+    draw = random.Random(7)
+    at = {"started_at": "2026-09-21T14:00:00+00:00", "baseline": "torch", "epochs": 6, "variant": "torch"}
+    for place in range(commits):
+        records = [
+            record(
+                suite=suite,
+                case=case(n),
+                latency=around(5e-6 * factor(place) * math.exp(draw.gauss(0, 0.001))),
+                speedup=Estimate(1.0, 1.0, 1.0),
+                **at,
+            )
+            for suite in families_of(place)
+            for n in range(4)
+            if suite != GOES_ON or n < 3 or place != COMPARED
+        ]
+        date = 1_790_000_000_000 + place * DAY_MS
+        write_measurement(root, records, machine=MACHINE, commit=hash_of(place), date=date)
+
+
+def looked_at(root, since=COMPARED):
+    store = open_store(root)
+    results, findings = store.current(), analysed(store, root.parent)
+    stood = overview.stand(results, MACHINE, "all", hash_of(since), 0, findings)
+    return SimpleNamespace(results=results, stood=stood, picture=findings.picture(results, MACHINE))
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    root = tmp_path_factory.mktemp("quiet") / "results"
+    write(root)
+    return looked_at(root)
+
+
+def verdicts(shown):
+    return {suite: {one.verdict for one in shown.stood if one.row.suite == suite} for suite in (ENDED, HOLE, NEW)}
+
+
+def test_only_a_series_without_an_earlier_point_is_new(quiet):
+    assert verdicts(quiet) == {ENDED: {"not measured"}, HOLE: {"unsure"}, NEW: {"new"}}
+
+
+def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
+    ended = [one for one in quiet.stood if one.row.suite == ENDED]
+    assert all(one.stale and one.worse is None and not one.beyond_noise for one in ended)
+    drawn = words(cards(quiet.stood, quiet.picture))
+    assert '"children": ["4"]' in drawn
+    assert "4 not measured since" in drawn
+    line = words(overview.said(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.stood))
+    assert "4 series are not measured since" in line
+    assert f"the last of them at {hash_of(LAST)[:8]}" in line
+
+
+def test_the_heatmap_and_the_table_do_not_call_them_new(quiet):
+    [trace] = heatmap(quiet.stood, "change", "light")["data"]
+    signs = {suite: set(trace["text"][at][:4]) for at, suite in enumerate(trace["y"])}
+    assert signs[ENDED] == {SIGNS["not measured"]}
+    assert signs[NEW] == {"·"}
+    assert signs[HOLE] == {""}
+    hover = trace["hovertext"][trace["y"].index(ENDED)][0]
+    assert f"not measured since {hash_of(LAST)[:8]}" in hover
+    rows = table(quiet.results, MACHINE, quiet.stood)
+    assert {row["verdict"] for row in rows if row["family"] == ENDED} == {"not measured"}
+
+
+def test_a_series_of_the_compared_commit_alone_is_not_called_the_same(quiet, tmp_path):
+    """A point compared with itself says nothing of the newest commit."""
+    root = tmp_path / "results"
+    write(root)
+    shown = looked_at(root, since=LAST)
+    assert verdicts(shown)[ENDED] == {"not measured"}
+
+
+@pytest.mark.parametrize("spike", [1.2, 1 / 1.2])
+def test_an_odd_commit_is_not_a_change_of_the_one_after_it(tmp_path, spike):
+    root = tmp_path / "results"
+    write(root, factor=lambda place: spike if place == COMPARED else 1.0)
+    shown = looked_at(root)
+    compared = [one for one in shown.stood if one.worse is not None]
+    assert {round(abs(one.worse), 1) for one in compared} == {0.2}
+    assert not any(one.beyond_noise for one in shown.stood)
+    drawn = words(cards(shown.stood, shown.picture))
+    assert "not confirmed" not in drawn
+    assert "as fast, over" not in drawn
+
+
+def test_of_two_odd_commits_the_newest_is_still_seen(tmp_path):
+    """The level before the compared commit excuses only a newest point that equals it."""
+    root = tmp_path / "results"
+    write(root, factor=lambda place: {COMPARED: 1.2, COMPARED + 1: 1.5}.get(place, 1.0))
+    shown = looked_at(root)
+    compared = [one for one in shown.stood if one.worse is not None]
+    assert compared
+    assert all(one.beyond_noise for one in compared)
+
+
+def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_left_out(quiet):
+    found = commit_page.compare(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
+    new = {(one.row.suite, one.row.case) for one in found if one.difference.verdict == "new"}
+    assert new == {(NEW, case(n)) for n in range(4)}
+
+
+def test_who_was_never_here_is_not_compared_with_a_last_visit(quiet):
+    line = words(overview.said(quiet.results, MACHINE, "visit", 0, quiet.stood))
+    assert "your first visit" in line
+    again = words(overview.said(quiet.results, MACHINE, "visit", 1_790_000_000_000 + 9 * DAY_MS, quiet.stood))
+    assert "your first visit" not in again
+
+
+def test_a_project_without_records_has_no_column_that_repeats_it(tmp_path, quiet):
+    root = tmp_path / "results"
+    write_foreign(root, "runner", [hash_of(place) for place in range(4)], lambda n: 1e-3)
+    results = open_store(root).current()
+    [state] = [one for one in columns(results, keys_of(results), "runner") if one["field"] == "state"]
+    assert state["hide"]
+    [state] = [one for one in columns(quiet.results, keys_of(quiet.results), MACHINE) if one["field"] == "state"]
+    assert not state["hide"]

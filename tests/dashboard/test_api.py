@@ -1,0 +1,184 @@
+"""What programs read says what the files say, refuses nothing it should answer, and carries no script."""
+
+import json
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from served import call, place
+from trees import MACHINE, open_store, record, write_measurement
+
+from dashboard.api.badge import badge
+from dashboard.server.app import create_app
+from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.findings import Findings
+from lockstep.alerts.service import Desk
+
+HOSTILE = '<script>alert(1)</script>"&'
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return place(tmp_path_factory.mktemp("api"))
+
+
+@pytest.fixture
+def get(here):
+    def ask(path, status=200):
+        answer = here.client.get(path)
+        assert answer.status_code == status, answer.text
+        return answer
+
+    return ask
+
+
+def test_machines_and_commits_are_listed(here, get):
+    machines = {one["name"]: one for one in get("/api/v1/machines").json}
+    assert {name: (one["commits"], one["series"]) for name, one in machines.items()} == {
+        "b200": (8, 12), "h200": (16, 12), "h200-locked": (16, 12),
+    }  # fmt: skip
+    commits = get("/api/v1/commits/b200").json
+    assert [one["hash"] for one in commits] == here.commits[::2]
+    assert [one["toolchain"]["torch"] for one in commits] == ["2.11.0"] * 4 + ["2.13.0"] * 4
+    assert commits[0]["subject"] == "Commit 0"
+
+
+def test_trends_are_the_stores(here, get):
+    told = get("/api/v1/trends/h200/linear.latency?variant=triton&case=M=8,K=64").json
+    [one] = told["series"]
+    results = here.store.current()
+    [series] = results.series(machine="h200", benchmark="linear.latency", axes=one["parameters"])
+    [trend] = results.trends([series])
+    assert one["value"] == trend.value.tolist()
+    assert one["low"] == trend.low.tolist()
+    assert told["commits"] == here.commits
+    assert one["state"] == ["ok"] * 16
+
+
+def test_points_of_a_commit_are_found_by_the_beginning_of_its_hash(here, get):
+    full = get(f"/api/v1/points/h200/{here.commits[-1]}").json
+    assert len(full) == 12
+    assert get(f"/api/v1/points/h200/{here.commits[-1][:8]}").json == full == get("/api/v1/points/h200/latest").json
+    [value] = {one["log_ratio"] for one in full if one["parameters"]["variant"] == "torch"}
+    assert value == 0.0
+
+
+def test_a_comparison_is_told_with_its_cases(here, get):
+    told = get(f"/api/v1/compare?bm=h200&bc={here.commits[11]}&hm=h200&hc=latest").json
+    assert told["verdicts"] == {"slower": 3}
+    assert told["geomean"] == pytest.approx(1.06, abs=0.005)
+    assert all(case["low"] < case["log"] < case["high"] for case in told["cases"])
+
+
+def test_alerts_are_told_with_their_log(here, get):
+    every = get("/api/v1/alerts").json
+    assert [one["id"] for one in every] == [one.id for one in here.desk.alerts.alerts()]
+    one = get(f"/api/v1/alerts/{every[0]['id']}").json
+    assert one["link"] == f"https://bench.example.org/alert/{one['id']}"
+    assert one["log"][0]["what"] == "opened"
+    assert get("/api/v1/alerts?state=muted").json == []
+    assert {one["machine"] for one in get("/api/v1/alerts?machine=h200").json} == {"h200"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "machine",
+        "commits/nowhere", "trends/h200/nothing", "points/h200/zzzz", "points/h200/", "alerts/999", "compare",
+        "alerts/99999999999999999999", "compare?bm=h200&bc=latest&hm=h200&hc=",
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_told_as_json(get, path):
+    assert re.search("there is no|has no results|several", get(f"/api/v1/{path}", 404).json["error"])
+
+
+def test_nothing_can_be_written(here):
+    for path in ("/api/v1/alerts", "/api/v1/alerts/1", "/feed.atom", "/badge/alerts.svg"):
+        assert here.client.post(path).status_code == 405, path
+
+
+def test_numbers_that_json_has_not_are_null(tmp_path):
+    write_measurement(tmp_path / "results", [record(), record(variant="b", state="failed", latency=None)])
+    client = create_app(open_store(tmp_path / "results")).server.test_client()
+    text = client.get(f"/api/v1/trends/{MACHINE}/linear.latency").text
+    assert "NaN" not in text
+    assert "null" in text
+
+
+def test_the_feed_is_atom_with_an_entry_an_alert(here, get):
+    feed = ElementTree.fromstring(get("/feed.atom").data)
+    atom = "{http://www.w3.org/2005/Atom}"
+    assert feed.tag == f"{atom}feed"
+    assert len(feed.findall(f"{atom}entry")) == len(here.desk.alerts.alerts())
+
+
+def test_badges_say_what_is_open_and_how_fast(get):
+    told = get("/badge/alerts.svg?machine=h200&label=mine")
+    assert "mine: 1 slower" in told.text
+    assert told.mimetype == "image/svg+xml"
+    assert "steady" in get("/badge/alerts.svg?machine=nowhere").text
+    # Nothing says what the project measures.
+    assert "performance: steady" in get("/badge/alerts.svg?machine=nowhere").text
+    # 1.5 before, and 6 % slower since.
+    assert re.search("1.4[12]×", get("/badge/speedup/h200/linear/triton.svg").text)
+    assert "unknown" in get("/badge/speedup/h200/linear/nothing.svg").text
+
+
+def test_an_alerts_number_below_the_list_leads_to_its_page(get):
+    answer = get("/alerts/13", 302)
+    assert answer.headers["Location"] == "/alert/13"
+    get("/alerts")
+
+
+def test_a_hostile_name_stays_text_in_a_badge(get):
+    answer = get(f"/badge/alerts.svg?label={HOSTILE.replace('&', '%26')}")
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    for text in (answer.text, badge(HOSTILE, HOSTILE, "plain")):
+        assert {part.tag.rpartition("}")[2] for part in ElementTree.fromstring(text).iter()} == {
+            "svg", "title", "clipPath", "rect", "g", "text",
+        }  # fmt: skip
+    assert len(badge("x" * 10_000, "y", "plain")) < 2_000
+
+
+def test_health_is_told(here, get, tmp_path):
+    assert get("/healthz").json == {"status": "ok", "machines": 3}
+    broken = open_store(tmp_path / "results", cache=tmp_path / "a file")
+    (tmp_path / "a file").write_text("")
+    answer = create_app(broken).server.test_client().get("/healthz")
+    assert (answer.status_code, answer.json["status"]) == (503, "broken")
+
+
+def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
+    turn = tmp_path / "turn"
+    # An analysis that cannot work: its thresholds are not there.
+    options = ["--results", str(here.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(tmp_path / "none")]
+    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), turn)
+    desk = Desk(here.desk.alerts, analyst)
+    client = create_app(here.store, desk, findings=Findings(here.store.cache, here.root, analyst=analyst)).server
+    client = client.test_client()
+    assert client.get("/healthz").json["analysis"]["state"] == "pending"
+    analyst.wait(60)
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json["status"]) == (200, "degraded")
+    assert (answer.json["analysis"]["state"], answer.json["analysis"]["failures"]) == ("failing", 1)
+    assert "there is no such file" in answer.json["analysis"]["reason"]
+    families = {one.name: one for one in text_string_to_metric_families(client.get("/metrics").text)}
+    assert families["lockstep_analysis_failed"].samples[0].value == 1
+    assert families["lockstep_analysis_last_success_timestamp_seconds"].samples[0].value == 0
+    [failure] = families["lockstep_analysis_failure"].samples
+    assert "there is no such file" in failure.labels["reason"]
+    controls = [next(iter(here.store.current().machines)), "all", "all", "change", None, "light", None]
+    said = call(client, "overview-said.children", controls, (None,)).json["response"]["overview-said"]["children"]
+    assert "The last analysis failed: " in json.dumps(said)
+
+
+def test_prometheus_reads_the_metrics(here, get):
+    families = {one.name: one for one in text_string_to_metric_families(get("/metrics").text)}
+    commits = {sample.labels["machine"]: sample.value for sample in families["lockstep_machine_commits"].samples}
+    assert commits == {"b200": 8, "h200": 16, "h200-locked": 16}
+    told = {sample.labels["topic"]: sample.value for sample in families["lockstep_alerts"].samples}
+    assert told["slower"] == 2
+    last = families["lockstep_machine_last_report_timestamp_seconds"].samples[0].value
+    assert math.isclose(last, max(run.measured_at for run in here.store.current().runs_of("b200")) / 1000)

@@ -1,0 +1,214 @@
+"""One client that sends slowly, or opens many connections, stops nobody else; a real server on loopback is asked."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+from trees import record, write_measurement
+
+from dashboard.server.connections import BODY_S, HEADERS_S, KEEP_ALIVE_S, MOST_CONNECTIONS
+
+HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow:"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Port of ``lockstep dashboard`` with one worker."""
+    here = tmp_path_factory.mktemp("server")
+    write_measurement(here / "results", [record()])
+    options = ["--results", here / "results", "--cache", here / "cache", "--state", here / "alerts.sqlite"]
+    command = [
+        sys.executable,
+        "-c",
+        "from lockstep.commands.cli import main; main()",
+        "dashboard",
+        "--port",
+        "0",
+        "--workers",
+        "1",
+    ]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=here)
+    try:
+        port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
+        asked(port)
+        yield port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        process.stdout.close()
+
+
+def asked(port, path="/healthz", timeout=30):
+    """Seconds until the answer, which must be a good one."""
+    began = time.monotonic()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=timeout) as answer:
+        assert answer.status == 200
+        answer.read()
+    return time.monotonic() - began
+
+
+@contextlib.contextmanager
+def clients(port, number, sent):
+    """Connections that have sent this much."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(number)]
+        for one in opened:
+            one.sendall(sent)
+        yield opened
+
+
+def received(connection):
+    """All until the server closes."""
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def one_answer(connection):
+    """Status and content of one answer of a connection that stays open."""
+    with connection.makefile("rb") as file:
+        status = int(file.readline().split()[1])
+        headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(file.readline, b"\r\n"))
+        return status, file.read(int(headers["content-length"]))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HALF,
+        b"",
+        b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
+        b"POST /_dash-update-component HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nx",
+        HEALTH + HALF,
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    ],
+    ids=["half the headers", "nothing", "slow body", "slow large body", "pipelined", "never closes"],
+)
+def test_others_are_answered_while_a_client_sends_slowly(server, sent):
+    with clients(server, 40, sent):
+        time.sleep(0.3)
+        waited = [asked(server) for _ in range(10)]
+    assert max(waited) < HEADERS_S / 2, waited
+
+
+def test_slow_headers_and_bodies_are_cut_off_however_steadily_they_come(server):
+    body = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+    limits = {HALF: HEADERS_S, body: BODY_S}
+    with contextlib.ExitStack() as stack:
+        slow = {stack.enter_context(clients(server, 1, sent))[0]: limit for sent, limit in limits.items()}
+        began = time.monotonic()
+        for connection, limit in slow.items():
+            connection.settimeout(0.25)
+            said = b""
+            while not said and time.monotonic() - began < BODY_S + 10:
+                with contextlib.suppress(TimeoutError):
+                    for each in slow:
+                        each.sendall(b"x")
+                    said = connection.recv(1000)
+            assert said.startswith(b"HTTP/1.1 408 ")
+            assert limit - 0.5 < time.monotonic() - began < limit + 5
+            slow = {other: its for other, its in slow.items() if other is not connection}
+
+
+@pytest.mark.parametrize(("header", "status"), [("Transfer-Encoding: chunked", 411), ("Content-Length: 1048577", 413)])
+def test_a_body_without_a_length_or_too_long_is_refused_at_once(server, header, status):
+    with clients(server, 1, f"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode()) as [one]:
+        assert received(one).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_a_client_that_expects_to_be_asked_for_its_body_is_asked_once(server):
+    head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    with clients(server, 1, head) as [one]:
+        assert one.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        one.sendall(b"body")
+        assert one_answer(one)[0] in (404, 405)
+
+
+def test_a_client_has_so_many_connections_and_no_more(server):
+    with clients(server, MOST_CONNECTIONS, HALF), clients(server, 1, HEALTH) as [more]:
+        assert received(more).startswith(b"HTTP/1.1 503 ")
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            assert asked(server) < 10
+            break
+    assert asked(server) < 10
+
+
+def test_a_request_may_come_in_pieces_and_several_at_once(server):
+    with clients(server, 1, b"") as [slow]:
+        for byte in HEALTH:
+            slow.sendall(bytes([byte]))
+            time.sleep(0.005)
+        assert one_answer(slow)[0] == 200
+        slow.sendall(HEALTH + HEALTH[:20])
+        status, content = one_answer(slow)
+        assert (status, json.loads(content)["machines"]) == (200, 1)
+        time.sleep(0.3)
+        slow.sendall(HEALTH[20:])
+        assert one_answer(slow)[0] == 200
+
+
+def test_a_body_that_comes_late_is_read_whole(server):
+    body = b"token=" + b"x" * 300_000
+    for size in (1_000, len(body)):
+        head = f"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
+        with clients(server, 1, head) as [slow]:
+            time.sleep(0.2)
+            slow.sendall(body[:size])
+            assert one_answer(slow)[0] in (404, 405)
+
+
+def test_a_connection_that_a_proxy_keeps_is_still_there(server):
+    assert KEEP_ALIVE_S > 75
+    with clients(server, 1, b"") as [kept]:
+        for pause in (0.0, 2.5, 3.5):
+            time.sleep(pause)
+            kept.sendall(HEALTH)
+            assert one_answer(kept)[0] == 200
+
+
+def test_more_headers_than_anybody_sends_are_refused(server):
+    with clients(server, 1, b"GET / HTTP/1.1\r\n") as [much]:
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                much.sendall(b"X: " + b"x" * 4000 + b"\r\n")
+        with contextlib.suppress(OSError):
+            assert received(much).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 ", b""))
+    assert asked(server) < 10
+
+
+def test_a_worker_ends_with_its_master(tmp_path):
+    write_measurement(tmp_path / "results", [record()])
+    command = [
+        sys.executable,
+        "-c",
+        "from lockstep.commands.cli import main; main()",
+        "dashboard",
+        "--port",
+        "0",
+        "--workers",
+        "2",
+    ]
+    options = ["--results", tmp_path / "results", "--cache", tmp_path / "cache", "--state", tmp_path / "alerts.sqlite"]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
+    asked(port)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    # Its workers hold the other end.
+    assert process.stdout.read() == ""
+    process.stdout.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)

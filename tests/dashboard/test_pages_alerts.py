@@ -1,0 +1,185 @@
+"""The alerts' pages say what the store of alerts says, and what is done on them is done and signed."""
+
+import pytest
+from playwright.sync_api import expect
+from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
+
+from dashboard.pages import alert, alerts
+from lockstep.alerts.lifecycle import OPEN, Act
+from lockstep.alerts.listing import Page
+from lockstep.alerts.tracked import now_ms
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return place(tmp_path_factory.mktemp("alerts"))
+
+
+@pytest.fixture(scope="module")
+def slower(here):
+    """The alert of the planted slowdown on the unlocked machine."""
+    [one] = here.desk.alerts.alerts(machine="h200", family="linear")
+    return one
+
+
+@pytest.fixture
+def known(here):
+    """A client that has signed in, and the header that its writes need."""
+    client = here.client
+    assert sign_in(client).status_code == 303
+    return client, {"X-CSRFToken": csrf_of(client)}
+
+
+def listed(here, state, family="", machine="", owner="", search="", order="urgent"):
+    """The list of a choice, as the page shows it."""
+    page = here.desk.alerts.page(alerts.chosen_by(state, family, machine, owner, search), order, 0, alerts.MOST)
+    return alerts.listed(page, order, state, 0, page.total, "", now_ms())
+
+
+def test_the_list_has_each_alert_once_with_its_number_and_size(here, slower):
+    text = words(listed(here, "open"))
+    assert text.count(f'"/alert/{slower.id}"') == 1
+    assert "+6.0 %" in text or "+5.9 %" in text
+    assert slower.alert.range in text
+    assert "own commit" in text
+
+
+def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
+    every = here.desk.alerts.alerts()
+
+    def numbers(*chosen):
+        text = words(listed(here, *chosen))
+        return {one.id for one in every if f'"/alert/{one.id}"' in text}
+
+    assert slower.id in numbers("open", "linear", "h200", "")
+    assert numbers("open", "linear", "h200", "") < numbers("all", "", "", "")
+    assert numbers("muted", "", "", "") == set()
+    assert numbers("all", "", "", "nobody") == set()
+    assert numbers("open", "kda", "", "") == set()
+
+
+def test_an_empty_list_says_why():
+    text = words(alerts.listed(Page((), 0, 0), "urgent", "open", 0, 0, "", now_ms()))
+    assert "Nothing is open." in text
+    assert "three commits" in text
+
+
+def test_the_list_is_asked_for_again_only_when_something_changed(tmp_path):
+    here = place(tmp_path)
+    first = call(here.client, "alerts-version.data", [1], ("",)).json["response"]
+    version = first["alerts-version"]["data"]
+    again = call(here.client, "alerts-version.data", [2], (version,))
+    assert again.json["response"] == {}
+    assert again.request.content_length < 500
+    assert len(again.data) < 100
+    here.desk.alerts.act(1, Act("ack", NAME))
+    assert call(here.client, "alerts-version.data", [3], (version,)).json["response"]["alerts-version"] != version
+
+
+def test_the_page_of_an_alert_tells_cause_evidence_series_and_commits(here, slower):
+    text = words(alert.body(slower, here.store.current(), "light"))
+    for told in (
+        "own commit",
+        "machine code",
+        "linear.triton M=8,K=64 cold",
+        "Commit 12",
+        here.commits[12],
+        "h200-locked",
+    ):
+        assert told in text, told
+    assert text.count('"scatter"') == 3
+
+
+def test_the_chart_shows_time_against_the_level_before(here, slower):
+    from dashboard.charts.alert_chart import member_chart
+
+    figure = member_chart(here.store.current(), slower.alert, "light", {})
+    for line in figure["data"]:
+        assert line["y"][12:] == pytest.approx([6.0] * 4, abs=0.6)
+        assert line["y"][:12] == pytest.approx([0.0] * 12, abs=0.6)
+    [shade] = figure["layout"]["shapes"]
+    assert (shade["x0"], shade["x1"]) == (11.5, 12.5)
+
+
+def test_what_somebody_does_is_done_and_signed(here, slower, known):
+    client, header = known
+    number = slower.id
+    assert act(client, number, "ack", "looking", headers=header) == f"Alert {number} is acknowledged."
+    assert act(client, number, "comment", "it is the tile size", headers=header) == "Comment added."
+    assert act(client, number, "mute", "waits for a release", "2999-01-31", header).endswith("muted until 2999-01-31.")
+    assert act(client, number, "reopen", headers=header).endswith("is reopened.")
+    assert act(client, number, "intended", "exact rounding", headers=header).endswith("resolved (intended).")
+    assert act(client, number, "reopen", headers=header).endswith("is reopened.")
+    log = [(event.who, event.what, event.note) for event in here.desk.alerts.log(number)]
+    assert (NAME, "comment", "it is the tile size") in log
+    assert (NAME, "acknowledged", "looking") in log
+    assert "exact rounding" in words(alert.history(here.desk.alerts.log(number)))
+
+
+@pytest.mark.parametrize(
+    ("doing", "because", "until", "said"),
+    [
+        ("mute", "", "2999-01-31", "a mute needs a reason"),
+        ("mute", "why", "soon", "'soon' is no day; write it as 2027-01-31"),
+        ("mute", "why", "2020-01-01", "a mute needs its last day"),
+        ("intended", " ", "", "a new level that is meant needs a reason"),
+        ("comment", "", "", "write the comment first"),
+    ],
+)
+def test_what_is_missing_is_said_and_nothing_is_done(here, slower, known, doing, because, until, said):
+    client, header = known
+    before = here.desk.alerts.log(slower.id)
+    answer = act(client, slower.id, doing, because, until, header)
+    assert said in answer
+    assert "--" not in answer
+    assert here.desk.alerts.log(slower.id) == before
+
+
+@pytest.mark.parametrize("number", ["0", "999999", "x", "1e3", "-1", "9" * 30])
+def test_a_number_without_an_alert_is_told(here, number):
+    answer = call(here.client, "page.children", [f"/alert/{number}"], ("",))
+    assert "There is no" in answer.text
+
+
+def test_the_overview_tells_new_alerts_from_acknowledged_ones(tmp_path):
+    here = place(tmp_path)
+    [one] = here.desk.alerts.alerts(OPEN, machine="h200", family="linear")
+
+    def shown():
+        inputs = ("h200", "cold", "all", "change", 0, "light", None)
+        answer = call(here.client, "overview-cards.children", inputs, (None,))
+        return words(answer.json["response"]["overview-cards"])
+
+    assert f'"/alert/{one.id}"' in shown()
+    assert "acknowledged" not in shown()
+    assert '"h200-locked"' in shown()
+    here.desk.alerts.act(one.id, Act("ack", NAME))
+    assert "1 acknowledged" in shown()
+
+
+def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
+    here = place(tmp_path)
+    [one] = here.desk.alerts.alerts(machine="h200", family="linear")
+    with serving(here.app) as address:
+        page = visit.page
+        page.goto(f"{address}/sign-in")
+        page.fill("#token", TOKEN)
+        page.click("button")
+        page.get_by_role("link", name="linear on h200:").wait_for()
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.className").endswith("row")
+        page.get_by_label("Machine").first.click()
+        page.get_by_role("option", name="h200-locked").click()
+        expect(page.locator(".table tbody tr")).to_have_count(1)
+        page.wait_for_url("**/alerts?state=open&machine=h200-locked")
+        page.goto(f"{address}/alert/{one.id}")
+        page.locator(".js-plotly-plot .points path").first.wait_for()
+        page.keyboard.press("a")
+        page.get_by_text(f"Alert {one.id} is acknowledged.").wait_for()
+        page.get_by_role("cell", name=NAME).wait_for()
+        assert here.desk.alerts.alert(one.id).state == "acknowledged"
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.reload()
+        page.locator(".js-plotly-plot .points path").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        page.goto("about:blank")

@@ -1,0 +1,146 @@
+"""The pages of the showcase in a real browser: quiet, fitting, and alive."""
+
+import pytest
+from served import serving
+from showcase import FAST, write_showcase
+from test_dashboard_browser import background, becomes, fits, visit
+from trees import analysed, open_store
+
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
+from dashboard.server.app import create_app
+
+__all__ = ["visit"]
+
+ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """One server of the showcase for all tests; it outlives their pages."""
+    results, repo = write_showcase(tmp_path_factory.mktemp("site"))
+    store = open_store(results, repo=repo)
+    with serving(create_app(store, findings=analysed(store, repo))) as address:
+        yield address, store.current().commits(FAST)
+
+
+@pytest.fixture
+def serve(site):
+    """``visit`` closes its pages before the server of ``serve`` ends; this one ends later still."""
+    return site
+
+
+def test_a_card_narrows_the_table_and_widens_it_again(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.locator("[data-filter=slower]").click()
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 2)
+    page.locator("[data-filter=slower]").click()
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    with page.expect_download() as download:
+        page.locator("#overview-csv").click()
+    assert download.value.path().read_text().count("\n") == 7
+
+
+def test_the_heatmap_is_drawn_as_one(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
+    becomes(page, ".heatmaplayer image", 1)
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "dark"), ("phone", "light")])
+def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
+    address = SeriesAddress(**{**vars(ONE), "quantity": "latency", "zoom": (30.0, 50.0)})
+    page = visit(site[0] + address.link(), size, scheme)
+    page.locator("#series-chart .annotation-text", has_text="own commit").wait_for()
+    assert page.locator("#series-chart .js-plotly-plot").evaluate("plot => plot.layout.xaxis.range") == [30, 50]
+    assert page.locator("#series-table tbody tr").count() == 21
+    assert fits(page)
+    assert "zoom=30" in page.url
+
+
+def drag(page, plot, start, end):
+    """Choose a part of a chart's width, as shares of it."""
+    box = page.locator(plot).locator(".nsewdrag").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], y, steps=4)
+    page.mouse.up()
+
+
+def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
+    address = FamilyAddress(FAST, "linear", ("M=1,K=64", "M=8,K=64"), "cold", ("speedup",), ("triton",))
+    page = visit(site[0] + address.link())
+    plots = "#family-trend .js-plotly-plot"
+    becomes(page, f"{plots} .scatterlayer .points path.point", 120)
+    drag(page, f"{plots} >> nth=0", 0.75, 0.95)
+    page.wait_for_url("**zoom=**")
+    becomes(page, f"{plots} .xtick", 8)
+    zoomed = page.locator(plots).evaluate_all("all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])")
+    assert zoomed[0][0] == zoomed[1][0]
+    assert 40 < zoomed[0][0][0] < zoomed[0][0][1] < 60
+    # Only the level after the step is in view, and the chart is as high as that.
+    assert zoomed[0][1][1] < 1.5
+    again = visit(page.url)
+    again.locator(f"{plots} .points path").first.wait_for()
+    restored = again.locator(plots).evaluate_all(
+        "all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])"
+    )
+    assert restored == zoomed
+    again.locator(f"{plots} .nsewdrag").first.dblclick()
+    again.wait_for_url(lambda url: "zoom" not in url)
+
+
+def test_keys_walk_the_table_and_tell_of_themselves(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.keyboard.press("?")
+    page.get_by_text("next and previous row").wait_for()
+    page.keyboard.press("?")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    becomes(page, ".ag-row[row-index='1'] .ag-cell-focus", 1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/series/**")
+    page.locator("#series-table tbody tr").first.wait_for()
+
+
+def test_a_commit_page_leads_to_its_series(visit, site):
+    root, commits = site
+    page = visit(root + CommitAddress(commits[40].hash, FAST).link())
+    page.locator(".ag-row", has_text="slower").first.locator("[col-id=variant]").click()
+    page.wait_for_url("**/series/**")
+    page.locator("#series-table tbody tr").first.wait_for()
+    assert page.title() == "linear triton · Lockstep"
+
+
+def test_a_chart_is_saved_with_what_it_shows(visit, site):
+    page = visit(site[0] + FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",)).link())
+    box = page.locator("#family-trend .graph")
+    box.locator(".points path").first.wait_for()
+    box.hover()
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as download:
+            box.get_by_role("button", name=kind).click()
+        assert download.value.suggested_filename == (
+            f"lockstep-linear-speedup-of-m-8-k-64-over-the-commits.{kind.lower()}"
+        )
+        content = download.value.path().read_bytes()
+        assert content.startswith(b"\x89PNG" if kind == "PNG" else b"<svg")
+        if kind == "SVG":
+            for part in ("Speedup of M=8,K=64 over the commits", "triton"):
+                assert part in content.decode()
+
+
+def test_a_page_prints_light_and_whole(visit, site):
+    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link(), "desktop", "dark")
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    page.locator(".js-plotly-plot .main-svg").first.wait_for()
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("header").is_hidden()
+    assert page.locator(".controls").is_hidden()
+    assert background(page, "body") == 255
+    assert background(page, ".count-card") > 240
+    assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") == 990
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") is None

@@ -1,0 +1,144 @@
+"""The machines' page says what the files say of clocks, throttling, noise, controls and toolchains."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+import pytest
+from playwright.sync_api import expect
+from served import place, serving, words
+from trees import MACHINE, open_store, record, write_measurement
+
+from dashboard.pages import machines
+from dashboard.pages.machine_health import upkeep
+from lockstep.history.snapshot_cache import once
+from lockstep.record.model import Clocks
+
+DAY = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return place(tmp_path_factory.mktemp("machines"))
+
+
+def test_throttling_is_told_with_its_reasons(tmp_path):
+    rows = [
+        record(case="a", clocks=Clocks(sm_mhz=1500.0)),
+        record(case="b", clocks=Clocks(sm_mhz=1200.0, reasons=("power cap",))),
+        record(case="c", clocks=Clocks(sm_mhz=1400.0, reasons=("applications clocks",))),
+        record(case="d", state="failed", reason="wrong", latency=None, speedup=None, clocks=None),
+    ]
+    write_measurement(tmp_path / "results", rows)
+    one = upkeep(open_store(tmp_path / "results").current(), MACHINE)
+    # Each case stands in two benchmarks.
+    assert (one.throttled, one.points, one.reasons, one.failed) == (2, 6, (("power cap", 2),), 1)
+    assert one.sm_mhz == 1400.0
+    assert one.mde == 0.004
+
+
+def test_the_noise_is_that_of_the_latencies(tmp_path):
+    """Every measured record carries its ratio; those of the recorded H200 scatter by 0.11 % in the median."""
+    results = open_store(Path(__file__).parents[2] / "results", cache=tmp_path).current()
+    newest = results.commits("h200-unlocked")[-1].hash
+    points = [one for one in results.at(newest) if results.benchmarks[one.series.benchmark].quantity == "latency"]
+    errors = [one.error for one in points if one.error]
+    assert len(errors) == 506
+    assert upkeep(results, "h200-unlocked").noise == pytest.approx(median(errors)) == pytest.approx(0.0011, abs=5e-5)
+
+
+def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
+    one = upkeep(here.store.current(), "b200")
+    [turn] = one.turns
+    assert turn.commit.hash == here.commits[8]
+    assert turn.changes == (("torch", "2.11.0", "2.13.0"),)
+    assert upkeep(here.store.current(), "h200").turns == ()
+
+
+def test_an_unchanged_toolchain_is_claimed_only_as_far_as_it_is_recorded(tmp_path):
+    rows = [record()]
+    write_measurement(tmp_path / "bare", rows, proof=False)
+    text = words(machines.body(open_store(tmp_path / "bare").current(), "light", 0))
+    said = "One toolchain at every commit, as far as recorded: python 3.12. Versions of packages are not recorded."
+    assert said in text
+    write_measurement(tmp_path / "ours", rows)
+    assert "as far as recorded" not in words(machines.body(open_store(tmp_path / "ours").current(), "light", 0))
+
+
+def test_controls_are_drawn_in_per_cent_of_their_median(here):
+    results = here.store.current()
+    one = upkeep(results, "h200")
+    figure = machines.controls_chart(one, results.commits("h200"), "light")
+    [line] = figure["data"]
+    seconds = [run.controls["copy"].seconds for run in results.runs_of("h200")]
+    middle = sorted(1 / value for value in seconds)[8]
+    assert line["y"] == pytest.approx([100 / value / middle for value in seconds], abs=1e-3)
+
+
+def test_a_machine_that_reports_no_more_is_silent(here):
+    results = here.store.current()
+    last = max(run.measured_at for run in results.runs)
+    assert "silent" not in words(machines.body(results, "light", last + DAY))
+    assert words(machines.body(results, "light", last + 8 * DAY)).count("\\u25cc silent") == 3
+
+
+def test_problems_of_files_are_listed(tmp_path):
+    path = write_measurement(tmp_path / "results", [record()])
+    path.with_name("deadbeef-existing.json").write_text("{")
+    text = words(machines.body(open_store(tmp_path / "results").current(), "light", 0))
+    assert "1 problem" in text
+    assert "deadbeef-existing.json" in text
+
+
+def test_nothing_measured_says_what_to_run(tmp_path):
+    assert "lockstep run HEAD" in words(machines.layout(open_store(tmp_path / "results").current()))
+
+
+def test_nothing_is_worked_out_twice_of_one_picture(here):
+    asked = []
+    results = here.store.current()
+    for _ in range(2):
+        assert once(results, "asked", 0, lambda: asked.append(1) or "made") == "made"
+    assert asked == [1]
+    for number in range(40):
+        once(results, "another", number, lambda: None)
+    once(results, "asked", 0, lambda: asked.append(1) or "made")
+    assert asked == [1]
+    for number in range(40):
+        once(results, "asked", number + 1, lambda: None)
+    once(results, "asked", 0, lambda: asked.append(1) or "made")
+    assert asked == [1, 1]
+
+
+def test_who_asks_for_what_is_being_made_waits_for_it(here):
+    results, asked, ready = here.store.current(), [], threading.Barrier(4)
+
+    def ask(_):
+        ready.wait(10)
+        return once(results, "slow", 0, lambda: time.sleep(0.05) or asked.append(1) or len(asked))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [1] * 4
+
+
+def test_what_could_not_be_made_is_made_when_it_is_asked_for_again(here):
+    results = here.store.current()
+    with pytest.raises(ZeroDivisionError):
+        once(results, "broken", 0, lambda: 1 // 0)
+    assert once(results, "broken", 0, lambda: "made") == "made"
+
+
+def test_in_a_browser_the_machines_are_told(visit, here):
+    with serving(here.app) as address:
+        page = visit.page
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.goto(f"{address}/machines")
+        page.locator(".js-plotly-plot .points path").first.wait_for()
+        expect(page.locator("#machines-body section")).to_have_count(3)
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        page.keyboard.press("?")
+        page.get_by_role("heading", name="Keys").wait_for()
+        page.keyboard.press("Escape")
+        page.goto("about:blank")

@@ -1,0 +1,161 @@
+"""The overview: what became slower since when, what it offers to download, and another project's results."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+from served import words
+from showcase import COMMITS, FAST, FREE, write_showcase
+from test_dashboard_app import call
+from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
+
+from dashboard.address import OverviewAddress, parse_overview
+from dashboard.charts.heatmap import heatmap
+from dashboard.pages import overview, overview_rows
+from dashboard.pages.overview_cards import cards, news, news_of
+from dashboard.server.app import create_app
+from lockstep.compare.status import reference
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The store of the showcase, and what was found in it."""
+    results, repo = write_showcase(tmp_path_factory.mktemp("showcase"))
+    store = open_store(results, repo=repo)
+    return store, analysed(store, repo)
+
+
+def stand(shown, machine=FAST, since="all"):
+    store, findings = shown
+    return overview.stand(store.current(), machine, "all", since, 0, findings)
+
+
+def test_what_the_detector_found_since_then_counts_as_slower(shown):
+    store, findings = shown
+    found = {one.row.case: one for one in stand(shown) if one.row.variant == "triton"}
+    assert [found[case].verdict for case in ("M=1,K=64", "M=8,K=64", "M=64,K=64")] == ["slower", "slower", "failed"]
+    assert found["M=1,K=64"].worse == pytest.approx(0.0677, abs=0.003)
+    later = store.current().commits(FAST)[COMMITS - 5].hash
+    assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
+    picture = findings.picture(store.current(), FAST)
+    told = news_of(picture)
+    text = words(cards(stand(shown), picture, told))
+    assert '"children": "worst +7.' in text.replace("&gt;", ">")
+    assert f"{told.total} new" in text
+    assert "slower by 7." in words(news(store.current(), told))
+
+
+@pytest.mark.parametrize(
+    ("since", "visit", "place"),
+    [
+        ("all", 0, 0),
+        ("7d", 0, COMMITS - 8),
+        ("visit", 0, COMMITS - 8),
+        ("visit", "now", COMMITS - 1),
+        ("nonsense", 0, COMMITS - 8),
+    ],
+)
+def test_since_means_a_commit(shown, since, visit, place):
+    results = shown[0].current()
+    commits = results.commits(FAST)
+    at = commits[-1].date + 86_400_000 if visit == "now" else visit
+    assert reference(results, FAST, since, at) == commits[place]
+    assert reference(results, FAST, commits[7].hash) == commits[7]
+
+
+def test_the_heatmap_shows_the_loudest_variant_of_each_shape(shown):
+    figure = heatmap(stand(shown), "change", "light")
+    [trace] = figure["data"]
+    assert trace["y"] == ["linear"]
+    assert trace["text"] == [["▼ +7 %", "▼ +7 %", "✕"]]
+    assert trace["z"][0][0] == pytest.approx(-0.0977, abs=0.005)
+    assert "variant=triton" in trace["customdata"][0][0]
+    [speedups] = heatmap(stand(shown), "speedup", "dark")["data"]
+    assert speedups["text"][0][0] == "1.40"
+
+
+def test_the_table_downloads_as_it_is_filtered(shown):
+    store, _ = shown
+    client = create_app(store, findings=shown[1]).server.test_client()
+    rows = overview.table(store.current(), FAST, stand(shown))[:2]
+    [answer] = call(
+        client, "overview-file.data", 1, None, state=(rows, None, None, FAST, "cold", "all", None, None)
+    ).values()
+    read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
+    assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
+        [row["latency"] or math.nan for row in rows], nan_ok=True
+    )
+    table = pq.read_table(io.BytesIO(overview_rows.parquet_bytes(rows)))
+    assert table["case"].to_pylist() == [row["case"] for row in rows]
+    assert table["latency"].to_pylist() == [row["latency"] for row in rows]
+
+
+def test_a_name_that_a_spreadsheet_would_compute_stays_text():
+    text = overview_rows.csv_text([{"variant": "=1+1", "latency": -1.5}])
+    assert "'=1+1" in text
+    assert "-1.5" in text
+    assert "'-1.5" not in text
+
+
+def test_another_projects_units_need_no_configuration(shown):
+    rows = {
+        (row["family"], row["case"]): row
+        for row in overview.table(shown[0].current(), "laptop", stand(shown, "laptop"))
+    }
+    assert rows["io.Load.peakmem_load", "rows=10"]["value"] == pytest.approx(50)
+    assert rows["io.Load.peakmem_load", "rows=10"]["unit"] == "MB"
+    assert rows["index.track_depth", ""]["value"] == COMMITS // 20 - 1
+    assert rows["io.Load.time_load", "path=b,c.csv,rows=1000"]["latency"] == pytest.approx(0.5e6)
+    assert len(rows) == 7
+
+
+def test_it_begins_with_a_cache_state_that_has_numbers(tmp_path):
+    # A CPU measures nothing cold: the page was empty for whoever tried it there.
+    records = [record(l2="warm"), record(l2="cold", state="na", latency=None, speedup=None)]
+    write_measurement(tmp_path / "results", records)
+    text = words(overview.layout(open_store(tmp_path / "results").current(), OverviewAddress()))
+    assert '"value": "warm"' in text
+    assert '"value": "cold"' not in text
+
+
+def test_the_address_restores_the_choices(shown):
+    address = OverviewAddress(FREE, "all", "7d", "speedup", "M=8 triton")
+    path, _, search = address.link().partition("?")
+    assert path == "/"
+    assert parse_overview(f"?{search}") == address
+    text = words(overview.layout(shown[0].current(), address))
+    for value in (FREE, "7d", "speedup", "M=8 triton"):
+        assert f'"value": "{value}"' in text
+    wrong = parse_overview("?machine=%3Cb%3E&show=beauty&l2=%00")
+    assert json.loads(words(overview.layout(shown[0].current(), wrong)))
+
+
+def test_what_fails_since_then_stands_first_and_what_failed_already_below_what_changed(shown):
+    """The largest shape fails at the newest commit alone; the others became slower long before it."""
+    results = shown[0].current()
+    stood = stand(shown)
+    assert [one.news for one in stood if one.verdict == "failed"] == [True]
+    rows = overview.table(results, FAST, stood)
+    assert [row["verdict"] for row in rows[:3]] == ["failed", "slower", "slower"]
+    assert not any(one.news for one in stand(shown, since=results.commits(FAST)[-1].hash))
+    rows = overview.table(results, FAST, [replace(one, news=False) for one in stood])
+    assert [row["verdict"] for row in rows[:3]] == ["slower", "slower", "failed"]
+
+
+def test_seven_days_are_no_beginning_of_a_hash(tmp_path):
+    hashes = ["a" * 40, "7d" * 20, "b" * 40]
+    for number, commit in enumerate(hashes):
+        write_measurement(
+            tmp_path / "results", [record()], commit=commit, date=DATE + number * 10 * 86_400_000, proof=False
+        )
+    results = open_store(tmp_path / "results").current()
+    assert reference(results, MACHINE, "7d").hash == hashes[1]
+    assert reference(results, MACHINE, "7d7d").hash == hashes[1]
+    write_measurement(tmp_path / "results", [record()], commit="c" * 40, date=DATE + 10 * 86_400_000 + 1, proof=False)
+    write_measurement(tmp_path / "results", [record()], commit="d" * 40, date=DATE + 22 * 86_400_000, proof=False)
+    results = open_store(tmp_path / "results").current()
+    assert reference(results, MACHINE, "7d").hash == "c" * 40

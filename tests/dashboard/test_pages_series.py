@@ -1,0 +1,137 @@
+"""One series: its points, its changes with their causes, what stands beside them, and the address that restores it."""
+
+import plotly.graph_objects as go
+import pytest
+from served import words
+from showcase import COMMITS, FAST, SLOW
+from test_dashboard_app import CASE, call, golden
+from test_pages_overview import shown
+from trees import MACHINE, open_store, record, write_measurement
+
+from dashboard.address import SeriesAddress, parse_series
+from dashboard.pages import series, series_view
+from dashboard.server.app import create_app, page
+from lockstep.alerts.findings import Findings
+from lockstep.record.model import Clocks
+
+__all__ = ["shown"]
+
+ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
+
+
+def view(shown, address):
+    store, findings = shown
+    results = store.current()
+    return results, series_view.view(results, address, findings.picture(results, address.machine))
+
+
+def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
+    results, seen = view(shown, ONE)
+    assert seen.what.name == "speedup"
+    [found] = seen.found
+    assert found.kind == "own commit"
+    figure = series_view.chart(results, ONE, seen, "light")
+    go.Figure(figure)
+    [mark] = figure["layout"]["annotations"]
+    assert mark["text"].startswith("▼ +6.9 % · own commit · Commit 40")
+    assert mark["x"] == 39.5
+    [line] = [trace for trace in figure["data"] if trace.get("name") == "value"]
+    numbers = [row.speedup.value for row in seen.rows.values()]
+    assert sorted(line["y"]) == pytest.approx(sorted(numbers))
+    assert (line["x0"], line["dx"], len(line["y"])) == (0, 1, COMMITS)
+    text = words(series.changes(results, ONE, seen))
+    assert "Commit 40" in text
+    assert "cd34" in text
+
+
+def test_the_machine_code_of_each_commit_stands_below(shown):
+    results, seen = view(shown, ONE)
+    figure = series_view.chart(results, ONE, seen, "dark")
+    [code] = [trace for trace in figure["data"] if trace.get("yaxis") == "y2"]
+    assert set(code["y"]) == {168}
+    changed = [x for x, text in zip(code["x"], code["text"], strict=True) if "code changed" in text]
+    assert changed == [0, COMMITS * 2 // 3]
+    assert "49152 B shared" in code["text"][0]
+
+
+def test_a_new_toolchain_is_a_line_and_the_cause(shown):
+    address = SeriesAddress(SLOW, "kda", "triton", "M=1,K=64", "cold")
+    results, seen = view(shown, address)
+    texts = [note["text"] for note in series_view.chart(results, address, seen, "light")["layout"]["annotations"]]
+    assert any("triton 3.6.0 → 3.7.1" in text for text in texts)
+    assert any(text.startswith("▲ −10.") and "toolchain" in text for text in texts)
+
+
+def test_a_failure_is_marked_and_listed(shown):
+    address = SeriesAddress(FAST, "linear", "triton", "M=64,K=64", "cold")
+    results, seen = view(shown, address)
+    crosses = [
+        trace for trace in series_view.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"
+    ]
+    assert crosses[0]["x"] == [COMMITS - 1]
+    assert "wrong result: 0.3 off" in words(series.commit_table(results.commits(FAST), FAST, seen.points, seen.what))
+
+
+def test_the_facts_say_how_far_a_number_can_be_trusted(shown):
+    _, seen = view(shown, ONE)
+    text = words(series.facts(seen, None))
+    assert "steady, run to run, of the speedup" in text
+    assert "Epochs to see 1 %" in text
+    assert f'"children": "{COMMITS}"' in text
+
+
+def test_clocks_and_temperature_share_the_axis(tmp_path):
+    for place, digit in enumerate("ab"):
+        clocks = Clocks(1500.0 - 10 * place, 1480.0, 50.0 + place, 400.0, ("power cap",) if place else ())
+        write_measurement(tmp_path / "r", [record(clocks=clocks)], commit=digit * 40, date=1_790_000_000_000 + place)
+    results = open_store(tmp_path / "r").current()
+    address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "latency")
+    figure = series_view.chart(results, address, series_view.view(results, address, None), "light")
+    beside = {trace["yaxis"]: trace for trace in figure["data"] if trace.get("yaxis") in ("y2", "y3")}
+    assert beside["y2"]["y"] == [1500.0, 1490.0]
+    assert "power cap" in beside["y2"]["text"][1]
+    assert beside["y3"]["y"] == [50.0, 51.0]
+
+
+def test_the_page_answers_and_its_address_restores_it(shown):
+    address = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold", "latency", (10.5, 42.0))
+    path, _, search = address.link().partition("?")
+    assert parse_series(path, f"?{search}") == address
+    store, findings = shown
+    client = create_app(store, findings=findings).server.test_client()
+    kept = {**vars(address), "zoom": list(address.zoom)}
+    answer = call(client, "series-facts.children", "latency", "10.50,42.00", "light", None, state=(kept,))
+    assert answer["series-chart"]["figure"]["layout"]["xaxis"]["range"] == [10.5, 42.0]
+    assert "Latency \\u00b5s" in str(answer).encode("unicode_escape").decode().replace("\\xb5", "\\u00b5")
+
+
+@pytest.mark.parametrize("zoom", ["", "1", "2,1", "a,b", "nan,1", "1,2,3", "-inf,inf"])
+def test_a_zoom_that_is_none_shows_all(zoom):
+    assert parse_series("/series/m/s", f"?zoom={zoom}").zoom == ()
+
+
+def test_a_series_that_is_not_there_says_where_it_is(tmp_path):
+    store = golden(tmp_path / "results")
+    link = SeriesAddress("elsewhere", "linear", "splitk", CASE, "cold").link()
+    shown, _ = page(store, *link.split("?", 1))
+    assert MACHINE in words(shown)
+    nowhere, _ = page(store, "/series/a/b", "?case=%3Cimg%3E")
+    assert "has no such series" in words(nowhere)
+
+
+def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
+    store = golden(tmp_path / "results")
+    results = store.current()
+    address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
+    assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
+    assert Findings(store.cache, tmp_path).picture(results, "nowhere") is None
+
+
+def test_the_table_tells_a_lower_speedup_as_more_time(shown):
+    """As the chart above it and every other page: the step that the detector calls +7 % is +7 % here."""
+    address = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
+    results, seen = view(shown, address)
+    zoom = (COMMITS * 2 // 3 - 0.5, COMMITS * 2 // 3 + 0.5)
+    commits = results.commits(FAST)
+    [table] = series.commit_table(commits, FAST, seen.points, seen.what, zoom)
+    assert '"children": "+6.' in words(table) or '"children": "+7.' in words(table)

@@ -1,0 +1,201 @@
+"""Work grows with what a page shows: counted, or compared at two sizes, so that no machine's speed decides."""
+
+import gc
+import time
+import tracemalloc
+
+import pytest
+from bench.make_tree import write_many
+from served import call
+from trees import open_store
+
+from dashboard.charts.heatmap import MOST_SUITES, heatmap
+from dashboard.pages import commit, overview
+from dashboard.pages.machine_health import upkeep
+from dashboard.pages.overview_table import cells_of
+from dashboard.pages.overview_values import VALUES
+from dashboard.pages.row_source import block, chosen_rows
+from dashboard.server.app import create_app
+from lockstep.alerts.findings import Findings
+from lockstep.compare.rows import benchmarks_of, suites
+from lockstep.compare.sides import Side, compare
+from lockstep.suite.thresholds import Thresholds
+
+#: Benchmarks of the smaller tree and of the larger one.
+FEW, MANY = 1500, 6000
+
+#: The larger tree takes four times as long where work is linear, and sixteen times where it is quadratic.
+LINEAR = 8
+
+#: Bytes that a process may hold for a series of two commits, once all pages were seen.
+BYTES_A_SERIES = 3000
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    """Stores of two projects that differ in the number of their benchmarks alone."""
+    found = {}
+    for benchmarks in (FEW, MANY):
+        root = tmp_path_factory.mktemp("trees") / str(benchmarks)
+        write_many(root, benchmarks, commits=2)
+        found[benchmarks] = open_store(root, patience=60.0)
+        found[benchmarks].refresh()
+    return found
+
+
+def seconds(do):
+    """Return the CPU seconds of a call."""
+    began = time.process_time()
+    do()
+    return time.process_time() - began
+
+
+def test_the_overviews_work_is_linear_in_its_series(trees):
+    def fill(store):
+        results = store.current()
+        stood = overview.stand(results, "machine-0", "all", "all", 0, Findings(store.cache, store.root))
+        overview.table(results, "machine-0", stood)
+
+    few, many = (seconds(lambda of=of: fill(trees[of])) for of in (FEW, MANY))
+    assert many < LINEAR * few
+
+
+def held(do):
+    """Return the bytes that Python holds after a call and did not hold before."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept = do()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0], kept
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_worker_holds_few_bytes_a_series(trees):
+    """Everything that the overview, Compare and Machines remember of a picture, per series that it has more."""
+
+    def show(store):
+        again = open_store(store.root, patience=60.0)
+        client = create_app(again).server.test_client()
+        first, last = (one.hash for one in again.current().commits("machine-0"))
+        call(client, "page.children", ["/"], ("",))
+        call(client, "overview-cards.children", ("machine-0", "all", "all", "change", 0, "light", None), ("infinite",))
+        results = again.current()
+        compare(results, Side("machine-0", first), Side("machine-0", last), "latency", Thresholds())
+        upkeep(results, "machine-0")
+        return again, client
+
+    (few, _), (many, _) = (held(lambda of=of: show(trees[of])) for of in (FEW, MANY))
+    assert (many - few) / (MANY - FEW) < BYTES_A_SERIES
+
+
+def ask(client, output, inputs, state):
+    """Return what a callback answers, and the bytes of the answer."""
+    answer = call(client, output, inputs, state)
+    assert answer.status_code == 200, answer.text
+    return answer.json["response"], len(answer.data)
+
+
+def test_long_tables_are_sent_block_by_block(trees):
+    """What a page of 1,000 rows sends and what a page of 4,000 sends differ by less than a tenth."""
+    sizes = []
+    for store in trees.values():
+        client = create_app(store).server.test_client()
+        at = {"commit": store.current().commits("machine-0")[0].hash, "machine": "machine-0"}
+        layout = call(client, "page.children", ["/"], ("",))
+        chosen = ("machine-0", "all", "all", "change", 0, "light", None)
+        filled, size = ask(client, "overview-cards.children", chosen, ("infinite",))
+        assert "overview-grid" not in filled
+        request = {"startRow": 100, "endRow": 200, "sortModel": [], "filterModel": {}}
+        told, rows = ask(client, "overview-grid.getRowsResponse", [request], ("machine-0", "all", "all", "module_1", 0))
+        assert len(told["overview-grid"]["getRowsResponse"]["rowData"]) == 100
+        _, cards = ask(client, "commit-families.children", [at, None], ("infinite",))
+        _, at_commit = ask(client, "commit-grid.getRowsResponse", [request], (at, ""))
+        sizes.append([len(layout.data), size, rows, cards, at_commit])
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
+
+
+def test_a_heatmap_has_room_for_so_many_families(trees):
+    results = trees[FEW].current()
+    stood = overview.stand(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    assert len({one.row.suite for one in stood}) == FEW
+    [trace] = heatmap(stood, "change", "light")["data"]
+    assert len(trace["y"]) == MOST_SUITES
+    found = commit.compare(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
+    assert len(commit.families(found)) == commit.MOST_FAMILIES + 1
+
+
+def test_the_benchmarks_of_a_suite_are_looked_up(trees):
+    results = trees[FEW].current()
+    assert suites(results) is suites(results)
+    assert len(suites(results)) == FEW
+    name = min(results.benchmarks)
+    assert benchmarks_of(results, name) == (results.benchmarks[name],)
+    assert benchmarks_of(results, "unknown") == ()
+
+
+def test_the_servers_values_are_those_of_the_grid(trees):
+    results = trees[FEW].current()
+    stood = overview.stand(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    for one, cells in zip(stood[:50], cells_of(results, "machine-0", stood[:50]), strict=True):
+        told = {name: value(one) for name, value in VALUES.items() if name != "stale"}
+        assert told == {name: cells[name] for name in told}
+
+
+ITEMS = [{"name": f"M={n}", "n": None if n == 3 else n % 7 + n / 100} for n in range(20)]
+COLUMNS = {"name": lambda one: one["name"], "n": lambda one: one["n"]}
+
+
+def number(kind, wanted=None, to=None):
+    return {"filterType": "number", "type": kind, "filter": wanted, "filterTo": to}
+
+
+def names(request, search=""):
+    return [one["name"] for one in chosen_rows(ITEMS, COLUMNS, request, search)]
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        ({"n": number("greaterThan", 6)}, {"M=6", "M=13"}),
+        ({"n": number("inRange", 0.5, 2)}, {"M=1", "M=8", "M=15"}),
+        ({"n": number("blank")}, {"M=3"}),
+        ({"n": number("greaterThan", "x")}, {f"M={n}" for n in range(20)}),
+        ({"name": {"filterType": "text", "type": "endsWith", "filter": "=7"}}, {"M=7"}),
+        ({"name": {"filterType": "text", "type": "equals", "filter": "m=17"}}, {"M=17"}),
+        ({"unknown": number("equals", 1)}, {f"M={n}" for n in range(20)}),
+        (
+            {"n": {"operator": "OR", "conditions": [number("lessThan", 0.05), number("greaterThan", 6.1)]}},
+            {"M=0", "M=13"},
+        ),
+    ],
+)
+def test_the_grids_filters_are_understood(model, wanted):
+    assert set(names({"filterModel": model})) == wanted
+
+
+def test_the_grids_order_is_understood():
+    by_name = names({"sortModel": [{"colId": "name", "sort": "desc"}]})
+    assert by_name == [f"M={n}" for n in range(19, -1, -1)]
+    by_number = names({"sortModel": [{"colId": "n", "sort": "asc"}]})
+    assert by_number[:3] == ["M=0", "M=7", "M=14"]
+    assert by_number[-1] == "M=3"
+    assert names({}, "m=1 =1") == ["M=1", *(f"M={n}" for n in range(10, 20))]
+    answer = block(ITEMS, COLUMNS, {"startRow": 5, "endRow": 10**9}, list)
+    assert (len(answer["rowData"]), answer["rowCount"]) == (15, 20)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"startRow": "x", "endRow": None},
+        {"filterModel": [1], "sortModel": {"a": 1}, "startRow": -5, "endRow": 3},
+        {"filterModel": {"name": {"type": [], "filter": {}}}, "sortModel": [None, {"colId": []}]},
+        {"filterModel": {"n": {"filterType": "number", "type": {}, "filter": []}}},
+        {"filterModel": {"n": {"operator": 7, "conditions": [None, {"conditions": [{}]}]}}},
+    ],
+)
+def test_a_request_that_no_grid_sends_is_answered(request_):
+    answer = block(ITEMS, COLUMNS, request_, list)
+    assert answer["rowData"] == ITEMS[: max(request_.get("endRow") or 0, 0)]

@@ -1,0 +1,316 @@
+"""Nobody writes who is not known, from a page that is not ours, or too often; no stranger's script runs."""
+
+import json
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from served import NAME, TOKEN, act, csrf_of, place, sign_in
+from trees import open_store, record, write_measurement
+
+from dashboard.auth.access import Access, AccessError, read_networks, read_tokens
+from dashboard.auth.security import RATES
+from dashboard.auth.sign_in import FAILURES
+from dashboard.server.app import create_app
+from dashboard.server.request_counts import RequestCounts
+
+PROXY = {"X-Forwarded-User": "Ana Proxy"}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return place(tmp_path_factory.mktemp("security"), Access(read_networks(["10.1.0.0/16"]), tokens={TOKEN: NAME}))
+
+
+@pytest.fixture
+def number(here):
+    return here.desk.alerts.alerts(machine="h200")[0].id
+
+
+def app_of(tmp_path, access=None):
+    write_measurement(tmp_path / "results", [record()])
+    return create_app(open_store(tmp_path / "results"), None, access)
+
+
+def test_the_policy_lets_only_our_scripts_run(here):
+    policy = here.client.get("/").headers["Content-Security-Policy"]
+    [scripts] = re.findall(r"script-src ([^;]+)", policy)
+    assert re.fullmatch(r"'self'( 'sha256-[A-Za-z0-9+/=]+')+", scripts)
+    assert "unsafe-eval" not in policy
+    for part in ("default-src 'self'", "object-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"):
+        assert part in policy
+
+
+def test_every_answer_carries_the_headers(here):
+    for path in ("/", "/sign-in", "/_dash-layout", "/nowhere.txt"):
+        headers = here.client.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff", path
+        assert headers["Referrer-Policy"] == "no-referrer", path
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin", path
+
+
+def test_a_stranger_cannot_act(here, number):
+    client = here.client
+    said = act(client, number, "ack", headers={"X-CSRFToken": csrf_of(client)})
+    assert said == "Only people who are known can do that; sign in."
+    assert here.desk.alerts.alert(number).state == "new"
+
+
+def test_the_proxys_word_counts_from_the_proxy_alone(here, number):
+    client, https = here.client, "https://localhost"
+    header = {**PROXY, "X-CSRFToken": csrf_of(client, https)}
+    said = act(client, number, "comment", "x", headers=header, remote="10.2.0.1", base=https)
+    assert "Only people who are known" in said
+    said = act(client, number, "comment", "x", headers=header, remote="10.1.2.3", base=https)
+    assert said == "Comment added."
+    assert here.desk.alerts.log(number)[-1].who == "Ana Proxy"
+    for cookie in client.get("/_dash-layout", base_url=https).headers.getlist("Set-Cookie"):
+        assert "Secure" in cookie
+        assert "SameSite=Strict" in cookie
+
+
+def test_a_page_of_another_site_cannot_act_as_the_reader(tmp_path):
+    here = place(tmp_path)
+    number = here.desk.alerts.alerts()[0].id
+    client = here.client
+    sign_in(client)
+    for header in ({}, {"X-CSRFToken": "made up"}):
+        assert act(client, number, "ack", headers=header) == "This page is too old to act from: load it again."
+    assert act(client, number, "ack", headers={"X-CSRFToken": csrf_of(client)}).endswith("acknowledged.")
+    assert client.post("/sign-in", data={"token": TOKEN}).status_code == 400
+
+
+def test_a_wrong_token_is_nobodys_and_locks_nobody_out(tmp_path):
+    client = app_of(tmp_path, Access(tokens={TOKEN: NAME})).server.test_client()
+    most = int(FAILURES.split()[0])
+    answers = [sign_in(client, "a-token-of-nobody-at-all") for _ in range(60)]
+    assert [one.status_code for one in answers] == [403] * most + [429] * (60 - most)
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 61
+    assert sign_in(client).status_code == 303
+
+
+def test_behind_a_proxy_each_address_has_its_own_attempts(tmp_path):
+    access = Access(read_networks(["10.1.0.0/16"]), tokens={TOKEN: NAME})
+    server = app_of(tmp_path, access).server
+    most = int(FAILURES.split()[0])
+
+    def tried(forwarded, remote="10.1.2.3"):
+        client = server.test_client()
+        headers, environ = {"X-Forwarded-For": forwarded}, {"REMOTE_ADDR": remote}
+        page = client.get("/sign-in", headers=headers, environ_base=environ, base_url="https://localhost").text
+        csrf = page.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
+        form = {"token": "a-token-of-nobody-at-all", "csrf_token": csrf}
+        return client.post(
+            "/sign-in", data=form, headers=headers, environ_base=environ, base_url="https://localhost"
+        ).status_code
+
+    assert [tried("192.0.2.7") for _ in range(most + 1)] == [403] * most + [429]
+    assert tried("192.0.2.8") == 403
+    # What a stranger puts before the address that the proxy adds is not believed, nor is a second proxy a client.
+    assert tried("192.0.2.9, 192.0.2.7") == 429
+    assert tried("192.0.2.7, 10.1.9.9") == 429
+    # From elsewhere nothing is believed: one address, whatever it says.
+    assert [tried(f"192.0.2.{n}", "198.51.100.1") for n in range(most + 1)] == [403] * most + [429]
+
+
+def test_too_many_requests_are_told_when_to_come_again(tmp_path):
+    client = app_of(tmp_path).server.test_client()
+    most = int(RATES["api"].split()[0])
+    answers = [client.get("/api/v1/machines") for _ in range(most + 1)]
+    assert {one.status_code for one in answers[:most]} == {200}
+    assert answers[most].status_code == 429
+    assert 1 <= int(answers[most].headers["Retry-After"]) <= 61
+    assert "too often" in answers[most].json["error"]
+
+
+def test_one_can_sign_out(here, number):
+    client = here.client
+    sign_in(client)
+    headers = {"X-CSRFToken": csrf_of(client)}
+    assert act(client, number, "comment", "in", headers=headers) == "Comment added."
+    page = client.get("/sign-out").text
+    assert NAME in page
+    assert client.post("/sign-out").status_code == 400
+    csrf = page.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
+    assert client.post("/sign-out", data={"csrf_token": csrf}).status_code == 303
+    said = act(client, number, "comment", "out", headers={"X-CSRFToken": csrf_of(client)})
+    assert "Only people who are known" in said
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X-Forwarded-Proto": "https"}, {"Origin": "https://bench.example.org"}, None], ids=str
+)
+def test_cookies_are_secure_where_the_browser_came_by_https(tmp_path, headers):
+    client = app_of(tmp_path, Access(tokens={TOKEN: NAME})).server.test_client()
+    base = "http://localhost" if headers else "https://localhost"
+    cookies = client.get("/_dash-layout", headers=headers, base_url=base).headers.getlist("Set-Cookie")
+    assert len(cookies) == 2
+    assert all("Secure" in cookie for cookie in cookies)
+    plain = client.get("/_dash-layout", base_url="http://127.0.0.1").headers.getlist("Set-Cookie")
+    assert plain
+    assert not any("Secure" in cookie for cookie in plain)
+
+
+def test_a_failure_leaves_its_traceback_in_the_log_under_the_id_of_its_answer(tmp_path, capfd):
+    server = app_of(tmp_path, Access(read_networks(["10.1.0.0/16"]))).server
+    server.add_url_rule("/api/broken", endpoint="one", view_func=lambda: 1 // 0)
+    server.add_url_rule("/broken", endpoint="other", view_func=lambda: 1 // 0)
+    client = server.test_client()
+    answer = client.get("/broken")
+    number = answer.headers["X-Request-Id"]
+    assert (answer.status_code, number in answer.text) == (500, True)
+    by_proxy = {"headers": {"X-Request-Id": "from-a-proxy"}, "environ_base": {"REMOTE_ADDR": "10.1.0.1"}}
+    answer = client.get("/api/broken", **by_proxy)
+    assert (answer.json["request_id"], answer.headers["X-Request-Id"]) == ("from-a-proxy", "from-a-proxy")
+    logged = capfd.readouterr().err
+    for one in (number, "from-a-proxy"):
+        assert f"request {one}: Exception on /" in logged
+    assert logged.count("ZeroDivisionError") == 2
+    assert "line" in logged
+    # A stranger's id could be another request's.
+    assert client.get("/", headers={"X-Request-Id": "made-up"}).headers["X-Request-Id"] != "made-up"
+
+
+#: What no page sends; the names of parts are those of the callback that shows a page.
+MALFORMED = [
+    "", "[]", "{}", "null", '"x"', "{", '{"output":5}', '{"output":"no.such"}', "[" * 5000,
+    '{"output":"@","inputs":{}}', '{"output":"@","inputs":[1]}', '{"output":"@","inputs":[],"state":[]}',
+    '{"output":"@","inputs":[{"id":"url","property":"hash"}],"state":[{"id":"url","property":"search"}]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", MALFORMED)
+def test_a_malformed_callback_is_a_mistake_of_who_sends_it(here, body):
+    output = next(
+        one["output"] for one in here.client.get("/_dash-dependencies").json if "page.children" in one["output"]
+    )
+    answer = here.client.post(
+        "/_dash-update-component", data=body.replace("@", output), content_type="application/json"
+    )
+    assert answer.status_code == 400
+
+
+STRANGE = [None, 5, -1, 1e308, True, "x", "\ud800", "\x00", [], {}, [1], {"a": 1}, 10**30, [[]], [None], [{}]]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=repr)
+def test_no_callback_breaks_on_values_that_no_page_has(here, value):
+    client = here.client
+    for one in client.get("/_dash-dependencies").json:
+        if one["clientside_function"]:
+            continue
+        names = one["output"].strip(".").split("...")
+        outputs = [dict(zip(("id", "property"), name.split(".", 1), strict=True)) for name in names]
+        body = {
+            "output": one["output"],
+            "outputs": outputs if len(outputs) > 1 else outputs[0],
+            "inputs": [dict(part, value=value) for part in one["inputs"]],
+            "state": [dict(part, value=value) for part in one["state"]],
+            "changedPropIds": [f"{one['inputs'][0]['id']}.{one['inputs'][0]['property']}"],
+        }
+        answer = client.post("/_dash-update-component", data=json.dumps(body), content_type="application/json")
+        assert answer.status_code in (200, 204, 400), (one["output"], answer.text)
+        if value == "\ud800":
+            assert answer.status_code == 400, one["output"]
+
+
+def test_writes_are_limited(tmp_path):
+    here = place(tmp_path)
+    number = here.desk.alerts.alerts()[0].id
+    client = here.client
+    sign_in(client)
+    header = {"X-CSRFToken": csrf_of(client)}
+    most = int(RATES["write"].split()[0])
+    said = [act(client, number, "comment", "again", headers=header) for _ in range(most + 1)]
+    assert set(said[:most]) == {"Comment added."}
+    assert said[most] == "That is too often: wait a minute."
+
+
+def test_a_dashboard_to_read_sets_no_cookie_and_has_no_sign_in(tmp_path):
+    client = app_of(tmp_path).server.test_client()
+    assert "Set-Cookie" not in client.get("/_dash-layout").headers
+    assert 'type="password"' not in client.get("/sign-in").text
+
+
+def test_a_name_that_was_made_to_point_here_gets_no_answer(tmp_path):
+    client = app_of(tmp_path, Access(hosts=("localhost", "127.0.0.1"))).server.test_client()
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("/", headers={"Host": "localhost:8050"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "status"),
+    [
+        (("[::1]",), "[::1]:8050", 200),
+        (("[::1]",), "[::1]", 200),
+        (("[::1]",), "[::2]:8050", 400),
+        (("[::1]",), "[::1].evil.example", 400),
+        (("[::1]",), "evil.example", 400),
+        ((".example.org",), "bench.example.org:80", 200),
+        ((".example.org",), "example.org", 200),
+        ((".example.org",), "badexample.org", 400),
+        (("Bench",), "bench", 200),
+        (("localhost",), "localhost:x", 400),
+        ((), "anything", 200),
+    ],
+)
+def test_a_host_is_known_by_its_name_without_port(tmp_path, hosts, host, status):
+    client = app_of(tmp_path, Access(hosts=hosts)).server.test_client()
+    for path in ("/", "/_dash-layout", "/nowhere", "/api/v1/alerts"):
+        assert client.get(path, headers={"Host": host}).status_code in ({400} if status == 400 else {200, 404})
+
+
+def test_tokens_are_read_from_a_file_of_its_owners(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(f"# people\nMira Example {TOKEN}\n\nBo {'b' * 20}\n")
+    path.chmod(0o600)
+    assert read_tokens(path) == {TOKEN: "Mira Example", "b" * 20: "Bo"}
+    path.chmod(0o644)
+    with pytest.raises(AccessError, match="chmod 600"):
+        read_tokens(path)
+
+
+@pytest.mark.parametrize("text", ["Mira short\n", f"{TOKEN}\n", f"A {TOKEN}\nB {TOKEN}\n", "# nobody\n"])
+def test_a_token_file_that_would_let_the_wrong_ones_in_is_refused(tmp_path, text):
+    path = tmp_path / "tokens"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(AccessError, match="tokens"):
+        read_tokens(path)
+
+
+def test_a_network_that_is_none_is_refused():
+    with pytest.raises(AccessError, match="--proxy"):
+        read_networks(["proxy.example.org"])
+
+
+class SlowToTell(RequestCounts):
+    """Between making its timer and starting it others have the time to make another."""
+
+    STORAGE_SCHEME = ["slow-to-tell"]  # noqa: RUF012
+
+    @property
+    def timer(self):
+        time.sleep(0.002)
+        return self._timer
+
+    @timer.setter
+    def timer(self, timer):
+        self._timer = timer
+
+
+def test_requests_of_many_threads_at_once_are_all_counted():
+    counts = SlowToTell()
+    together = threading.Barrier(8)
+
+    def ask(_):
+        for _ in range(5):
+            together.wait(timeout=10)
+            counts.incr("who", 60)
+            time.sleep(0.02)  # the timer of the last has ended
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(ask, range(8))) == [None] * 8
+    assert counts.get("who") == 40

@@ -1,0 +1,349 @@
+"""What the detector reports, when, and that it stands by it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockstep.detect import Analysis, Monitor, Settings, Trend, analyse, analyse_many
+from lockstep.detect.drifts import autocorrelation, median
+from lockstep.detect.state_arrays import from_arrays, select, to_arrays, together
+from lockstep.detect.summary import smallest_step
+
+
+def noisy(seed, length=80, spread=0.01):
+    return np.random.default_rng(seed).normal(0, spread, length)
+
+
+def stepped(seed, at, size, length=80, spread=0.01):
+    y = noisy(seed, length, spread)
+    y[at:] += size
+    return np.exp(y)
+
+
+def first_told(analysis: Analysis):
+    """Each change as it was first reported: (commit of the report, index)."""
+    told = {change.reported_at: change.index for change in analysis.changes}
+    for revision in reversed(analysis.revisions):
+        told[revision.reported_at] = revision.index
+    return told
+
+
+class TestTrend:
+    @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf])
+    def test_names_the_value_that_has_no_ratio(self, bad):
+        with pytest.raises(ValueError, match=r"values\[1\] is .*positive"):
+            Trend([1.0, bad, 2.0])
+
+    def test_refuses_errors_of_another_length(self):
+        with pytest.raises(ValueError, match="errors has 2 entries, values has 3"):
+            Trend([1.0, 1.0, 1.0], [0.1, 0.1])
+
+    def test_an_error_of_zero_is_unknown(self):
+        assert np.isnan(Trend([1.0, 1.0], [0.0, 0.1]).errors[0])
+
+
+class TestGolden:
+    """Real and drawn series whose answer is known."""
+
+    @pytest.mark.parametrize(
+        ("points", "factor"),
+        [
+            (
+                [
+                    (0.37711, 0.37656, 0.37767),
+                    (0.37742, 0.37675, 0.37809),
+                    (0.37614, 0.37534, 0.37694),
+                    (0.40848, 0.4072, 0.40976),
+                    (0.40759, 0.40525, 0.40994),
+                    (0.40799, 0.40668, 0.4093),
+                ],
+                1.083,
+            ),
+            (
+                [
+                    (0.53132, 0.53049, 0.53215),
+                    (0.5318, 0.52991, 0.5337),
+                    (0.53081, 0.5298, 0.53183),
+                    (0.54996, 0.54793, 0.552),
+                    (0.55065, 0.54906, 0.55225),
+                    (0.54902, 0.54749, 0.55056),
+                ],
+                1.035,
+            ),
+        ],
+        ids=["M=16", "M=256"],
+    )
+    def test_a_recorded_speedup_of_six_commits(self, points, factor):
+        """w4a16 dequant, 8192², gained at 3529428d: (speedup, low, high) over six commits of an H200, protocol 1."""
+        commits = ["6c5cdf63", "7be4c767", "26ac27bc", "3529428d", "267e5d01", "177708fb"]
+        errors = [math.log(high / low) / 5 for _, low, high in points]
+        analysis = analyse(Trend([value for value, _, _ in points], errors, "higher"))
+        (change,) = analysis.changes
+        assert (commits[change.index], commits[change.last_before]) == ("3529428d", "26ac27bc")
+        assert change.factor == pytest.approx(factor, abs=0.005)
+        assert change.sense == "better"
+        assert change.low < change.size < change.high
+
+    def test_odd_points_are_outliers(self):
+        y = noisy(1)
+        y[[20, 33, 34, 60]] += 0.12
+        analysis = analyse(Trend(np.exp(y)))
+        assert analysis.changes == ()
+        assert set(analysis.outliers) >= {20, 33, 34, 60}
+
+    def test_up_and_down_again(self):
+        #  ______________        ______
+        #                |______|
+        y = noisy(2)
+        y[40:60] -= 0.05
+        analysis = analyse(Trend(np.exp(y)))
+        assert [(one.index, one.sense) for one in analysis.changes] == [(40, "better"), (60, "worse")]
+        assert [(one.start, one.stop) for one in analysis.levels] == [(0, 40), (40, 60), (60, 80)]
+        assert analysis.levels[1].value == pytest.approx(math.exp(-0.05), rel=0.01)
+
+    def test_what_later_points_contradict_is_withdrawn_and_says_so(self):
+        y = noisy(93)
+        y[40:43] += 0.03
+        analysis = analyse(Trend(np.exp(y)))
+        assert analysis.changes == ()
+        (revision,) = [one for one in analysis.revisions if one.withdrawn]
+        assert abs(revision.index - 40) <= 2
+        assert 42 <= revision.reported_at < revision.revised_at < 50
+        assert analysis.withdrawn == (revision.reported_at,)
+        assert revision.why
+
+    @pytest.mark.parametrize("run", [1, 8])
+    def test_two_modes_are_named_and_not_reported(self, run):
+        generator = np.random.default_rng(4)
+        upper = np.cumsum(generator.random(150) < 1 / run) % 2 if run > 1 else generator.random(150) < 0.4
+        analysis = analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper)))
+        assert analysis.noise.kind == "multimodal"
+        assert analysis.noise.modes == pytest.approx((0.0, 0.08), abs=0.01)
+        assert all(change.index < 60 for change in analysis.changes)
+
+    def test_a_slope_is_named_drift(self):
+        analysis = analyse(Trend(np.exp(noisy(6, 60) + 0.001 * np.arange(60))))
+        assert analysis.noise.kind == "drifting"
+        assert analysis.noise.slope == pytest.approx(0.001, abs=0.0005)
+
+    def test_missing_commits_widen_the_range(self):
+        values = stepped(7, 40, 0.06)
+        values[36:44] = np.nan
+        (change,) = analyse(Trend(values)).changes
+        assert (change.last_before, change.index) == (35, 44)
+
+    @pytest.mark.parametrize("length", [0, 1, 9])
+    def test_a_short_series_says_so(self, length):
+        analysis = analyse(Trend(np.full(length, 2.0)))
+        assert analysis.noise.kind == "short"
+        assert analysis.changes == ()
+        assert analysis.mde == math.inf
+        assert len(analysis.levels) == min(length, 1)
+
+    def test_a_series_that_never_varies_until_it_does(self):
+        values = np.full(40, 128.0)
+        values[30:] = 129.0
+        assert [change.index for change in analyse(Trend(values)).changes] == [30]
+
+    def test_nothing_measured_at_all(self):
+        assert analyse(Trend(np.full(30, np.nan))).levels == ()
+
+
+class TestPrecision:
+    def test_known_errors_need_no_long_watching(self):
+        values = stepped(8, 4, 0.02, length=8, spread=0.001)
+        assert analyse(Trend(values)).changes == ()
+        (change,) = analyse(Trend(values, np.full(8, 0.001))).changes
+        assert change.index == 4
+        assert change.delay == 2
+
+    def test_points_that_are_known_badly_count_for_little(self):
+        values, errors = stepped(9, 30, 0.0, length=36), np.full(36, 0.01)
+        values[30:34] *= 1.06
+        assert analyse(Trend(values, errors)).changes != ()
+        errors[30:34] = 0.1
+        assert analyse(Trend(values, errors)).changes == ()
+
+    def test_the_range_holds_the_step_as_often_as_stated_and_is_no_wider_than_twice_what_it_must_be(self):
+        series = np.array([stepped(seed, 50, 0.02) for seed in range(200)])
+        found = [one for analysis in analyse_many([Trend(one) for one in series]) for one in analysis.changes]
+        found = [one for one in found if abs(one.index - 50) < 10]
+        assert len(found) > 180
+        # Two standard errors of 95 % from two hundred.
+        assert np.mean([one.earliest <= 50 <= one.latest for one in found]) >= 0.95 - 0.03
+        assert np.mean([one.low <= 0.02 <= one.high for one in found]) >= 0.95 - 0.03
+        # Who knew both levels and the noise would have this posterior (Smith 1975, "A Bayesian approach to inference
+        # about a change-point"), up to a constant, of a step before each point.
+        surprise = np.cumsum((np.log(series) ** 2 - (np.log(series) - 0.02) ** 2) / 0.01**2, axis=1)
+        share = np.exp(-(surprise - surprise.min(axis=1, keepdims=True)) / 2)
+        grown = np.cumsum(share, axis=1) / share.sum(axis=1, keepdims=True)
+        least = ((grown >= 0.975).argmax(axis=1) - (grown >= 0.025).argmax(axis=1)).mean()
+        assert least <= np.mean([one.latest - one.earliest for one in found]) < 2 * least
+
+
+class TestDoubts:
+    def test_a_median_is_numpys(self):
+        for size in range(1, 12):
+            values = noisy(size, size)
+            values[1::4] = np.nan
+            assert median(values) == np.nanmedian(values)
+        assert np.isnan(median(np.full(3, np.nan)))
+
+    def test_noise_that_remembers_is_told_from_noise_that_does_not(self):
+        white = [noisy(seed, 400) for seed in range(200)]
+        # Above two standard errors: 2.3 % of a normal distribution; three standard errors of two hundred draws.
+        assert np.mean([autocorrelation(one) > 0 for one in white]) <= 0.023 + 0.032
+        assert autocorrelation(np.tile([1.0, -1.0], 200)) == 0.0
+        remembering = noisy(1, 4000)
+        for at in range(1, 4000):
+            remembering[at] += 0.6 * remembering[at - 1]
+        assert autocorrelation(remembering) == pytest.approx(0.6, abs=4 * math.sqrt((1 - 0.6**2) / 4000))
+
+
+class TestEffect:
+    def test_the_mde_is_reported_four_times_in_five(self):
+        preset = Settings()
+        size = smallest_step(0.01, 50, preset.prompt + 1, preset)
+        trends = [Trend(stepped(seed, 50, size, 50 + preset.prompt + 1)) for seed in range(300)]
+        found = [any(change.index > 40 for change in one.changes) for one in analyse_many(trends)]
+        assert 0.68 < np.mean(found) < 0.92
+
+    def test_more_repeats_show_less(self):
+        analysis = analyse(Trend(np.exp(noisy(10, 200))))
+        repeats = analysis.repeats_for_1_percent
+        assert repeats is not None
+        assert repeats > Settings().prompt + 1
+        assert analysis.mde > 0.01
+        quiet = analyse(Trend(np.exp(noisy(10, 200, 0.001))))
+        assert quiet.repeats_for_1_percent == Settings().run
+        assert quiet.mde < 0.01
+
+
+series = st.builds(
+    lambda seed, at, size, gap: _with_gap(stepped(seed, at, size, 60), gap),
+    st.integers(0, 10**6),
+    st.integers(12, 58),
+    st.sampled_from([0.0, 0.02, -0.03, 0.08]),
+    st.integers(0, 59),
+)
+
+
+def _with_gap(values, gap):
+    values[gap] = np.nan
+    return values
+
+
+class TestProperties:
+    @settings(max_examples=30)
+    @given(series, st.sampled_from([1e-6, 0.37, 1e9]))
+    def test_the_unit_does_not_matter(self, values, unit):
+        ours, theirs = analyse_many([Trend(values), Trend(values * unit)])
+        assert [one.index for one in ours.changes] == [one.index for one in theirs.changes]
+        assert [one.size for one in ours.changes] == pytest.approx([one.size for one in theirs.changes], abs=1e-6)
+        assert ours.mde == pytest.approx(theirs.mde)
+
+    @settings(max_examples=30)
+    @given(series)
+    def test_a_mirrored_series_mirrors_its_changes(self, values):
+        ours, theirs = analyse_many([Trend(values, better="lower"), Trend(1 / values, better="higher")])
+        assert [(one.index, one.sense) for one in ours.changes] == [(one.index, one.sense) for one in theirs.changes]
+        assert [one.size for one in ours.changes] == pytest.approx([-one.size for one in theirs.changes], abs=1e-9)
+
+    @settings(max_examples=30)
+    @given(series, st.integers(10, 60))
+    def test_more_commits_rewrite_nothing_without_a_revision(self, values, length):
+        before, after = analyse_many([Trend(values[:length]), Trend(values)])
+        told, told_later = first_told(before), first_told(after)
+        assert told == {at: index for at, index in told_later.items() if at < length}
+        assert before.revisions == tuple(one for one in after.revisions if one.revised_at < length)
+        moved = {one.reported_at for one in after.revisions if one.revised_at >= length}
+        places = {one.reported_at: one.index for one in after.changes}
+        for change in before.changes:
+            assert change.reported_at in moved or places[change.reported_at] == change.index
+
+
+class TestMonitor:
+    def trends(self):
+        lengths = [0, 5, 30, 60, 60]
+        return [Trend(stepped(seed, 45, 0.06, 60)[:length]) for seed, length in enumerate(lengths)]
+
+    def test_commit_after_commit_says_the_same(self):
+        whole = [stepped(seed, 45, 0.06, 60) for seed in range(4)]
+        errors = np.full(60, 0.01)
+        monitor = Monitor([Trend(values[:20], errors[:20]) for values in whole])
+        for commit in range(20, 60):
+            monitor.extend(np.array([values[commit] for values in whole]), np.full(4, 0.01))
+        assert monitor.analyses() == [analyse(Trend(values, errors)) for values in whole]
+
+    def test_a_series_says_the_same_in_any_company(self):
+        short, long = stepped(1, 20, 0.0, 50), stepped(2, 150, 0.05, 200)
+        monitor = Monitor([Trend(short[:30]), Trend(long[:180])])
+        for commit in range(20):
+            monitor.extend(np.array([short[30 + commit], long[180 + commit]]))
+        assert monitor.analyses() == [analyse(Trend(short)), analyse(Trend(long))]
+
+    def test_many_lengths_at_once_say_the_same(self):
+        trends = self.trends()
+        assert repr(analyse_many(trends)) == repr([analyse(trend) for trend in trends])
+
+    def test_changes_alone_are_those_of_the_analyses(self):
+        monitor = Monitor([*self.trends(), Trend(stepped(7, 45, 0.06, 300))])
+        whole = {row: one.changes for row, one in enumerate(monitor.analyses()) if one.changes}
+        assert monitor.changes() == whole
+        assert whole.keys() >= {3, 5}
+
+    def test_says_which_series_have_news(self):
+        trends = [Trend(stepped(seed, 45, 0.06, 47)) for seed in range(3)]
+        monitor = Monitor(trends)
+        news = monitor.extend(np.exp([0.06, 0.06, np.nan]))
+        assert news == [row for row in range(3) if monitor.analyses([row])[0].changes]
+        assert 2 not in news
+
+    def test_rows_in_any_order(self):
+        ours, theirs = Monitor(self.trends()), Monitor(self.trends())
+        ours.extend(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+        theirs.extend(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), rows=np.array([4, 3, 2, 1, 0]))
+        assert repr(ours.analyses()) == repr(theirs.analyses())
+
+    def test_can_be_kept(self):
+        monitor = Monitor(self.trends())
+        kept = from_arrays({name: array.copy() for name, array in to_arrays(monitor).items()})
+        for one in (monitor, kept):
+            one.extend(np.full(5, 1.06))
+        assert repr(kept.analyses()) == repr(monitor.analyses())
+
+    def test_some_can_be_kept_and_others_join_them(self):
+        monitor = Monitor(self.trends())
+        states = [select(to_arrays(monitor), np.array(rows)) for rows in ([3, 1], [4, 0, 2])]
+        others = from_arrays(together([*states, to_arrays(Monitor([Trend(stepped(7, 45, 0.06, 300))]))]))
+        others.extend(np.full(6, 1.06))
+        monitor.extend(np.full(5, 1.06))
+        analyses = monitor.analyses([3, 1, 4, 0, 2])
+        assert repr(others.analyses(range(5))) == repr(analyses)
+        assert any(one.changes for one in analyses)
+        assert repr(others.analyses([5])[0]) == repr(analyse(Trend([*stepped(7, 45, 0.06, 300), 1.06])))
+
+    def test_what_is_no_state_is_refused(self):
+        arrays = to_arrays(Monitor(self.trends()))
+        with pytest.raises(ValueError, match=r"replay\.length does not fit"):
+            from_arrays(arrays | {"replay.length": np.zeros(5)})
+
+    def test_refuses_what_a_trend_refuses(self):
+        with pytest.raises(ValueError, match="positive"):
+            Monitor(self.trends()).extend(np.zeros(5))
+
+
+def test_two_processes_say_the_same():
+    trends = [Trend(stepped(seed, 30, 0.05, 40)) for seed in range(600)]
+    assert analyse_many(trends, processes=2) == analyse_many(trends)
+
+
+def test_false_alarms_are_rare():
+    """120,000 commits of pure noise: at most one alarm in two thousand."""
+    analyses = analyse_many([Trend(np.exp(noisy(seed, 120))) for seed in range(1000)])
+    assert sum(len(first_told(one)) for one in analyses) <= 60

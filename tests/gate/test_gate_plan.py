@@ -1,0 +1,144 @@
+"""What is judged, in which order, and which of what is proved is measured all the same."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from lockstep import Limit, Suite, cases
+from lockstep.gate.plan import (
+    METER_GROUPS,
+    Selection,
+    deadline_of_group,
+    groups,
+    meter,
+    recorded_noise,
+    select,
+    worst_first,
+)
+from lockstep.gate.verdict import Group, SeriesKey, SideFacts
+from lockstep.suite.discovery import load_suites
+
+ROOT = Path(__file__).parents[2]
+HERE = ("kernels/thing.py", 1)
+
+
+@pytest.fixture
+def suite():
+    return Suite(
+        family="thing",
+        package="toy",
+        cases=cases(M=[1, 2, 3]),
+        quick=cases(M=[1, 2]),
+        inputs=lambda draw, M: {"x": draw.normal(M, M)},
+        reference=lambda x: x,
+        flops=lambda M: M,
+        bytes=lambda M: M,
+        baseline="plain",
+        limits={"small": Limit("only at M=1", lambda M: M == 1)},
+    )
+
+
+def sides(base=(), head=(), **facts):
+    """What a worker found of suite "a"."""
+    both = {"base": SideFacts(dict.fromkeys(base, HERE), **facts), "head": SideFacts(dict.fromkeys(head, HERE))}
+    return {"a": both}
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "labels", "states"),
+    [
+        (None, {"on_cpu": True}, ["M=1", "M=2"], ("warm",)),
+        (None, {"on_cpu": True, "l2": "cold"}, ["M=1", "M=2"], ()),
+        (None, {"on_cpu": True, "l2": "warm"}, ["M=1", "M=2"], ("warm",)),
+        (None, {"on_cpu": False}, ["M=1", "M=2", "M=3"], ("warm", "cold")),
+        (None, {"on_cpu": False, "l2": "cold"}, ["M=1", "M=2", "M=3"], ("cold",)),
+        (["M=3", "M=2"], {"on_cpu": False}, ["M=2", "M=3"], ("warm", "cold")),
+        (["M=3", "M=2"], {"on_cpu": True}, ["M=2"], ("warm",)),
+    ],
+)
+def test_a_machine_judges_what_was_asked_and_it_can(suite, asked, options, labels, states):
+    chosen = select({"a": suite}, {"a": asked}, **options)
+    assert (list(chosen.cases["a"]), set(chosen.states)) == (labels, set(states))
+
+
+def test_every_series_that_either_side_has_is_judged_where_it_is_allowed(suite):
+    def judged(found, variants=()):
+        return [(key.variant, key.case) for key in Selection({"a": suite}, labels, ["warm"], variants).keys(found)]
+
+    labels = {"a": ["M=1", "M=2"]}
+    assert judged(sides(base=("plain", "gone"), head=("plain", "new", "small"))) == [
+        ("plain", "M=1"), ("gone", "M=1"), ("new", "M=1"), ("small", "M=1"),
+        ("plain", "M=2"), ("gone", "M=2"), ("new", "M=2"),
+    ]  # fmt: skip
+    assert judged(sides(base=("plain", "gone"), head=("plain",)), ["gone"]) == [("gone", "M=1"), ("gone", "M=2")]
+    assert judged(sides(head=("plain",), missing=True)) == [("plain", "M=1"), ("plain", "M=2")]
+
+
+def test_a_family_that_neither_side_can_import_is_named_and_one_that_neither_has_is_not():
+    suites = load_suites(ROOT / "benchmarks")
+    [case] = suites["linear"].cases[:1]
+    selection = Selection({"linear": suites["linear"]}, {"linear": [case.label]}, ["warm"])
+    absent, broken = SideFacts(missing=True), SideFacts(error="no torch")
+    for found in ({}, {"base": absent, "head": broken}, {"base": broken, "head": absent}):
+        assert {key.variant for key in selection.keys({"linear": found})} <= set(suites["linear"].variants())
+        assert len(list(selection.keys({"linear": found}))) > 1
+    assert list(selection.keys({"linear": {"base": absent, "head": absent}})) == []
+
+
+def keys(suites=("a", "b"), cases=4):
+    return [
+        SeriesKey(suite, variant, f"M={n}", l2)
+        for suite in suites
+        for n in range(cases)
+        for l2 in ("cold", "warm")
+        for variant in ("x", "y")
+    ]
+
+
+def test_the_worst_known_comes_first_then_the_noisiest():
+    todo = groups(keys())
+    assert len(todo) == 16
+    assert all(group.variants == ("x", "y") for group in todo)
+    spilled, noisy = SeriesKey("b", "y", "M=2", "warm"), SeriesKey("a", "x", "M=3", "cold")
+    order = worst_first(todo, lambda key: float(key == spilled), {noisy: 0.1}, random.Random(1))
+    assert spilled in order[0].cases()
+    assert noisy in order[1].cases()
+    assert order[2:] != [group for group in todo if group not in order[:2]]
+    assert order == worst_first(todo, lambda key: float(key == spilled), {noisy: 0.1}, random.Random(1))
+
+
+def test_the_meter_takes_a_few_of_different_suites_and_the_seed_says_which():
+    picked = meter(keys(("a", "b", "c")), random.Random(3))
+    assert len(picked) == METER_GROUPS
+    assert {group.suite for group in picked} == {"a", "b", "c"}
+    assert all(len(group.variants) == 1 for group in picked)
+    assert picked == meter(keys(("a", "b", "c")), random.Random(3))
+    assert meter([], random.Random(3)) == []
+    assert {group.suite for group in meter(keys(("a",), cases=4), random.Random(3))} == {"a"}
+    assert len(meter(keys(("a", "b"), cases=1)[:6], random.Random(3))) == METER_GROUPS
+    assert len(meter(keys(("a",), cases=1), random.Random(3))) == 2
+
+
+def test_noise_comes_from_the_newest_record_of_the_same_kind_of_gpu(tmp_path):
+    recorded = Path(__file__).parents[2] / "results"
+    noise = recorded_noise(recorded, "NVIDIA H200")
+    assert noise[SeriesKey("linear", "gemv", "M=1,K=4096,N=2048", "cold")] > 0
+    assert all(noise.values())  # what was measured in one epoch has none
+    assert recorded_noise(recorded, "NVIDIA A100") == {}
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "a-lockstep.provenance.jsonl").write_text(
+        '{"host": {"gpu": "X"}, "recorded_at": "2026"}\n{]\n'
+    )
+    (tmp_path / "h200" / "b-lockstep.provenance.jsonl").write_text("half a li")
+    assert recorded_noise(tmp_path, "X") == {}
+
+
+def test_a_case_gets_no_more_than_twice_its_share_of_the_budget():
+    left = [Group("a", f"M={n}", "warm", ("plain",)) for n in range(10)]
+    assert deadline_of_group(left, 100.0, 200.0) == 120.0  # 2 × 100 s / 10
+    assert deadline_of_group(left, 100.0, 110.0) == 105.0  # a share of 1 s decides nothing
+    assert deadline_of_group(left[:1], 100.0, 200.0) == 200.0
+    assert deadline_of_group(left, 100.0, 102.0) == 102.0
+    many = [Group("a", "M=1", "warm", ("plain", "fused", "tiled")), *left[:7]]
+    assert deadline_of_group(many, 100.0, 200.0) == 160.0  # by cases, not by groups

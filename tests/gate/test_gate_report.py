@@ -1,0 +1,246 @@
+"""What people and machines read of a run, with names that a hostile pull request might choose."""
+
+import io
+import json
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
+from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
+from lockstep.gate.report.model import EXIT, Report, headline
+from lockstep.gate.report.rows import COLUMNS, line, remarks, rows
+from lockstep.gate.report.terminal import show
+from lockstep.gate.verdict import SeriesKey, Verdict, verdict_from
+from lockstep.record.model import Estimate
+
+BLANK = Report("main (1a2b3c4)", "HEAD (5d6e7f8)", min_effect=0.0025, confidence=0.99, budget_s=120, seed=7)
+
+
+def verdict(outcome, change=None, variant="split_k", case="M=8", **rest):
+    told = Estimate(change, change - 0.001, change + 0.001) if change is not None else None
+    return Verdict(SeriesKey("linear", variant, case, "cold"), outcome, change=told, **rest)
+
+
+def report(*cases, **rest):
+    return replace(BLANK, cases=cases, **rest)
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (report(), "infrastructure"),
+        (report(verdict("unsure"), verdict("removed"), verdict("na")), "infrastructure"),
+        (report(verdict("new")), "pass"),
+        (report(verdict("same"), absent=("rope",)), "infrastructure"),
+        (report(verdict("slower", 0.02), absent=("rope",)), "slower"),
+        (
+            report(verdict("same"), verdict("unsure"), verdict("new"), verdict("removed"), verdict("faster", -0.1)),
+            "pass",
+        ),
+        (report(verdict("slower", 0.02)), "slower"),
+        (report(verdict("slower", 0.02, accepted="exact rounding")), "pass"),
+        (report(verdict("slower", 0.02), verdict("failed")), "failed"),
+        (report(verdict("failed", in_base=True)), "infrastructure"),
+        (report(verdict("failed", in_base=True), verdict("same")), "pass"),
+        (report(verdict("failed"), trouble="controls moved"), "infrastructure"),
+        (report(verdict("failed"), trouble="controls moved", interrupted=True), "interrupted"),
+    ],
+)
+def test_the_worst_decides(told, state):
+    assert told.state == state
+    assert EXIT[state] == {"pass": 0, "slower": 1, "failed": 2, "infrastructure": 3, "interrupted": 130}[state]
+
+
+def test_the_headline_says_what_where_how_much_how_sure_and_why():
+    told = report(
+        verdict("slower", 0.012, code=("_kernel: registers 168 → 255, spills 0 → 512 B", "and more")),
+        verdict("slower", 0.004, case="M=16"),
+        verdict("faster", -0.03, case="M=32"),
+        verdict("same", proved=True, case="M=64"),
+    )
+    assert headline(told) == (
+        "2 cases slower: linear split_k by +0.40 % to +1.20 %, most at M=8 cold, found twice; 99% sure that none is "
+        "by chance; code of the worst: _kernel: registers 168 → 255, spills 0 → 512 B; 1 case faster: linear split_k "
+        "by -3.00 % (-3.10 to -2.90) at M=32 cold (1 same, 1 faster, 2 slower, 1 of them proved)."
+    )
+    widened = report(verdict("same", 0.0, min_effect=0.02))
+    assert (
+        headline(widened)
+        == "Nothing slower by more than 0.25 % (up to 2 % where noise or a rule asks for it) (1 same)."
+    )
+    assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
+    accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("same", case="M=1"))
+    assert headline(accepted) == (
+        "1 case slower as accepted: linear split_k by +2.00 % (+1.90 to +2.10) at M=8 cold; nothing else slower by "
+        "more than 0.25 % (1 same, 1 slower)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (report(), "Nothing was judged: no case was selected (no case)."),
+        (
+            report(*(verdict("unsure", case=f"M={n}", reason="too noisy") for n in range(9))),
+            "Nothing was judged: too noisy (9 unsure).",
+        ),
+        (
+            report(verdict("failed", in_base=True, reason="ImportError: no k")),
+            "Nothing was judged: fails in base as well (ImportError: no k) (1 failed).",
+        ),
+        (
+            report(verdict("same", proved=True, case="M=1"), verdict("unsure", reason="the budget did not reach it")),
+            "No case that the change can touch was judged: the budget did not reach it (1 same, 1 unsure, 1 of them "
+            "proved).",
+        ),
+        (report(verdict("new")), "Nothing was compared: base has none of the cases, head passes its checks (1 new)."),
+        (
+            report(verdict("same"), absent=("rope", "swiglu")),
+            "Not judged: rope, swiglu: neither version has this family; nothing slower by more than 0.25 % (1 same).",
+        ),
+        (report(absent=("rope",)), "Not judged: rope: neither version has this family (no case)."),
+    ],
+)
+def test_where_nothing_was_judged_the_headline_says_why(told, sentence):
+    assert headline(told) == sentence
+
+
+def test_proved_cases_alone_are_no_pass_where_all_that_was_measured_is_unsure():
+    unsure = verdict("unsure", reason="the budget did not reach it")
+    assert report(verdict("same", proved=True, case="M=1"), unsure).state == "infrastructure"
+    assert report(verdict("same", case="M=1"), unsure).state == "pass"
+    assert report(verdict("same", proved=True)).state == "pass"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "change", "cells"),
+    [
+        ("unsure", Estimate(61.26, -math.inf, math.inf), ("", "")),  # one epoch
+        ("unsure", Estimate(61.26, 0.5, 900.0), ("", "")),
+        ("unsure", Estimate(0.1, -1.0, 0.2), ("", "")),
+        ("unsure", Estimate(0.001, -0.02, 0.022), ("+0.10%", "-2.00% … +2.20%")),
+        ("unsure", Estimate(38.0, 30.0, 50.0), ("+3800.00%", "+3000.00% … +5000.00%")),
+        ("slower", Estimate(38.0, 30.0, 50.0), ("+3800.00%", "+3000.00% … +5000.00%")),
+    ],
+)
+def test_an_unsure_case_shows_a_change_only_with_an_interval(outcome, change, cells):
+    one = replace(verdict(outcome), change=change, base_s=1e-4, head_s=2e-4)
+    [row] = rows(report(one))
+    assert row.cells[COLUMNS.index("change") : COLUMNS.index("interval") + 1] == cells
+    assert (f" {cells[0]} " in line(one)) if cells[0] else ("%" not in line(one))
+
+
+SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did not reach it"
+
+
+@pytest.mark.parametrize(
+    ("cases", "advised"),
+    [
+        ([verdict("same", 0.0, epochs=4)], ""),
+        ([verdict("unsure", 0.0, epochs=28, reason="too close to call after 28 epochs")], ""),
+        # 8 epochs took 120 s. The second round of this case takes 4 more.
+        (
+            [verdict("same", 0.0, epochs=4), verdict("unsure", 39.0, case="M=1", epochs=4, reason=SHORT)],
+            "1 case .* 180s",
+        ),
+        # 4 epochs took 120 s. Each of these cases takes 8.
+        (
+            [
+                verdict("same", 0.0, epochs=4),
+                *(verdict("unsure", case=f"M={n}", reason="the budget did not reach it") for n in (1, 2)),
+            ],
+            "2 cases .* 600s",
+        ),
+        ([verdict("unsure", 0.0, epochs=13, reason="out of time after 13 epochs")], "1 case .* 240s"),
+        ([verdict("unsure", reason="the budget did not reach it")], "1 case .* 240s"),
+        # 2 epochs, both thrown out, took 120 s.
+        ([verdict("unsure", voided=2, reason="controls moved in every epoch")], "1 case .* 600s"),
+    ],
+)
+def test_a_run_out_of_time_says_which_budget_would_do(cases, advised):
+    told = [one for one in remarks(report(*cases)) if "ran out of time" in one]
+    assert len(told) == bool(advised)
+    assert all(re.match(f"{advised} or more", one) for one in told)
+    assert "--budget" not in " ".join(remarks(report(*cases, interrupted=True)))
+
+
+def test_json_holds_everything_and_is_strict():
+    endless = Estimate(0.01, -math.inf, math.inf)
+    told = report(verdict("slower", 0.02, code=("a",)), replace(verdict("unsure"), change=endless), verdict("na"))
+    content = json.loads(told.to_json(), parse_constant=lambda text: pytest.fail(text))
+    assert (content["schema"], content["state"], content["exit"], content["regressions"]) == (1, "slower", 1, 1)
+    assert [one["outcome"] for one in content["cases"]] == ["slower", "unsure"]
+    assert content["cases"][1]["change"] == {"value": 0.01, "low": None, "high": None}
+    assert verdict_from(content["cases"][0]) == told.cases[0]
+
+
+HOSTILE = [
+    "@torvalds",
+    "x|y\nz",
+    "<img src=x onerror=alert(1)>",
+    "[click](https://evil.example)",
+    "```\n# big",
+    "fixes #12 and octo/repo#3",
+    "www.evil.example",
+    "**bold** ~~gone~~ $x$ {{7*7}}",
+    "\r\n::set-output name=verdict::pass",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_shown_and_never_taken_for_markup(name):
+    told = report(verdict("failed", variant=name, reason=name, file="kernels/a.py", line=3))
+    text = to_markdown(told)
+    [row] = [line for line in text.splitlines() if line.startswith("| failed")]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 11
+    assert not re.search(r"@\w|#\d|https?://|www\.|<\w|(?<!\\)[\[`*~$]", row)
+    [annotation] = annotate(told)
+    assert "\n" not in annotation
+    assert "\r" not in annotation
+    shown = io.StringIO()
+    show(told, Console(file=shown, width=300))
+    assert name.split("\n")[0].strip("\r").strip()[:8] in shown.getvalue()
+
+
+def test_escaping_changes_nothing_that_is_seen():
+    assert escape("M=8,K=4096 +1.20 % … registers 168 → 255 <b>") == "M=8,K=4096 +1.20 % … registers 168 → 255 &lt;b\\>"
+    assert escape("x" * 500).endswith("x…")
+
+
+def test_annotations_are_escaped_grouped_by_line_and_few():
+    assert command("error", "a,b:c.py", 3, "50%\nworse") == "::error file=a%2Cb%3Ac.py,line=3::50%25%0Aworse"
+    many = [verdict("slower", 0.01 * n, case=f"M={n}", file="kernels/a.py", line=n % 12 + 1) for n in range(1, 37)]
+    told = list(annotate(report(*many), "sub/"))
+    assert len(told) == MOST_ANNOTATIONS
+    assert told[0].startswith("::error file=sub/kernels/a.py,line=1::slower  +36.00%25  linear split_k M=36 cold")
+    assert told[0].endswith("(and 2 more)")
+    [accepted] = annotate(report(verdict("slower", 0.1, accepted="meant", file="a.py", line=1)))
+    assert accepted.startswith("::warning file=a.py,line=1::")
+    [trouble] = annotate(report(trouble="no GPU"))
+    assert trouble == "::error::Nothing can be said: no GPU."
+
+
+def test_outputs_cannot_be_added_by_a_file_name(tmp_path):
+    path = tmp_path / "output"
+    write_outputs(report(verdict("slower", 0.1)), path, "x\nverdict=pass\nend-0")
+    found = re.findall(r"(\w+)<<(end-\w{32})\n(.*?)\n\2\n", path.read_text(), re.DOTALL)
+    assert [(name, value) for name, _, value in found] == [
+        ("verdict", "slower"), ("regressions", "1"), ("report", "x\nverdict=pass\nend-0")
+    ]  # fmt: skip
+
+
+def test_a_long_report_is_cut_and_says_so():
+    told = to_markdown(report(*(verdict("slower", 0.01, case=f"M={n}") for n in range(MOST_ROWS + 5))))
+    assert told.count("| slower |") == MOST_ROWS
+    assert "… and 5 more rows; the JSON report has them." in told
+
+
+def test_cases_without_numbers_are_told_once_with_how_many_they_are():
+    told = to_markdown(
+        report(*(verdict("removed", case=f"M={n}", reason="head has no such variant") for n in range(9)))
+    )
+    assert "| removed | linear | split\\_k | 9 cases |" in told

@@ -1,0 +1,362 @@
+"""The store keeps in step with the files, whoever else uses it, and whenever a process is killed."""
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
+
+from lockstep.history import parquet as parts
+from lockstep.history.store import Store, StoreError, default_cache
+from lockstep.record.model import Estimate
+
+ROOT = Path(__file__).parents[2]
+
+
+def commit_of(number):
+    return f"{number:08x}" + "0" * 32
+
+
+def write_commits(root, count, machine=MACHINE, variants=3):
+    """One file a commit; the latency of each point tells its commit and variant."""
+    for number in range(count):
+        rows = [
+            record(variant=f"v{variant}", latency=Estimate((1 + number) * 1e-6 + variant * 1e-9, 1e-9, 1.0))
+            for variant in range(variants)
+        ]
+        write_measurement(root, rows, machine=machine, commit=commit_of(number), date=DATE + number, proof=False)
+
+
+def numbers(store):
+    """Every value in the store, by machine, commit and series."""
+    results = store.current()
+    return sorted(
+        (
+            trend.series.machine,
+            results.commits(trend.series.machine)[commit].hash,
+            trend.series.text,
+            trend.series.benchmark,
+            value,
+        )
+        for trend in results.trends()
+        for commit, value in zip(trend.commit.tolist(), trend.value.tolist(), strict=True)
+    )
+
+
+def test_a_folder_that_does_not_exist_yet_fills_up(tmp_path):
+    store = open_store(tmp_path / "results")
+    assert store.current().series() == ()
+    assert store.current().problems[0].what == "does not exist"
+    write_measurement(tmp_path / "results", [record()])
+    assert len(every_row(store.current())) == 1
+    assert store.current().problems == ()
+
+
+def test_changed_files_are_read_again_and_only_those(tmp_path):
+    store = open_store(tmp_path)
+    path = write_measurement(tmp_path, [record()])
+    first = store.current()
+    assert store.current() is first
+    write_measurement(tmp_path, [record(variant="other")], commit="f" * 40, date=DATE + 1)
+    done = store.refresh()
+    assert (done.files, done.changed, done.gone, done.points) == (2, 1, 0, 2)
+    assert len(every_row(store.current())) == 2
+    path.with_name(f"{COMMIT[:8]}-existing.provenance.jsonl").unlink()
+    assert sorted(row.state for row in every_row(store.current())) == ["bare", "ok"]
+    path.unlink()
+    assert store.refresh().gone == 1
+    assert [row.commit for row in every_row(store.current())] == ["f" * 40]
+
+
+def test_an_older_picture_still_answers(tmp_path):
+    store = open_store(tmp_path)
+    path = write_measurement(tmp_path, [record()])
+    before = store.current()
+    write_measurement(tmp_path, [record(latency=Estimate(7e-6, 6e-6, 8e-6))])
+    os.utime(path, ns=(1, 1))
+    assert [row.latency.value for row in every_row(store.current())] == [7e-6]
+    assert [row.latency.value for row in every_row(before)] == [5e-6]
+
+
+def test_the_files_are_looked_at_no_more_often_than_asked(tmp_path):
+    store = open_store(tmp_path, patience=3600.0)
+    write_measurement(tmp_path, [record()])
+    first = store.current()
+    write_measurement(tmp_path, [record()], commit="f" * 40)
+    assert store.current() is first
+
+
+def test_many_small_changes_do_not_make_many_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_GRACE", -1.0)
+    store = open_store(tmp_path)
+    for number in range(3 * parts.MOST_PARTS):
+        write_measurement(tmp_path, [record()], commit=commit_of(number), date=DATE + number, proof=False)
+        store.refresh()
+    assert len(list((store.cache / "parts").iterdir())) <= parts.MOST_PARTS
+    assert len(numbers(store)) == 2 * 3 * parts.MOST_PARTS
+
+
+def test_what_counts_no_more_is_deleted_after_a_while(tmp_path, monkeypatch):
+    write_commits(tmp_path, 5)
+    store = open_store(tmp_path)
+    before = numbers(store)
+    [old] = (store.cache / "parts").iterdir()
+    for path in (tmp_path / MACHINE).glob("*.json"):
+        os.utime(path, ns=(1, 1))
+    assert numbers(store) == before
+    assert old.exists()
+    monkeypatch.setattr(parts, "_GRACE", -1.0)
+    store.refresh()
+    assert not old.exists()
+    assert numbers(store) == before
+
+
+def test_the_order_of_commits_follows_the_repository(tmp_path):
+    repo = tmp_path / "repo"
+    repo.mkdir()
+
+    def git(*arguments):
+        names = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(repo), *names, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    hashes = []
+    for subject in ("one", "two"):
+        git("commit", "-q", "--allow-empty", "-m", subject)
+        hashes.append(git("rev-parse", "HEAD"))
+    # By date the second would come first.
+    for commit, date in zip(hashes, (DATE + 1, DATE), strict=True):
+        write_measurement(tmp_path / "results", [record()], commit=commit, date=date)
+    assert [one.hash for one in open_store(tmp_path / "results").current().commits()] == hashes[::-1]
+    with_repo = open_store(tmp_path / "results", repo=repo).current()
+    assert [(one.hash, one.subject) for one in with_repo.commits()] == list(zip(hashes, ("one", "two"), strict=True))
+
+
+def test_the_cache_is_never_among_the_results(tmp_path):
+    with pytest.raises(StoreError, match="among the results"):
+        Store.open(tmp_path, cache=tmp_path / "cache")
+    (tmp_path / "link").symlink_to(tmp_path / "results")
+    with pytest.raises(StoreError, match="among the results"):
+        Store.open(tmp_path / "results", cache=tmp_path / "link" / "cache")
+    assert not default_cache(tmp_path).is_relative_to(tmp_path)
+    assert default_cache(tmp_path) != default_cache(tmp_path / "other")
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file.*choose another folder"):
+        open_store(tmp_path / "results", cache=tmp_path / "file").refresh()
+
+
+@pytest.mark.parametrize("damage", ["part lost", "part cut", "manifest cut", "manifest text", "all lost"])
+def test_a_damaged_cache_is_made_anew(tmp_path, damage):
+    root = tmp_path / "results"
+    write_commits(root, 4)
+    before = numbers(open_store(root))
+    cache = open_store(root).cache
+    [part] = (cache / "parts").iterdir()
+    manifest = cache / "manifest.sqlite"
+    if damage == "part lost":
+        part.unlink()
+    elif damage == "part cut":
+        part.write_bytes(part.read_bytes()[:-100])
+    elif damage == "manifest cut":
+        manifest.write_bytes(manifest.read_bytes()[:5000])
+    elif damage == "manifest text":
+        manifest.write_text("no database" * 1000)
+    else:
+        shutil.rmtree(cache)
+    assert numbers(open_store(root)) == before
+
+
+def test_a_damaged_part_is_told_with_what_to_do(tmp_path):
+    write_measurement(tmp_path / "results", [record()])
+    store = open_store(tmp_path / "results")
+    results = store.current()
+    [part] = (store.cache / "parts").iterdir()
+    part.write_bytes(b"\0" * part.stat().st_size)
+    with pytest.raises(StoreError, match="delete that folder"):
+        results.at(COMMIT)
+
+
+def test_threads_share_a_store(tmp_path):
+    root = tmp_path / "results"
+    write_commits(root, 20)
+    store = open_store(root)
+    before = numbers(store)
+
+    def ask(turn):
+        if turn % 3 == 0:
+            os.utime(root / MACHINE / f"{commit_of(turn)[:8]}-existing.json", ns=(turn, turn))
+        return numbers(store)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(found == before for found in pool.map(ask, range(20)))
+
+
+REFRESH = textwrap.dedent("""
+    import sys
+    from pathlib import Path
+    import lockstep.history.ingest as ingest
+    from lockstep.history.store import Store
+    ingest._BATCH = 20_000          # many portions, so that a kill falls between two
+    ingest._PARTS = 10_000
+    ingest._ALONE = int(sys.argv[3])
+
+    def main():
+        print("began", flush=True)
+        store = Store.open(Path(sys.argv[1]), cache=Path(sys.argv[2]))
+        print(store.refresh().points, flush=True)
+
+    if __name__ == "__main__":
+        main()
+""")
+
+
+def start(root, cache, script, alone):
+    script.write_text(REFRESH)
+    command = [sys.executable, str(script), str(root), str(cache), str(alone)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout.readline() == "began\n"
+    return process
+
+
+def runs_in(cache):
+    """How many files the cache's manifest has taken in."""
+    manifest = next(cache.glob("layout-*"), cache) / "manifest.sqlite"
+    if not manifest.exists():
+        return 0
+    with closing(sqlite3.connect(manifest)) as connection:
+        there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run'").fetchone()[0]
+        return connection.execute("SELECT count(*) FROM run").fetchone()[0] if there else 0
+
+
+def is_running(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("alone", [2**40, 0], ids=["one process", "several"])
+def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path, alone):
+    root, cache = tmp_path / "results", tmp_path / "cache"
+    write_commits(root, 60, variants=8)
+    truth = numbers(open_store(root, cache=tmp_path / "other"))
+    whole = start(root, tmp_path / "timed", tmp_path / "refresh.py", alone)
+    began = time.perf_counter()
+    whole.communicate()
+    lasts = time.perf_counter() - began
+    draw, before = random.Random(7), 0
+    for part in range(3):  # early, half way, late
+        process = start(root, cache, tmp_path / "refresh.py", alone)
+        time.sleep((part + draw.random()) / 3 * lasts)
+        process.kill()
+        process.communicate()
+        done = runs_in(cache)
+        assert done >= before, "a killed process took back what another had finished"
+        before = done if done < 60 else 0
+        if done == 60:
+            shutil.rmtree(cache)
+        deadline = time.monotonic() + 10
+        while is_running(process.pid):
+            assert time.monotonic() < deadline, "the processes that it started live on"
+            time.sleep(0.05)
+    assert numbers(open_store(root, cache=cache)) == truth
+
+
+def test_two_processes_at_once_do_the_work_once(tmp_path):
+    root, cache = tmp_path / "results", tmp_path / "cache"
+    write_commits(root, 40)
+    truth = numbers(open_store(root, cache=tmp_path / "other"))
+    several = [start(root, cache, tmp_path / "refresh.py", 2**40) for _ in range(3)]
+    points = [int(process.communicate()[0]) for process in several]
+    assert sorted(points) == [0, 0, 2 * 3 * 40]
+    assert numbers(open_store(root, cache=cache)) == truth
+
+
+def test_a_new_cache_that_somebody_else_sets_up_is_waited_for(tmp_path):
+    write_commits(tmp_path / "results", 1)
+    store = open_store(tmp_path / "results")
+    store.cache.mkdir(parents=True)
+    manifest = sqlite3.connect(store.cache / "manifest.sqlite", isolation_level=None)
+    with ThreadPoolExecutor(1) as pool, closing(manifest) as another:
+        another.execute("BEGIN IMMEDIATE")
+        refreshed = pool.submit(store.refresh)
+        assert not wait([refreshed], timeout=0.2).done
+        another.execute("COMMIT")
+    assert refreshed.result().changed == 1
+
+
+def test_who_does_not_wait_is_served_what_there_is(tmp_path):
+    import fcntl
+
+    write_commits(tmp_path, 3)
+    store = open_store(tmp_path)
+    before = numbers(store)
+    write_measurement(tmp_path, [record()], commit="f" * 40, date=DATE + 99)
+    with (store.cache / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert store.refresh(wait=False).changed == 0
+        assert numbers(store) == before
+    assert len(numbers(store)) == len(before) + 2
+
+
+@pytest.mark.skipif("code" not in {one.name for one in fields(type(record()))}, reason="records hold no code yet")
+def test_machine_code_facts_are_kept_as_json(tmp_path):
+    path = write_measurement(tmp_path, [record()])
+    beside = path.with_name(path.name.replace(".json", ".provenance.jsonl"))
+    lines = beside.read_text().splitlines()
+    kernel = {"name": "matmul", "code": "ab12", "registers": 168, "spills": 0, "shared": 1024, "mix": {"HGMMA": 64}}
+    told = json.loads(lines[1]) | {"code": {"kernels": [kernel], "host": "cd34"}}
+    beside.write_text(f"{lines[0]}\n{json.dumps(told)}\n")
+    [latency] = [point for point in open_store(tmp_path).current().at(COMMIT) if point.value == 5e-6]
+    assert json.loads(latency.code)["kernels"][0]["registers"] == 168
+
+
+def test_many_files_are_glanced_at_between_two_scans(tmp_path, monkeypatch):
+    """New, removed and recently changed files are noticed at once; reading needs no look at each of the others."""
+    root = tmp_path / "results"
+    many = 1200
+    commits = [f"{number:040x}" for number in range(many)]
+    first = write_measurement(root, [record()], commit=commits[0], proof=False)
+    for number, commit in enumerate(commits[1:], 1):
+        path = first.with_name(f"{commit[:8]}{number}-existing.json")
+        path.write_text(first.read_text().replace(commits[0], commit))
+    store = open_store(root)
+    results = store.current()
+    assert len(results.runs_of(MACHINE)) == many
+
+    looked = []
+    real = Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda path: looked.append(path) or real(path))
+    assert store.current() is results
+    assert len(looked) < many
+    monkeypatch.undo()
+
+    last = max(first.parent.glob("*-existing.json"), key=lambda path: path.stat().st_mtime_ns)
+    edit(last, lambda data: data.update(date=DATE + 77))
+    changed = store.current()
+    assert changed is not results
+    last.unlink()
+    assert len(store.current().runs_of(MACHINE)) == many - 1
+    write_measurement(root, [record()], commit="f" * 40, proof=False)
+    assert len(store.current().runs_of(MACHINE)) == many
+    old = first.stat().st_mtime_ns
+    edit(first, lambda data: data.update(date=DATE + 78))
+    os.utime(first, ns=(old + 1, old + 1))
+    assert store.refresh().changed == 1

@@ -1,0 +1,313 @@
+"""Tables of what was tuned: which row answers, what is written, and that the ones in the repository are today's."""
+
+import importlib
+import tomllib
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from benchmarks import grouped as grouped_suites
+from benchmarks import hgemm as hgemm_suite
+from benchmarks import w4a16 as w4a16_suite
+from kernels import grouped, hgemm, kda, linear, norm_linear, w4a16
+from kernels.common import tables as choices
+from kernels.common.tables import FAMILIES, Table, TableError
+from kernels.w4a16.planes_kernel import Tile as Planes
+from kernels.w4a16.ring_kernel import Ring
+from kernels.w4a16.stream_tiles import Stream
+from lockstep.suite.family import load_family
+
+META = torch.device("meta")
+
+
+class Tile(NamedTuple):
+    m: int
+    swapped: bool = False
+
+
+def table(tmp_path, text, gpu=choices.DEFAULT):
+    folder = tmp_path / "toy" / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{choices.slug(gpu)}.toml").write_text(f'gpu = "{gpu}"\n{text}')
+    return Table("toy", tmp_path)
+
+
+ROWS = """
+tile = [
+    { where = "K=4096, M<=4", use = { m = 4 } },
+    { where = "K<=2048, M<=16", use = { m = 16, swapped = true } },
+    { where = "M>=100", use = { m = 128 } },
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "tile"),
+    [(4, 4096, Tile(4)), (5, 4096, None), (4, 2048, Tile(16, True)), (100, 1, Tile(128)), (99, 4097, None)],
+)
+def test_the_first_row_that_fits_answers(tmp_path, M, K, tile):
+    toy = table(tmp_path, ROWS)
+    assert toy.maybe("tile", Tile, "M K")(META, M, K) == tile
+    if tile is None:
+        with pytest.raises(TableError, match=rf"nvidia-h200.toml: tile has no row for M={M}, K={K}"):
+            toy.choice("tile", Tile, "M K")(META, M, K)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('tile = [{ where = "M<5", use = { m = 4 } }]', "must be like"),
+        ("tile = [{ m = 4 }]", "use"),
+        ('tile = [{ where = "N=5", use = { m = 4 } }]', "sizes are M, K"),
+        ("tile = [{ use = { n = 4 } }]", "tile.*unexpected keyword"),
+        ("tile = [", "nvidia-h200.toml"),
+    ],
+)
+def test_a_mistake_names_the_file_and_what_is_wrong(tmp_path, text, message):
+    with pytest.raises(TableError, match=message):
+        table(tmp_path, text).choice("tile", Tile, "M K")(META, 1, 1)
+
+
+def test_a_table_is_read_once(tmp_path):
+    toy = table(tmp_path, ROWS)
+    ask = toy.choice("tile", Tile, "M K")
+    assert ask(META, 4, 4096) == Tile(4)
+    (tmp_path / "toy" / "tables" / "nvidia-h200.toml").unlink()
+    assert ask(META, 4, 4096) == Tile(4)
+    assert ask(META, 4, 2048) == Tile(16, True)
+
+
+def test_what_is_tuned_comes_before_what_was_there_and_only_once(tmp_path):
+    toy = table(tmp_path, ROWS)
+    ask = toy.choice("tile", Tile, "M K", upto="M")
+    about = {"date": "2026-11-21", "protocol": 1}
+    for m in (7, 8):
+        for M in (16, 8):
+            path = toy.save("Toy GPU", about, [("tile", {"M": M, "K": 4096}, Tile(m * M))])
+    assert path.name == "toy-gpu.toml"
+    rows = toy.rows(path)["tile"]
+    assert [row.where for row in rows[:3]] == [
+        (("K", "=", 4096), ("M", "<=", 4)),
+        (("K", "=", 4096), ("M", "<=", 8)),
+        (("K", "=", 4096), ("M", "<=", 16)),
+    ]
+    assert [row.use["m"] for row in rows] == [4, 64, 128, 16, 128]
+    written = tomllib.loads(path.read_text())
+    assert written["gpu"] == "Toy GPU"
+    assert written["protocol"] == 1
+    assert sum(line.startswith("    {") for line in path.read_text().splitlines()) == 5
+    # The default's own file is left alone, and a machine without a GPU still asks there.
+    assert ask(META, 4, 4096) == Tile(4)
+    assert toy.rows(toy.path(choices.DEFAULT))["tile"][0].use == {"m": 4}
+
+
+def test_tuning_leaves_the_general_rows_in_their_order(tmp_path):
+    """The first that fits is taken: one that was moved behind a wider one would never be asked again."""
+    general = [("aligned=0, M>=2048", 1), ("aligned=0", 2), ("M<=32", 3), ("N=8, M<=64", 4)]
+    listed = "\n".join(f'{{ where = "{where}", use = {use} }},' for where, use in general)
+    toy = table(tmp_path, f"best = [{listed}]")
+    toy.choice("best", int, "M N aligned", upto="M")
+    for M in (64, 16):
+        path = toy.save(choices.DEFAULT, {}, [("best", {"M": M, "N": 8, "aligned": 1}, M)])
+    assert [row.use for row in toy.rows(path)["best"]] == [16, 64, 1, 2, 3, 4]
+
+
+def test_a_gpu_without_a_table_gets_the_default_and_says_so(tmp_path, monkeypatch):
+    toy = table(tmp_path, ROWS)
+    assert toy.note() == ""
+    monkeypatch.setattr(choices, "gpu_name", lambda device: "Other GPU")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert toy.note() == "no table for Other GPU: tiles and dispatch are those of an NVIDIA H200"
+    assert toy.choice("tile", Tile, "M K")(META, 4, 4096) == Tile(4)
+    monkeypatch.setattr(hgemm, "TABLE", toy)
+    assert load_family(hgemm_suite.SUITE).note == toy.note()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(FAMILIES.glob("*/tables/*.toml")), ids=lambda path: f"{path.parts[-3]}/{path.stem}"
+)
+def test_every_row_of_the_repository_is_read_and_every_choice_has_one(path):
+    family = importlib.import_module(f"kernels.{path.parts[-3]}").TABLE
+    rows = family.rows(path)
+    assert set(rows) <= set(family.choices)
+    for name, listed in rows.items():
+        choice = family.choices[name]
+        for row in listed:
+            assert {size for size, _, _ in row.where} <= set(choice.sizes), (name, row)
+            made = choice.kind(**row.use) if isinstance(row.use, dict) else choice.kind(row.use)
+            assert made == (row.use if not isinstance(row.use, dict) else tuple({**made._asdict(), **row.use}.values()))
+
+
+def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
+    best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.SUITE.cases}
+    assert {label for label, name in best.items() if name == "torch"} == {
+        "M=512,N=512,K=512",
+        "M=1024,N=1024,K=1024",
+        "M=8192,N=8192,K=512",
+    }
+    assert {label for label, name in best.items() if name == "warp_specialized"} == {
+        "M=2048,N=2048,K=2048",
+        "M=4096,N=4096,K=4096",
+        "M=8192,N=8192,K=1024",
+        "M=8192,N=8192,K=4096",
+    }
+    assert set(best.values()) == {"torch", "tma", "warp_specialized"}
+    assert set(best.values()) <= set(hgemm.CANDIDATES["best"](2048, 2048, 2048).configs)
+    assert hgemm.CUT(META, 2048, 2048, 2048) in hgemm.CANDIDATES["warp_specialized"](2048, 2048, 2048).configs
+
+
+def sizes(case):
+    M, N, K = case["M"], case["N"], case["K"]
+    return M, N, K, bool(dict(case).get("beta")), M * N
+
+
+@pytest.mark.parametrize(
+    ("op", "ragged", "B", "G", "name"),
+    [
+        ("linear", False, 2560, 12, "warp_specialized"),
+        ("linear", False, 256, 12, "bmm"),
+        ("linear", True, 2560, 12, "tma"),
+        ("linear_train", False, 2560, 12, "warp_specialized"),
+        ("linear_train", False, 256, 12, "warp_specialized"),
+        ("linear_train", True, 2560, 12, "tma"),
+        ("mlp", False, 256, 12, "tma"),
+        ("mlp", False, 2560, 12, "warp_specialized"),
+        ("mlp", True, 2560, 12, "tma"),
+        ("mlp_train", False, 2560, 12, "warp_specialized"),
+        ("mlp_train", False, 1024, 4, "warp_specialized"),
+        ("mlp_train", True, 2560, 12, "tma"),
+    ],
+)
+def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G, name):
+    assert grouped.BEST[op](META, ragged, B, G, 1024, 3072) == name
+    offer = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
+    assert name in offer.configs
+    assert set(grouped_suites.LINEAR.variants()) >= set(offer.configs)
+
+
+@pytest.mark.parametrize(("B", "G"), [(2560, 12), (1024, 4), (256, 12)])
+@pytest.mark.parametrize("op", ["linear", "linear_train", "mlp", "mlp_train"])
+def test_grouped_offers_the_parts_that_an_h200_takes(op, B, G):
+    offer = grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072)
+    taken = grouped.TABLE.choices[offer.choice].demand(META, *offer.sizes.values())
+    assert taken in offer.configs
+    assert len(set(offer.configs)) == len(offer.configs) <= 12
+    assert not grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072, ragged=True).configs
+
+
+@pytest.mark.parametrize(
+    ("M", "K", "N", "name"),
+    [
+        (1, 4096, 2048, "gemv"),
+        (3, 4096, 2048, "direct"),
+        (8, 4096, 2048, "stream"),
+        (16, 4096, 2048, "stream"),
+        (17, 4096, 2048, "share"),
+        (32, 4096, 2048, "share"),
+        (33, 4096, 2048, "split_k"),
+        (32, 4096, 2049, "split_k"),
+        (65, 4096, 2048, "torch"),
+        (3, 7168, 576, "stream"),
+        (3, 7168, 2112, "split_k"),
+        (1, 512, 256, "torch"),
+        (1, 1536, 3072, "direct"),
+        (32, 1536, 3072, "stream"),
+        (33, 1536, 3072, "torch"),
+    ],
+)
+def test_linear_calls_on_an_h200_what_was_measured_to_be_best(M, K, N, name):
+    assert linear.BEST(META, M, K, N) == name
+    assert name in linear.CANDIDATES["best"](M=M, K=K, N=N).configs
+
+
+@pytest.mark.parametrize(("M", "tried"), [(32, True), (33, False), (64, False)])
+def test_kda_tries_stream_only_where_it_runs(M, tried):
+    assert ("stream" in kda.CANDIDATES["best"](M=M, K=2304, heads=4).configs) == tried
+
+
+@pytest.mark.parametrize(
+    ("M", "heads", "name"),
+    [
+        (1, 8, "stream"),
+        (2, 8, "stream"),
+        (32, 4, "stream"),
+        (33, 8, "torch"),
+        (64, 4, "triton"),
+        (4096, 4, "persistent"),
+    ],
+)
+def test_kda_calls_on_an_h200_what_was_measured_to_be_best(M, heads, name):
+    offer = kda.CANDIDATES["best"](M=M, K=2304, heads=heads)
+    assert kda.BEST(META, *offer.sizes.values()) == name
+    assert set(offer.configs) <= set(kda.WAYS)
+    assert name in offer.configs
+
+
+def crews(tokens, channels, stages, registers=128):
+    return Stream(tokens, channels, 1, stages, 1, 4, registers, late=True)
+
+
+#: Of each shape of the suite, what a sweep on an H200 found to be fastest.
+W4A16_WAYS = {
+    (8192, 8192, 128): {
+        **dict.fromkeys((1, 2, 4, 8), crews(8, 128, 2)),
+        16: crews(16, 128, 2),
+        32: Planes(32, 128, 8, 4, 2, scale_weights=True),
+        64: Planes(64, 128, 8, 4, 2, scale_weights=True),
+        128: Ring(128, 4, 2),
+        256: Ring(128, 4),
+        **dict.fromkeys((512, 1024, 4096), Ring(256, 2)),
+    },
+    (4096, 14336, 128): {
+        1: crews(8, 128, 3),
+        16: crews(16, 128, 3),
+        32: Planes(32, 128, 8, 4, 2, scale_weights=True),
+        64: Ring(64, 4),
+        128: Ring(128, 4),
+        256: Ring(256, 2),
+    },
+    (4096, 4096, 128): {
+        1: crews(8, 128, 3),
+        16: Stream(16, 64, 2, 4, 1, 2, 128, late=True),
+        32: Planes(16, 128, 8, 4, 2, scale_weights=True),
+        64: Planes(64, 64, 4, 4, 2, scale_weights=True),
+        **dict.fromkeys((128, 256), Planes(128, 64, 4, 4, 1, scale_weights=True)),
+    },
+    (8192, 8192, "channel"): {
+        1: crews(8, 64, 3, registers=64),
+        16: crews(16, 64, 3, registers=64),
+        64: Planes(64, 128, 8, 4, 2, scale_weights=True),
+        256: Ring(128, 3),
+        4096: Ring(256, 2),
+    },
+}
+
+
+@pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
+def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
+    M, K, N, group = case["M"], case["K"], case["N"], case["group"]
+    asked = (META, M, K, N, group != "channel", K * N)
+    name = w4a16.BEST(*asked)
+    assert {"stream": w4a16.STREAM, "planes": w4a16.TILE, "ring": w4a16.RING}[name](*asked) == W4A16_WAYS[K, N, group][
+        M
+    ]
+    assert name in w4a16.CANDIDATES["best"](**dict(case)).configs
+
+
+@pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
+@pytest.mark.parametrize("variant", ["planes", "stream", "ring"])
+def test_w4a16_tunes_a_tile_only_where_the_variant_runs(variant, case):
+    offer = w4a16.CANDIDATES[variant](**dict(case))
+    assert len(set(offer.configs)) == len(offer.configs) <= 12
+    if w4a16.BEST(META, *offer.sizes.values(), case["K"] * case["N"]) == variant:
+        assert offer.configs
+
+
+@pytest.mark.parametrize(
+    ("M", "linear_of_apart", "name"), [(2, "gemv", "overlapped"), (64, "split_k", "overlapped"), (65, None, "torch")]
+)
+def test_norm_linear_calls_on_an_h200_what_linear_does(M, linear_of_apart, name):
+    assert norm_linear.APART(META, M, 4096, 2048) == linear_of_apart
+    assert norm_linear.BEST(META, M, 4096, 2048) == name
+    assert name in norm_linear.CANDIDATES["best"](M=M, K=4096, N=2048).configs

@@ -1,0 +1,97 @@
+"""No change is overlooked by a proof from the sources, and comments disprove nothing.
+
+A part of the examples runs with all tests. To run that many:
+``LOCKSTEP_PROOF_EXAMPLES=2000 pytest tests/machine_code/test_proof_property.py``.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from planted import Planted, answers, lay_out, planted
+from traced import WORLD
+
+from lockstep.gate.proof import prove
+from lockstep.machine_code import Tree
+from lockstep.suite.model import Case, Suite
+
+EXAMPLES = int(os.environ.get("LOCKSTEP_PROOF_EXAMPLES", "60"))
+_number = itertools.count()
+
+
+def judged(folder, example: Planted):
+    """Variants that are proved, and what each version really answers."""
+    room = folder / str(next(_number))
+    roots = room / "base", room / "head"
+    for root, files in zip(roots, (example.base, example.head), strict=True):
+        lay_out(root, files)
+    suite = Suite(
+        "work", (Case(M=1),), (Case(M=1),), inputs=dict, reference=dict, flops=float, bytes=float, baseline="a",
+        package=example.package,
+    )  # fmt: skip
+    object.__setattr__(suite, "home", roots[1] / "benchmarks")  # today's variants are read beside the suite
+    try:
+        trees = [Tree(root.name, root, example.packages) for root in roots]
+        proof = prove(*trees, [suite], {"device": "cpu"}, lambda line: None)
+        proved = {name for name in example.variants if ("work", name) in proof.unreached}
+        return proved, answers(roots[0], example), answers(roots[1], example)
+    finally:
+        shutil.rmtree(room)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("planted")
+
+
+def test_no_changed_variant_is_proved(folder):
+    changed = []
+
+    @settings(max_examples=EXAMPLES, database=None)
+    @given(planted())
+    def check(example):
+        proved, before, after = judged(folder, example)
+        different = {name for name in before if before[name] != after[name]}
+        changed.append(len(different))
+        assert not different & proved, (example.feature, different & proved)
+
+    check()
+    assert sum(map(bool, changed)) >= 0.9 * len(changed)  # the planted changes are changes
+
+
+def test_comments_disprove_nothing(folder):
+    proved = []
+
+    @settings(max_examples=max(20, EXAMPLES // 10), database=None)
+    @given(planted(commented=True))
+    def check(example):
+        found, before, after = judged(folder, example)
+        assert before == after
+        proved.extend(name in found for name in example.variants)
+
+    check()
+    assert sum(proved) >= 0.95 * len(proved)
+
+
+def test_no_change_behind_a_question_to_the_world_is_proved_by_a_trace():
+    tests = Path(__file__).parents[1]
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tests), str(tests.parent)])
+    count = max(len(WORLD), EXAMPLES // 10)
+    done = subprocess.run(
+        [sys.executable, tests / "traced.py", str(count)],
+        env=environment, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == count
+    assert [what for what, _, same, _ in found if same] == []
+    # What the target answers is traced; the change shows as another step, not as a doubt.
+    assert [(what, unknown) for what, way, _, unknown in found if WORLD[way][2] and unknown] == []
+    assert [what for what, way, _, unknown in found if not WORLD[way][2] and not unknown] == []

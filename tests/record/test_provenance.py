@@ -1,0 +1,36 @@
+"""What is told of the ruler beside every result."""
+
+import subprocess
+
+import pytest
+
+from lockstep.record.provenance import harness_commit
+
+
+@pytest.fixture
+def ruler(tmp_path):
+    """A repository with suites and a folder of results, both committed."""
+    for path in ("benchmarks/linear.py", "results/machine/old.json"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).touch()
+    for words in ("init", "add .", "commit -m first"):
+        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", "-C", tmp_path, *identity, *words.split()], check=True, capture_output=True)
+    return tmp_path
+
+
+def test_results_that_come_and_go_are_no_change_of_the_ruler(ruler):
+    (ruler / "results" / "machine" / "new.json").touch()
+    (ruler / "results" / "machine" / "old.json").unlink()
+    commit = harness_commit(ruler / "benchmarks", ruler / "results")
+    assert len(commit) == 40
+
+
+@pytest.mark.parametrize("results", ["results", "elsewhere", ".."])
+def test_anything_else_is(ruler, results):
+    (ruler / "benchmarks" / "results").touch()
+    assert harness_commit(ruler / "benchmarks", ruler / results).endswith("+dirty")
+
+
+def test_without_a_repository_nothing_is_told(tmp_path):
+    assert harness_commit(tmp_path, tmp_path / "results") == ""

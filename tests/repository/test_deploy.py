@@ -1,0 +1,56 @@
+"""The unit file is one that systemd takes, and exposes little."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dashboard.auth.access import access_of
+from dashboard.server.command import Dashboard
+
+UNIT = Path(__file__).parents[2] / "deploy" / "lockstep-dashboard.service"
+
+
+@pytest.fixture
+def analyze(tmp_path):
+    """Run systemd-analyze on the unit, whose program is one that is here."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("no systemd-analyze: the unit is not verified")
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/lockstep/bin/lockstep", "/bin/true"))
+
+    def run(*arguments):
+        command = [program, *arguments, str(unit)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+def test_systemd_takes_the_unit(analyze):
+    done = analyze("verify", "--man=no")
+    # What it says of the machine's own units is not ours.
+    said = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert (done.returncode, said) == (0, [])
+
+
+def test_the_unit_exposes_little(analyze):
+    done = analyze("security", "--offline=true", "--no-pager")
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    if found is None:
+        pytest.skip("this systemd-analyze has no offline security check")
+    assert float(found[1]) < 2.0
+
+
+def test_the_units_command_is_one_of_ours():
+    import argparse
+
+    [command] = re.findall(r"^ExecStart=/opt/lockstep/bin/lockstep (.*)$", UNIT.read_text(), re.MULTILINE)
+    parser = argparse.ArgumentParser()
+    Dashboard.setup_arguments(parser.add_subparsers())
+    args = parser.parse_args(command.split())
+    access = access_of(args)
+    assert access.writable
+    assert access.hosts[-1] == "bench.example.org"

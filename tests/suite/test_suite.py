@@ -1,0 +1,536 @@
+"""Suites: labels, cases, the ruler's digest, names read without importing torch."""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lockstep import Case, cases
+from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.model import PROTOCOL_VERSION, SuiteError, bind
+
+REPOSITORY = Path(__file__).parents[2]
+
+SUITE = '''
+from functools import partial
+
+from lockstep import Suite, cases
+
+ELEMENT = 4
+FACTORS = (1, 2)
+
+
+def sizes(M):
+    """Rows and columns."""
+    return M, M
+
+
+def scaled(size):
+    return ELEMENT * size
+
+
+def inputs(draw, M):
+    """One matrix."""
+    return {"x": draw.normal(*sizes(M))}
+
+
+def reference(x):
+    return x
+
+
+def moved(M):
+    # Read once.
+    return sum([scaled(factor * M) for factor in FACTORS])
+
+
+S = Suite(
+    family="thing",
+    package="toy",
+    cases=cases(M=[1, 2]),
+    quick=cases(M=[1]),
+    inputs=inputs,
+    reference=reference,
+    flops=lambda M: 2 * M,
+    bytes=moved,
+    baseline="plain",
+)
+latency, speedup = S.series()
+'''
+KERNELS = 'import torch\n\nVARIANTS = {"plain": torch.clone, "op.fast": torch.clone, "op.slow": torch.clone}\n'
+
+numbers = itertools.count()
+
+
+def write_project(root, suite=SUITE, kernels=KERNELS):
+    """Benchmark folder of a tiny project; each of another name, because Python imports a name once."""
+    folder = root / f"ruler{next(numbers)}_{root.name}"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "thing.py").write_text(suite)
+    (root / "toy").mkdir(exist_ok=True)
+    (root / "toy" / "__init__.py").touch()
+    (root / "toy" / "thing.py").write_text(kernels)
+    return folder
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+
+    def load_one(suite=SUITE, kernels=KERNELS):
+        return load_suites(write_project(tmp_path, suite, kernels))["thing"]
+
+    return load_one
+
+
+def changed(old, new):
+    assert SUITE.count(old) == 1
+    return SUITE.replace(old, new)
+
+
+def test_a_label_has_the_axes_in_order_and_a_flag_by_name():
+    assert Case(M=8, K=4096).label == "M=8,K=4096"
+    assert Case(M=8, bias=True).label == "M=8,bias"
+    assert Case(M=8, bias=False).label == "M=8"
+    assert Case(M=1).label == "M=1"
+    assert dict(Case(M=8, bias=False)) == {"M": 8, "bias": False}
+
+
+def test_cases_are_all_combinations_first_axis_slowest():
+    assert [case.label for case in cases(K=[4, 5], N=6, M=(1, 2))] == [
+        "K=4,N=6,M=1",
+        "K=4,N=6,M=2",
+        "K=5,N=6,M=1",
+        "K=5,N=6,M=2",
+    ]
+    assert len({Case(M=1), Case(M=1), Case(M=2)}) == 2
+
+
+def test_a_case_listed_twice_is_refused(load):
+    with pytest.raises(SuiteError, match="suite thing: case M=1 is listed twice"):
+        load(changed("cases(M=[1, 2])", "cases(M=[1, 2, 1])"))
+
+
+def test_an_unknown_case_is_told_the_known_ones(load):
+    suite = load()
+    assert suite.case("M=2") == Case(M=2)
+    with pytest.raises(SuiteError, match=r"no case 'M=3'; it has\n  M=1\n  M=2$"):
+        suite.case("M=3")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"x": draw', '"y": draw'),  # the inputs
+        ("return x", "return 2 * x"),  # the reference
+        ("2 * M,", "3 * M,"),  # a lambda
+        ("return M, M", "return M, 2 * M"),  # a helper
+        ("return ELEMENT * size", "return 2 * size"),  # a helper used within a comprehension only
+        ("ELEMENT = 4", "ELEMENT = 2"),  # a helper's constant
+        ("FACTORS = (1, 2)", "FACTORS = (1, 3)"),
+        ('baseline="plain"', 'baseline="op.fast"'),
+        ("flops=", "tolerance=0.1, flops="),
+        ("flops=", "outputs=lambda draw: draw.empty(1), flops="),
+        ('baseline="plain"', 'op="op", baseline="fast"'),
+    ],
+)
+def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
+    [other] = load_suites(write_project(tmp_path, changed(old, new))).values()
+    assert other.digest() != load().digest()
+
+
+HELPED = """
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from lockstep import Suite, cases
+
+from . import more
+from .more import ROWS as COUNT, halved
+
+SHAPES = [1, 2]
+TABLE = {"a": 1, "b": {2, 3}}
+TABLE["c"] = 4
+SCALE = functools.partial(max, 3)
+
+
+@dataclass(frozen=True)
+class Layout:
+    \"\"\"Where rows lie.\"\"\"
+
+    pitch: int = 8
+
+
+LAYOUT = Layout()
+
+
+@functools.cache
+def remembered(M):
+    return 5 * M
+
+
+def scaling(by):
+    def flops(M):
+        return by * M
+
+    return flops
+
+
+def inputs(draw, M):
+    from .parts.late import width
+
+    return {"x": draw.normal(M * len(SHAPES) + TABLE["a"], width(M), COUNT)}
+
+
+def reference(x):
+    return more.doubled(x) * LAYOUT.pitch
+
+
+S = Suite(
+    family="thing",
+    package="toy",
+    cases=cases(M=[1, 2]),
+    quick=cases(M=[1]),
+    inputs=inputs,
+    reference=reference,
+    flops=scaling(7),
+    bytes=lambda M: halved(M) + remembered(M) + SCALE(M),
+    baseline="plain",
+)
+latency, speedup = S.series()
+"""
+MORE = """
+\"\"\"Helpers.\"\"\"
+from .deeper import PART
+
+ROWS = 6
+
+
+def doubled(x):
+    return PART * x
+
+
+def halved(M):
+    return M // 2
+
+
+def unused(M):
+    return 0
+"""
+
+
+def write_helped(root, changes=()):
+    """A project whose suite uses three further modules; ``changes``: (file, old, new)."""
+    folder = write_project(root, HELPED)
+    late = "import torch\n\n\ndef width(M):\n    return 9 * M\n"
+    files = {"thing.py": HELPED, "more.py": MORE, "deeper.py": "PART = 2\nREST = 1\n", "parts/late.py": late}
+    for file, old, new in changes:
+        assert files[file].count(old) == 1
+        files[file] = files[file].replace(old, new)
+    (folder / "parts").mkdir()
+    (folder / "parts" / "__init__.py").touch()
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "same"),
+    [
+        ("thing.py", "SHAPES = [1, 2]", "SHAPES = [1, 2, 3]", False),  # a list
+        ("thing.py", '{"a": 1', '{"a": 2', False),  # a dict
+        ("thing.py", "{2, 3}", "{2, 4}", False),
+        ("thing.py", 'TABLE["c"] = 4', 'TABLE["c"] = 5', False),
+        ("thing.py", "functools.partial(max, 3)", "functools.partial(max, 4)", False),  # an object
+        ("thing.py", "pitch: int = 8", "pitch: int = 16", False),  # its class
+        ("thing.py", "Layout()", "Layout(4)", False),
+        ("thing.py", "return 5 * M", "return 6 * M", False),  # a decorated helper
+        ("thing.py", "scaling(7)", "scaling(8)", False),  # what a function encloses
+        ("more.py", "return PART * x", "return PART + x", False),  # a helper of another module
+        ("more.py", "M // 2", "M // 3", False),
+        ("more.py", "ROWS = 6", "ROWS = 7", False),
+        ("deeper.py", "PART = 2", "PART = 3", False),
+        ("parts/late.py", "9 * M", "10 * M", False),  # a module that is not loaded yet
+        ("more.py", "return 0", "return 1", True),
+        ("more.py", "Helpers.", "Help.", True),
+        ("deeper.py", "REST = 1", "REST = 2", True),
+        ("thing.py", "Where rows lie.", "Where they lie.", True),
+    ],
+)
+def test_everything_of_the_project_that_a_definition_uses_counts(tmp_path, monkeypatch, file, old, new, same):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    loaded = len([name for name in sys.modules if name.endswith(".late")])
+    [before] = load_suites(write_helped(tmp_path)).values()
+    [after] = load_suites(write_helped(tmp_path, [(file, old, new)])).values()
+    assert (after.digest() == before.digest()) is same
+    assert loaded == len([name for name in sys.modules if name.endswith(".late")])
+
+
+def test_the_digest_of_lists_sets_and_objects_is_the_same_in_every_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_helped(tmp_path, [("thing.py", "{2, 3}", '{"x", "y", "z", "u", "v"}')])
+    [suite] = load_suites(folder).values()
+    program = (
+        "import sys; from pathlib import Path; from lockstep.suite.discovery import load_suites\n"
+        "print(load_suites(Path(sys.argv[1]))['thing'].digest())"
+    )
+    for seed in "12":
+        done = subprocess.run(
+            [sys.executable, "-c", program, folder],
+            cwd=REPOSITORY, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        assert done.stdout.strip() == suite.digest(), done.stderr
+
+
+def test_the_recorded_history_goes_on_with_its_series():
+    """A digest that is computed another way must not start new series where no definition changed."""
+    stored = json.loads((REPOSITORY / "results" / "benchmarks.json").read_text())
+    versions = {name: row["version"] for name, row in stored.items() if name != "version"}
+    for suite in load_suites(REPOSITORY / "benchmarks").values():
+        assert versions[f"{suite.name}{'_' if suite.op else '.'}latency"] == suite.digest()
+
+
+def test_a_changed_copy_of_a_suite_keeps_its_folder(load):
+    suite = load()
+    assert replace(suite, limits={}).home == suite.home == Path(sys.modules[suite.inputs.__module__].__file__).parent
+    assert replace(suite, limits={}).variants() == suite.variants()
+
+
+def test_the_changelog_names_the_protocol():
+    """Users learn there that every series starts anew."""
+    told = Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text()
+    assert re.findall(r"^Protocol version (\d+)\.$", told, re.MULTILINE)[0] == str(PROTOCOL_VERSION)
+
+
+def test_another_protocol_starts_a_new_series(load, monkeypatch):
+    suite = load()
+    before = suite.digest()
+    assert re.fullmatch("[0-9a-f]{16}", before)
+    monkeypatch.setattr("lockstep.suite.model.PROTOCOL_VERSION", 1_000_000)
+    assert suite.digest() != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cases(M=[1, 2])", "cases(M=[1, 2, 4])"),
+        ("quick=cases(M=[1])", "quick=cases(M=[2])"),
+        ("    # Read once.\n", "    # Read once and for all.\n\n"),
+        ('"""One matrix."""', '"""One matrix, [M, M]."""'),
+        ('    """One matrix."""\n', ""),
+        ('"""Rows and columns."""', '"""Columns and rows."""'),
+        ("draw.normal(*sizes(M))", "draw.normal(\n        *sizes(M),\n    )"),
+        ("ELEMENT = 4", "UNUSED = 1\nELEMENT = 4"),
+    ],
+)
+def test_what_changes_no_measurement_goes_on_with_the_series(load, old, new):
+    assert load(changed(old, new)).digest() == load().digest()
+
+
+def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
+    suite = load(
+        changed(
+            'baseline="plain"',
+            'baseline="plain", ladder=lambda M: M < 2, warm=lambda M: M < 2, always=("op.fast",)',
+        )
+    )
+    one, two = suite.cases
+
+    def followed(case, l2):
+        return [name for name in suite.variants() if suite.follows(name, case, l2)]
+
+    assert followed(one, "cold") == ["plain", "op.fast", "op.slow"]
+    assert followed(two, "cold") == followed(one, "warm") == ["plain", "op.fast"]
+    assert followed(two, "warm") == []
+    assert not any(replace(suite, warm=None).follows("plain", case, "warm") for case in suite.cases)
+    assert suite.digest() == load().digest()
+    assert all(load().follows(name, two, "warm") for name in suite.variants())
+    # What a machine without a GPU measures is few as it is.
+    only_quick = replace(suite, cases=(one,), quick=(two,))
+    assert only_quick.follows("op.slow", two, "warm")
+
+
+def test_a_new_variant_goes_on_with_the_series(load):
+    before = load()
+    after = load(kernels=KERNELS.replace("{", '{"new": torch.clone, '))
+    assert "new" in after.variants()
+    assert after.digest() == before.digest()
+
+
+def test_the_digest_is_the_same_in_every_process(load, tmp_path):
+    suite = load()
+    program = (
+        "import sys; from pathlib import Path; from lockstep.suite.discovery import load_suites\n"
+        "print(load_suites(Path(sys.argv[1]))['thing'].digest())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, suite.home], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.stdout.strip() == suite.digest(), done.stderr
+
+
+def test_a_part_that_is_no_plain_function_is_refused(load):
+    # Its text would hold an address: a new series in every process.
+    with pytest.raises(SuiteError, match="suite thing: flops must be a plain function"):
+        load(changed("flops=lambda M: 2 * M", "flops=partial(lambda M, by: by * M, by=2)"))
+
+
+def test_variant_names_are_those_of_the_op(load):
+    assert load().variants() == ("plain", "op.fast", "op.slow")
+    assert load(changed('family="thing"', 'family="thing", op=""')).variants() == ("plain", "op.fast", "op.slow")
+
+
+def test_an_op_owns_the_variants_with_its_prefix(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    text = changed('family="thing"', 'family="thing", op="op"').replace('"plain"', '"fast"')
+    suite = load_suites(write_project(tmp_path, text))["thing.op"]
+    assert suite.variants() == ("fast", "slow")
+
+
+def test_the_last_variants_count_as_in_python(load):
+    other = 'VARIANTS: dict = {"plain": torch.clone, "other": torch.clone}\n'
+    assert load(kernels=KERNELS + other).variants() == ("plain", "other")
+
+
+def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    benchmarks = write_project(tmp_path, changed('package="toy"', 'package="toy.deep"'))
+    (tmp_path / "toy/deep").mkdir()
+    (tmp_path / "toy/__init__.py").write_text("raise RuntimeError('names are read without importing anything')\n")
+    (tmp_path / "toy/thing.py").rename(tmp_path / "toy/deep/thing.py")
+    assert load_suites(benchmarks)["thing"].variants() == ("plain", "op.fast", "op.slow")
+
+
+def test_a_baseline_that_is_no_variant_is_refused(load):
+    # Measuring would have it "not in this commit", and no speedup of anything.
+    with pytest.raises(
+        SuiteError, match=r"its baseline 'plane' is not in VARIANTS of toy\.thing, there is plain, op\.fast"
+    ):
+        load(changed('baseline="plain"', 'baseline="plane"'))
+
+
+@pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])
+def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
+    with pytest.raises(SuiteError, match=r"toy/thing\.py: needs VARIANTS = \{'name': function, …\} as a literal"):
+        load(kernels=kernels)
+
+
+@pytest.mark.parametrize("comment", ["", "// where packages lie\n"])
+def test_variants_are_read_where_the_configuration_says_that_packages_lie(tmp_path, monkeypatch, comment):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path, SUITE.replace('"toy"', '"toys"').replace('"plain"', '"moved"'))
+    (tmp_path / "source" / "toys").mkdir(parents=True)
+    (tmp_path / "source" / "toys" / "thing.py").write_text(KERNELS.replace('"plain"', '"moved"'))
+    (tmp_path / "toys").mkdir()  # of another meaning
+    (tmp_path / "toys" / "thing.py").write_text("VARIANTS = {}\n")
+    (tmp_path / "asv.conf.json").write_text(comment + '{"version": 1, "repo_subdir": "source"}')
+    [suite] = load_suites(folder).values()
+    assert suite.variants() == ("moved", "op.fast", "op.slow")
+
+
+def test_a_suite_without_kernels_says_what_is_missing(load):
+    with pytest.raises(
+        SuiteError, match=r'no module toy\.missing\. .* Suite\(package="your_package", family="module"\)'
+    ):
+        load(changed('family="thing"', 'family="missing"'))
+
+
+def test_a_measured_package_must_come_from_the_commit(load):
+    # Else it would be today's at every commit, without a word.
+    suites = {"thing": load()}
+    assert packages_under_test(SimpleNamespace(lockstep={"packages": ["helpers", "toy"]}), suites) == ("helpers", "toy")
+    for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
+        with pytest.raises(SuiteError, match=rf'needs "lockstep": {{"packages": \["toy"\]}}, there is {there}'):
+            packages_under_test(conf, suites)
+
+
+def test_the_working_tree_must_hold_what_is_measured(load, tmp_path, monkeypatch):
+    # Without it two commits were the same, whatever differed in src/.
+    suites = {"thing": load()}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "toy").rename(tmp_path / "src/toy")
+    assert packages_folder(SimpleNamespace(repo_subdir="src"), suites) == tmp_path / "src"
+    with pytest.raises(SuiteError, match=r'holds no package toy.*"repo_subdir": "src"'):
+        packages_folder(SimpleNamespace(repo_subdir=""), suites)
+
+
+def test_asv_gets_every_variant_case_and_cache_state(load):
+    suite = load()
+    latency, speedup = suite.series()
+    assert latency.params == [["plain", "op.fast", "op.slow"], ["M=1", "M=2"], ["cold", "warm"]]
+    assert (latency.__name__, speedup.__name__) == ("latency", "speedup")
+    assert latency.version == speedup.version == suite.digest()
+    assert latency.__module__ == __name__
+
+
+def test_two_suites_of_one_name_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path)
+    (folder / "zz.py").write_text(SUITE)
+    with pytest.raises(SuiteError, match=r"two suites are called thing; the second is in .*zz\.py"):
+        load_suites(folder)
+
+
+def test_a_suite_module_that_fails_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path, "import no_such_module")
+    with pytest.raises(SuiteError, match=r"suite module ruler\S*\.thing cannot be imported: ModuleNotFoundError"):
+        load_suites(folder)
+    with pytest.raises(SuiteError, match="is no benchmark folder"):
+        load_suites(tmp_path / "toy" / "missing")
+
+
+def test_an_unknown_family_is_told_the_nearest(load):
+    suites = {"linear": 1, "grouped.mlp": 1}
+    assert nearest("liner", suites) == "; did you mean linear?"
+    assert nearest("xyz", suites) == "; there is linear, grouped.mlp"
+    suite = load()
+    assert pick_suites({"thing": suite}, "thing") == [suite]
+    with pytest.raises(SuiteError, match="no family 'thin'; did you mean thing"):
+        pick_suites({"thing": suite}, "thin")
+
+
+def test_a_function_gets_the_arguments_that_it_names():
+    assert bind(lambda a, c=3: None, {"a": 1, "b": 2}) == {"a": 1}
+    assert bind(lambda **rest: None, {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    assert bind(lambda a, *, out: None, {"a": 1}) == {"a": 1}
+    with pytest.raises(SuiteError, match=r"needs weight; there is a, b"):
+        bind(lambda a, weight: None, {"a": 1, "b": 2})
+
+
+def test_this_repositorys_suites_are_discovered_without_torch():
+    """Every suite loads, its variants are those of the module, and discovery starts fast."""
+    program = """
+        import sys
+        from pathlib import Path
+        from lockstep.suite.discovery import load_suites
+
+        suites = load_suites(Path("benchmarks"))
+        read = {name: suite.variants() for name, suite in suites.items()}
+        digests = {suite.digest() for suite in suites.values()}
+        assert "torch" not in sys.modules and "triton" not in sys.modules, "discovery imported torch"
+        assert len(digests) == len(suites)
+        modules = {path.stem for path in Path("benchmarks").glob("*.py")} - {"__init__"}
+        assert modules == {suite.family for suite in suites.values()}, modules
+
+        from lockstep.suite.family import load_family
+
+        for name, suite in suites.items():
+            assert read[name] == tuple(load_family(suite).variants), name
+            assert suite.baseline in read[name], name
+            assert set(suite.limits) <= set(read[name]), name
+            assert suite.quick and suite.cases, name
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,123 @@
+"""``thresholds.toml``: defaults, rules in order, mutes that end, slowdowns that are meant, errors that help."""
+
+import datetime
+import re
+from pathlib import Path
+
+import pytest
+
+from lockstep.suite.thresholds import FILE, Threshold, Thresholds, ThresholdsError, read_thresholds
+
+SERIES = ("linear", "triton", "M=1,K=4096,N=2048", "cold")
+TODAY = datetime.date(2026, 11, 21)
+
+FULL = """
+[default]
+min_effect = 0.02
+owner = "everyone"
+
+[[rule]]
+match = { suite = "linear" }
+min_effect = "3.5 %"
+confidence = 0.9
+
+[[rule]]
+match = { suite = "lin*", case = "M=1,*" }
+min_effect = "5%"
+owner = "small-batch"
+
+[[mute]]
+match = { variant = "tri*", l2 = "cold" }
+until = 2026-11-21
+because = "new primer"
+
+[[mute]]
+match = { suite = "linear" }
+until = 2026-12-31
+because = "the rack moves"
+
+[[accept]]
+match = { suite = "linear" }
+slower_by = "4 %"
+of = ["#12", "abcdef1"]
+because = "exact rounding"
+"""
+
+
+@pytest.fixture
+def full(tmp_path):
+    path = tmp_path / FILE
+    path.write_text(FULL)
+    return read_thresholds(path)
+
+
+def test_without_a_file_there_are_defaults(tmp_path):
+    thresholds = read_thresholds(tmp_path / FILE)
+    assert thresholds == Thresholds()
+    assert thresholds.of(*SERIES) == Threshold(min_effect=0.01, confidence=0.99, owner="")
+    assert thresholds.muted(*SERIES, TODAY) is None
+
+
+def test_the_projects_own_file_holds_the_defaults_and_its_examples_are_right(tmp_path):
+    path = Path(__file__).parents[2] / FILE
+    assert read_thresholds(path) == Thresholds()
+    text = path.read_text()
+    examples = re.sub(r"(?m)^# (?=\[\[|\w+ = )", "", text)
+    path = tmp_path / FILE
+    path.write_text(examples)
+    shown = read_thresholds(path)
+    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (2, 1, 1)
+
+
+def test_the_last_rule_that_matches_gives_each_value(full):
+    assert full.of(*SERIES) == Threshold(0.05, 0.9, "small-batch")
+    assert full.of("linear", "triton", "M=8,K=64", "cold") == Threshold(0.035, 0.9, "everyone")
+    assert full.of("kda", "triton", "M=1,K=64", "cold") == Threshold(0.02, 0.99, "everyone")
+
+
+def test_a_mute_lasts_to_the_end_of_its_day(full):
+    assert full.muted(*SERIES, TODAY).because == "the rack moves"
+    assert full.muted("kda", "triton", "M=1", "cold", TODAY).because == "new primer"
+    assert full.muted("kda", "triton", "M=1", "cold", TODAY + datetime.timedelta(1)) is None
+    assert full.muted("kda", "triton", "M=1", "warm", TODAY) is None
+
+
+def test_a_slowdown_is_accepted_in_its_commits_and_up_to_its_size(full):
+    assert full.accepted(*SERIES, 0.03, ["abcdef1" + "0" * 33]).because == "exact rounding"
+    assert full.accepted(*SERIES, 0.03, ["Round exactly (#12)"]) is not None
+    assert full.accepted(*SERIES, 0.03, ["Round exactly (#123)"]) is None
+    assert full.accepted(*SERIES, 0.03, ["f" * 40]) is None
+    assert full.accepted(*SERIES, 0.05, ["#12"]) is None
+    assert full.accepted("kda", *SERIES[1:], 0.03, ["#12"]) is None
+
+
+WRONG = {
+    "min_effect = 1": "min_effect is no key here; there is default, rule, mute, accept",
+    "[default": "cannot be read",
+    "[default]\nmin_effect = 5": 'min_effect is 5; write a share: min_effect = "2 %"',
+    "[default]\nmin_effect = '-1 %'": "min_effect is '-1 %'",
+    "[default]\nmin_effect = true": "min_effect is True",
+    "[default]\nconfidence = 99": "confidence is 99; write a number from 0.5",
+    "[default]\nconfidence = 1.0": "confidence is 1.0",
+    "[default]\nminimum = 1": "minimum is no key here; there is min_effect, confidence, owner",
+    "[rule]\nmin_effect = 0.1": r"rule must be written \[\[rule\]\]",
+    "[[rule]]\nmin_effect = 0.1": r"\[\[rule\]\] no. 1: match is missing; write a table of globs",
+    "[[rule]]\nmatch = {suite='a'}": "is all there is: add min_effect",
+    "[[rule]]\nmatch = {kernel='a'}\nowner = 'me'": "match: kernel is no key here",
+    "[[rule]]\nmatch = {suite=3}\nowner = 'me'": "match: suite is 3; write a glob",
+    "[[mute]]\nmatch = {suite='a'}\nbecause='noise'": "until is missing; write a day",
+    "[[mute]]\nmatch = {suite='a'}\nuntil = 'soon'\nbecause='noise'": "until is 'soon'; write a day",
+    "[[mute]]\nmatch = {suite='a'}\nuntil = 2027-01-01": "because is missing; write a reason",
+    "[[mute]]\nmatch = {suite='a'}\nuntil = 2027-01-01\nbecause = ' '": "because is empty",
+    "[[accept]]\nmatch = {suite='a'}\nslower_by = '5 %'\nbecause = 'x'": "of is missing; write commits",
+    "[[accept]]\nmatch = {suite='a'}\nslower_by = '5 %'\nof = 'main'\nbecause = 'x'": "at least seven digits",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_an_error_names_the_file_the_key_and_what_to_do(tmp_path, content):
+    path = tmp_path / FILE
+    path.write_text(content)
+    with pytest.raises(ThresholdsError, match=WRONG[content]) as caught:
+        read_thresholds(path)
+    assert str(caught.value).startswith(str(path))

@@ -1,0 +1,200 @@
+"""The check before timing: what is wrong is not timed."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from lockstep import Case, Suite, cases
+from lockstep.suite.family import Family
+from lockstep.suite.missing_files import TREE_PREFIX
+from lockstep.suite.model import SuiteError
+from lockstep.timing.check import Checker, WrongResult, brief
+
+
+def make_suite(**changes):
+    parts = {
+        "family": "thing",
+        "cases": cases(M=8, N=4),
+        "quick": cases(M=8, N=4),
+        "inputs": lambda draw, M, N: {"x": draw.normal(M, N, dtype="float32")},
+        "outputs": lambda draw, M, N: draw.empty(M, N, dtype="float32"),
+        "reference": lambda x: 2 * x.double(),
+        "flops": lambda M, N: M * N,
+        "bytes": lambda M, N: 8 * M * N,
+        "baseline": "plain",
+        "tolerance": 1e-3,
+    }
+    return Suite(**{**parts, **changes})
+
+
+def error(variant, prepare=None, **changes):
+    checker = Checker.draw(make_suite(**changes), Case(M=8, N=4), "cpu", seed=1)
+    return checker.error(Family({"it": variant}, {"it": prepare} if prepare else {}), "it")
+
+
+def test_a_file_that_a_commits_tree_lacks_is_explained(tmp_path):
+    """The code of a commit runs in a folder that holds its packages and nothing beside them."""
+    tree = tmp_path / f"{TREE_PREFIX}x"
+    with pytest.raises(FileNotFoundError) as missing:
+        (tree / "n.txt").read_text()
+    assert "; of a commit only the tracked files of its packages are taken out" in brief(missing.value)
+    with pytest.raises(FileNotFoundError) as elsewhere:
+        (tmp_path / "n.txt").read_text()
+    assert brief(elsewhere.value).endswith("n.txt'")
+
+
+def test_the_error_is_relative_to_the_references_norm():
+    assert error(lambda x: 2 * x) == 0.0
+    assert error(lambda x: 2.0005 * x) == pytest.approx(0.00025, rel=1e-3)
+    small = {"reference": lambda x: 2e-6 * x.double()}
+    assert error(lambda x: 2.0005e-6 * x, **small) == pytest.approx(0.00025, rel=1e-2)
+    assert error(lambda x: 2 * x, tolerance=0.0) == 0.0
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0)])
+def test_a_loss_and_an_empty_output_are_outputs_like_any_other(shape):
+    def loss(x):
+        return (x.double().sum() * torch.ones(shape, dtype=torch.float64)).float()
+
+    parts = {"outputs": lambda draw: draw.empty(*shape, dtype="float32"), "reference": loss, "tolerance": 1e-6}
+    assert error(loss, **parts) == 0.0
+    assert error(lambda x, *, out: out.copy_(loss(x)), **parts) == 0.0
+    if shape in ((), (1,)):
+        with pytest.raises(WrongResult, match=r"output 0 is off by 0\.01 of its norm"):
+            error(lambda x: 1.01 * loss(x), **parts)
+        with pytest.raises(WrongResult, match="output 0 is off by nan"):
+            error(lambda x, *, out: out, **parts)
+
+
+def test_a_variant_that_can_write_allocates_where_the_suite_has_no_outputs():
+    assert error(lambda x, *, out=None: 2 * x if out is None else out, outputs=None) == 0.0
+
+
+def test_a_reason_is_the_first_line_of_an_error():
+    assert brief(RuntimeError("\nno room\nfor it")) == "RuntimeError: no room"
+    assert brief(KeyError()) == "KeyError"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton finds the GPU")
+def test_a_triton_kernel_without_a_gpu_is_not_available():
+    triton = pytest.importorskip("triton")
+
+    def launch(x):
+        return triton.runtime.driver.active.get_current_device()
+
+    with pytest.raises(NotImplementedError, match="Triton finds no GPU here"):
+        error(launch)
+
+
+@pytest.mark.parametrize("part", ["inputs", "outputs", "reference"])
+def test_an_error_of_the_suite_is_not_the_variants(part):
+    def broken(**given):
+        raise KeyError("rows")
+
+    with pytest.raises(SuiteError, match=f"^{part} of suite thing failed: KeyError: 'rows'"):
+        error(lambda x: 2 * x, **{part: broken})
+
+
+def test_an_error_above_the_tolerance_is_told_with_its_size():
+    with pytest.raises(WrongResult, match=r"^it output 0 is off by 0\.005 of its norm at M=8,N=4, accepted is 0\.001$"):
+        error(lambda x: 2.01 * x)
+
+
+def test_what_nobody_wrote_shows_even_if_it_was_right_before():
+    checker = Checker.draw(make_suite(), Case(M=8, N=4), "cpu", seed=1)
+
+    def right(x, *, out):
+        return torch.mul(x, 2, out=out)
+
+    def leaves_a_row(x, *, out):
+        torch.mul(x[1:], 2, out=out[1:])
+        return out
+
+    family = Family({"right": right, "lazy": leaves_a_row, "idle": lambda x, *, out: out}, {})
+    assert checker.error(family, "right") == 0.0
+    for name in ("lazy", "idle"):
+        with pytest.raises(WrongResult, match="off by nan"):
+            checker.error(family, name)
+
+
+def test_integers_nobody_wrote_show_as_well():
+    integers = {
+        "inputs": lambda draw, M, N: {"x": draw.integers(M, N, low=0, high=9)},
+        "outputs": lambda draw, M, N: draw.empty(M, N, dtype="int32"),
+    }
+    assert error(lambda x, *, out: torch.mul(x, 2, out=out), **integers) == 0.0
+    with pytest.raises(WrongResult, match="off by"):
+        error(lambda x, *, out: out, **integers)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_single_bad_element_is_wrong(value):
+    def variant(x):
+        result = 2 * x
+        result[3, 1] = value
+        return result
+
+    with pytest.raises(WrongResult, match="off by"):
+        error(variant)
+
+
+def test_a_reference_of_zeros_asks_for_zeros():
+    zeros = {"reference": lambda x: 0 * x.double()}
+    assert error(lambda x: 0 * x, **zeros) == 0.0
+    with pytest.raises(WrongResult):
+        error(lambda x: 0 * x + 1, **zeros)
+
+
+def test_an_output_of_another_shape_is_wrong():
+    with pytest.raises(WrongResult, match=r"it output 0 has shape \[4, 8\], expected \[8, 4\]"):
+        error(lambda x: (2 * x).t())
+
+
+@pytest.mark.parametrize(("variant", "count"), [(lambda x: None, 0), (lambda x: (2 * x, x), 2)])
+def test_another_number_of_outputs_is_wrong(variant, count):
+    with pytest.raises(WrongResult, match=f"it returned {count} tensors, the reference has 1"):
+        error(variant)
+
+
+def test_each_of_several_outputs_counts():
+    two = {"reference": lambda x: (x.double(), 2 * x.double())}
+    assert error(lambda x: (x, 2.0005 * x), **two) == pytest.approx(0.00025, rel=1e-3)
+    with pytest.raises(WrongResult, match=r"output 1 is off by 0\.005"):
+        error(lambda x: (x, 2.01 * x), **two)
+    with pytest.raises(WrongResult, match="output 0 is off"):
+        error(lambda x: (2 * x, x), **two)
+
+
+def test_rows_beyond_one_chunk_are_compared_too():
+    tall = {"inputs": lambda draw, M, N: {"x": draw.normal(9000, 2, dtype="float32")}, "outputs": None}
+
+    def variant(x):
+        result = 2 * x
+        result[8999] += 10
+        return result
+
+    with pytest.raises(WrongResult):
+        error(variant, **tall)
+
+
+def test_the_reference_gets_axes_and_inputs_and_variants_what_they_name():
+    both = {"reference": lambda M, x: M * x.double()}
+    assert error(lambda x, half: 16 * half, lambda x: {"half": x / 2}, **both) == 0.0
+
+
+def test_not_supported_is_not_wrong():
+    def variant(x):
+        raise NotImplementedError("needs Blackwell")
+
+    with pytest.raises(NotImplementedError, match="needs Blackwell"):
+        error(variant)
+
+
+def test_inputs_are_random_and_repeat_with_the_seed():
+    draw = [Checker.draw(make_suite(), Case(M=8, N=4), "cpu", seed).inputs["x"] for seed in (1, 1, 2)]
+    assert torch.equal(draw[0], draw[1])
+    assert not torch.equal(draw[0], draw[2])
+    assert draw[0].unique().numel() == 32
+    assert Path(__file__).parent == make_suite().home

@@ -1,0 +1,220 @@
+"""One case measured: what is n/a, what failed, and why. How it is timed is told in test_pairs."""
+
+import sys
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from fakes import FakeDevice, steady_controls
+
+from lockstep import Limit, Suite, cases
+from lockstep.timing.interleave import Plan
+from lockstep.timing.measure import DeviceLost, Measurer
+from lockstep.timing.stage_times import STAGES
+
+[SMALL], [OTHER] = cases(M=4), cases(M=5)
+SUITE = Suite(
+    family="kernels_of_it",
+    package="measured_package",
+    cases=(OTHER,),
+    quick=(SMALL,),
+    inputs=lambda draw, M: {"x": draw.normal(M, M, dtype="float32")},
+    reference=lambda x: 2 * x.double(),
+    flops=lambda M: M * M,
+    bytes=lambda M: 8 * M * M,
+    baseline="plain",
+    limits={"limited": Limit("only at M=5", lambda M: M == 5)},
+)
+
+KERNELS = """
+import torch
+
+seen = []
+
+def plain(x):
+    seen.append(x.data_ptr())
+    return 2 * x
+
+def wrong(x):
+    return 3 * x
+
+def unsupported(x):
+    raise NotImplementedError("needs Blackwell")
+
+def raises(x):
+    raise RuntimeError("no such thing\\nand more")
+
+def hungry(x):
+    raise torch.cuda.OutOfMemoryError("tried to allocate")
+
+VARIANTS = {
+    "plain": plain, "limited": plain, "wrong": wrong, "unsupported": unsupported, "raises": raises, "hungry": hungry
+}
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "measured_package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "kernels_of_it.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield folder
+    for name in [name for name in sys.modules if name.startswith("measured_package")]:
+        del sys.modules[name]
+
+
+class Ticking(FakeDevice):
+    """Every replay takes a tick."""
+
+    def time(self, replays):
+        return super().time([lambda replay=replay: (replay(), self.spend(1e-3)) for replay in replays])
+
+
+def measurer(device=None):
+    device = device or Ticking()
+    plan = Plan(rounds=3, min_epochs=4, max_epochs=4, warmup_s=0)
+    return Measurer(device, plan, seed=1, _controls=steady_controls(device))
+
+
+def measure(*variants, case=SMALL, l2="warm", suite=SUITE, device=None, **known):
+    records = measurer(device).measure(suite, case, l2, variants, **known)
+    return {record.variant: record for record in records}
+
+
+def test_each_variant_gets_its_own_answer(package):
+    records = measure("plain", "limited", "wrong", "unsupported", "raises", "hungry", "absent")
+    told = {name: (record.state, record.reason) for name, record in records.items()}
+    assert told == {
+        "plain": ("ok", ""),
+        "limited": ("na", "only at M=5"),
+        "wrong": ("failed", "WrongResult: wrong output 0 is off by 0.5 of its norm at M=4, accepted is 0.01"),
+        "unsupported": ("na", "needs Blackwell"),
+        "raises": ("failed", "RuntimeError: no such thing"),
+        "hungry": ("failed", "MemoryError: no room on the device for its check"),
+        "absent": ("na", "not in this commit"),
+    }
+    plain = records["plain"]
+    assert (plain.suite, plain.case, plain.l2, plain.version) == (SUITE.name, "M=4", "warm", SUITE.digest())
+    assert (plain.flops, plain.bytes, plain.check_error, plain.epochs) == (16.0, 128.0, 0.0, 4)
+    # The controls' rates are 1e9 a second.
+    assert (plain.floor_s, plain.floor_source) == (pytest.approx(128e-9, rel=0.01), "measured")
+
+
+def test_a_history_leaves_out_what_it_does_not_follow(package):
+    names = ("plain", "wrong", "unsupported")
+    suite = replace(SUITE, cases=(SMALL,), ladder=lambda M: M > 4, warm=lambda M: M < 8, always=("wrong",))
+    asked = measurer()
+    everything = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
+    assert everything["unsupported"] == "needs Blackwell"
+    asked.history = True
+    followed = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
+    assert followed == everything | {"unsupported": "a history follows it elsewhere (the suite's ladder)"}
+
+
+def test_the_baseline_comes_along_unasked(package):
+    assert set(measure("wrong")) == {"plain", "wrong"}
+
+
+def test_what_killed_a_worker_before_is_not_run(package):
+    records = measure("plain", "limited", failed={"plain": "hung for 10 s"})
+    assert (records["plain"].state, records["plain"].reason) == ("failed", "hung for 10 s")
+    assert "measured_package.kernels_of_it" in sys.modules
+    assert sys.modules["measured_package.kernels_of_it"].seen == []
+
+
+@pytest.mark.parametrize(("case", "l2"), [(OTHER, "warm"), (SMALL, "cold")])
+def test_a_cpu_measures_the_quick_cases_warm(package, case, l2):
+    assert {(r.state, r.reason) for r in measure("plain", "wrong", case=case, l2=l2).values()} == {
+        ("na", "no GPU here; a CPU measures the quick cases, warm")
+    }
+
+
+def test_what_does_not_fit_the_cache_has_no_warm_series(package):
+    device = Ticking()
+    device.cache_bytes = 100
+    [record] = measure("plain", device=device).values()
+    assert (record.state, record.reason) == ("na", "its 0 MB do not fit the 0 MB cache")
+
+
+@pytest.mark.parametrize("gone", ["kernels_of_it.py", "__init__.py"])
+def test_a_commit_without_the_family_is_na(package, gone):
+    if gone == "__init__.py":
+        package.rename(package.with_name("something_else"))
+    else:
+        (package / gone).unlink()
+    assert {(r.state, r.reason) for r in measure("plain", "wrong").values()} == {
+        ("na", "this commit has no measured_package.kernels_of_it")
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_library", "cannot be imported: No module named 'no_such_library'"),
+        ("import measured_package.missing", "cannot be imported: No module named 'measured_package.missing'"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("VARIANTS = 5", "VARIANTS must be a dict of name to function"),
+    ],
+)
+def test_a_family_that_cannot_be_imported_failed(package, text, reason):
+    (package / "kernels_of_it.py").write_text(text)
+    records = measure("plain", "wrong")
+    assert {record.state for record in records.values()} == {"failed"}
+    assert all(reason in record.reason for record in records.values())
+
+
+def test_a_check_is_made_once_for_both_cache_states(package):
+    stages = []
+    one = measurer()
+    one.listener = lambda stage, variant: stages.append((stage, variant))
+    for _ in range(2):
+        one.measure(SUITE, SMALL, "warm", ["plain", "raises"])
+    assert [stage for stage in stages if stage[0] == "check"] == [("check", "plain"), ("check", "raises")]
+    assert stages.count(("time", "")) == 2 * 4
+
+
+def test_a_broken_device_ends_it_with_the_culprits_name(package):
+    device = Ticking()
+    device.healthy = lambda: False
+    with pytest.raises(DeviceLost, match="raises: RuntimeError: no such thing") as lost:
+        measure("plain", "raises", device=device)
+    assert (lost.value.variant, lost.value.reason) == ("raises", "RuntimeError: no such thing")
+
+
+def test_no_room_for_the_sets_fails_the_case_and_gives_memory_back(package, monkeypatch):
+    def no_room(*arguments):
+        raise torch.cuda.OutOfMemoryError("tried to allocate")
+
+    monkeypatch.setattr("lockstep.timing.measure.draw_sets", no_room)
+    device = Ticking()
+    records = measure("plain", "unsupported", device=device)
+    assert records["plain"].reason == "out of memory for this case's argument sets"
+    assert (records["plain"].state, records["unsupported"].state) == ("failed", "na")
+    assert device.released > 0
+
+
+def test_what_failed_keeps_no_tensors(package):
+    """A remembered error must not hold the frames that it passed, and with them the case's inputs."""
+    one = measurer()
+    drawn = []
+
+    def inputs(draw, M):
+        drawn.append(weakref.ref(given := draw.normal(M, M, dtype="float32")))
+        return {"x": given}
+
+    suite = replace(SUITE, inputs=inputs)
+    one.measure(suite, SMALL, "warm", ["plain", "wrong", "unsupported", "raises"])
+    assert len(drawn) == 1 + 4
+    assert [tensor() for tensor in drawn] == [None] * 5
+
+
+def test_time_is_told_by_stage_and_the_case_is_drawn_once_an_epoch(package):
+    one = measurer()
+    one.measure(SUITE, SMALL, "warm", ["plain"])
+    spent = one.stages.take()
+    assert spent.keys() == STAGES.keys()
+    assert all(seconds > 0 for seconds in spent.values())
+    assert one.stages.take() == {}

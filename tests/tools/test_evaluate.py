@@ -1,0 +1,149 @@
+"""The scoreboard's own arithmetic, its rivals, and the verb."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from lockstep.detect import Trend
+from lockstep.record.model import RecordError
+from tools.evaluate.board import replay
+from tools.evaluate.ideal import FALSE, follow, ringing, seeing
+from tools.evaluate.recorded import from_recorded, run_noise
+from tools.evaluate.rivals import RIVALS, Rival, oracle
+from tools.evaluate.samples import SIZES, Law, Sample, others, planted, standard
+from tools.evaluate.scoring import Alarm, judge, total
+from tools.evaluate.shapes import shapes
+
+ROOT = Path(__file__).parents[2]
+
+
+class TestScoring:
+    def test_in_place_within_two(self):
+        outcome = judge("x", 100, [40, 70], [42, 73], None)
+        assert (outcome.found, outcome.claimed, outcome.delays) == (1, 2, None)
+
+    def test_one_change_explains_one_step(self):
+        assert judge("x", 100, [40, 42], [41], None).found == 1
+
+    def test_alarms(self):
+        alarms = [Alarm(39, 38), Alarm(41, 43), Alarm(45, 50), Alarm(75, 80)]
+        outcome = judge("x", 100, [40, 70], [], alarms)
+        # 38: before the step; 50: the second about the step at 40; 80: five commits off.
+        assert (outcome.false, outcome.misplaced, outcome.delays) == (2, 1, (3, 10))
+
+    def test_totals(self):
+        outcomes = [judge("x", 500, [40], [40], [Alarm(40, 42)]), judge("x", 500, [40], [10], [Alarm(10, 12)])]
+        score = total(outcomes)
+        assert (score.recall, score.precision, score.f1) == (0.5, 0.5, 0.5)
+        assert (score.false, score.delay, score.within, score.prompt) == (1.0, np.inf, 0.5, 0.5)
+
+    def test_nothing_to_divide_by(self):
+        score = total([judge("x", 100, [], [3], None)])
+        assert (score.recall, score.precision, score.false, score.claims) == (None, None, None, 10.0)
+
+
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
+def test_rivals_find_a_clear_step_and_nothing_else(rival):
+    y = np.random.default_rng(1).normal(0, 0.01, 80)
+    assert rival.detect(y) == []
+    y[40:] += 0.1
+    assert [place for place in rival.detect(y) if abs(place - 40) <= 1] != []
+    assert all(rival.detect(y[:length]) == [] for length in range(2, 8))
+
+
+def test_a_replay_rings_for_what_vanishes_later():
+    y = np.zeros(30)
+    y[10] = 0.1
+    last = Rival("last", lambda part: [part.size - 1] if part[-1] > 0.05 else [])
+    assert replay(last, y) == [Alarm(10, 10)]
+
+
+def test_the_oracle_places_a_clear_step():
+    generator = np.random.default_rng(2)
+    sample = planted(generator, "x", generator.normal(0, 0.01, 100), (33,), (0.1,))
+    assert oracle(sample) == 33
+    assert oracle(Sample("x", Trend(np.ones(5)), (), (), np.log)) is None
+
+
+class TestIdeal:
+    def test_the_likelihood_is_that_of_the_normal_law_where_no_point_is_odd(self):
+        law, length, size = Law(noise=0.01, drift=0.004, memory=0.8), 30, 0.02
+        apart = np.abs(np.subtract.outer(np.arange(length), np.arange(length)))
+        scatter = 0.1**2 + law.noise**2 * np.eye(length) + law.drift**2 * law.memory**apart
+        y = np.random.default_rng(5).normal(0, 0.01, length)
+        sample = Sample("2 %", Trend(np.exp(y)), (22,), (size,), np.log, law)
+        *_, found = follow([sample], size)
+        for way, sign in enumerate((1, -1)):
+            for place in (0, 20, 29):
+                moved = sign * np.log1p(size) * (np.arange(length) >= place) * (place > 0)
+                right = multivariate_normal.logpdf(y, moved, scatter)
+                assert found[way, place, 0] == pytest.approx(right, abs=1e-6)
+
+    def test_rings_as_falsely_as_it_may_and_finds_what_is_clear(self):
+        samples = standard(np.random.default_rng(6), 40)
+        outcomes = ringing(samples)
+        quiet = total([one for one in outcomes if one.kind == "no step"])
+        assert quiet.false == pytest.approx(FALSE, abs=0.15)
+        assert len(outcomes) == 2 * 40 * len(SIZES[1:])
+        scores = {kind: total([one for one in outcomes if one.kind == kind]) for kind in ("1 %", "5 %")}
+        assert scores["5 %"].recall == 1.0
+        assert scores["1 %"].within < scores["5 %"].within
+
+    def test_sees_what_the_bars_allow(self):
+        samples = standard(np.random.default_rng(7), 30)
+        best, most = (total([one for one in told if one.kind != "0.5 %"]) for told in seeing(samples, SIZES[2:]))
+        assert best.f1 >= most.f1 > 0.8
+        assert most.recall >= best.recall
+
+
+def test_shapes_hold_their_steps():
+    for sample in shapes(np.random.default_rng(4), 3):
+        y = np.log(sample.trend.values)
+        assert len(sample.steps) == len(sample.sizes)
+        for step, size in list(zip(sample.steps, sample.sizes, strict=True))[-1:]:
+            assert np.median(y[step + 1 :]) - np.median(y[max(0, step - 2) : step]) == pytest.approx(size, abs=0.04)
+
+
+def test_samples_are_what_they_say():
+    generator = np.random.default_rng(3)
+    for sample in [*standard(generator, 2), *others(generator, 1)]:
+        assert len(sample.steps) == len(sample.sizes)
+        y = np.log(sample.trend.values)
+        for step, size in zip(sample.steps, sample.sizes, strict=True):
+            after, before = y[step : step + 20], y[max(0, step - 20) : step]
+            assert np.nanmedian(after) - np.nanmedian(before) == pytest.approx(size, abs=0.025)
+
+
+class TestRecorded:
+    def test_noise_of_what_did_not_change(self):
+        noises = run_noise(ROOT / "results" / "h200-unlocked")
+        assert len(noises) > 30
+        assert 0.0005 < np.median([noise.spread for noise in noises]) < 0.002
+        assert np.std(np.concatenate([noise.shape for noise in noises])) == pytest.approx(1.0, abs=0.1)
+        samples = from_recorded(np.random.default_rng(4), noises, 3)
+        assert all(np.isfinite(sample.trend.errors).all() for sample in samples)
+
+    def test_a_folder_without_history(self, tmp_path):
+        with pytest.raises(RecordError, match="no series"):
+            run_noise(tmp_path)
+
+
+def test_the_verb():
+    command = [sys.executable, "-m", "tools", "evaluate", "--quick", "--processes", "1", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rows = json.loads(done.stdout)
+    assert {row["method"] for row in rows} == {
+        *("lockstep", "fixed 5 %", "KernelCPD rbf", "oracle"),
+        *("ideal, rings", "ideal, best F1", "ideal, most recall"),
+    }
+    ours = {row["row"]: row for row in rows if row["method"] == "lockstep"}
+    assert ours["10 %"]["recall"] == 1.0
+    assert ours["recorded ≤ 0.1 %, 1 %"]["prompt"] == 1.0
+    assert ours["standard"]["f1"] > 0.8

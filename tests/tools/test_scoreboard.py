@@ -1,0 +1,152 @@
+"""The page of targets: the committed one is what the results give, and what it says of a case is right."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lockstep.record.model import Estimate, Provenance, Record, RecordError, write_records
+from lockstep.suite.discovery import load_suites
+from lockstep.suite.model import Case, Suite
+from tests.project import make_project
+from tools.scoreboard.command import PAGE
+from tools.scoreboard.page import Target, TargetError, Targets, machines_of, page, read_newest, read_targets
+
+ROOT = Path(__file__).parents[2]
+
+SUITE = Suite(
+    family="toy",
+    cases=(Case(M=1), Case(M=2), Case(M=4), Case(M=4, bias=True)),
+    quick=(),
+    inputs=lambda: {},
+    reference=lambda: None,
+    flops=lambda: 0.0,
+    bytes=lambda: 0.0,
+    baseline="plain",
+)
+
+
+def record(variant, case, seconds, ratio=None, **more):
+    speedup = Estimate(ratio, ratio * 0.99, ratio * 1.01) if ratio else None
+    latency = Estimate(seconds, seconds, seconds)
+    return Record("toy", variant, case, "cold", "ok", "1", latency=latency, speedup=speedup, floor_s=1e-6, **more)
+
+
+def write(machine, commit, date, records, recorded_at="2026-01-02T00:00:00+00:00"):
+    name = f"{commit[:8]}-lockstep"
+    host = {"gpu": "Toy GPU", "torch": "2.11.0"}
+    head = Provenance(commit, "lockstep", machine.name, recorded_at, "", "unlocked", host, {}, 1)
+    write_records(machine / f"{name}.provenance.jsonl", head, records)
+    (machine / f"{name}.json").write_text(json.dumps({"date": date}))
+
+
+@pytest.fixture
+def machine(tmp_path):
+    old = [record("plain", "M=1", 9e-6), record("best", "M=1", 9e-6, 1.0), record("best", "M=2", 5e-6, 1.0)]
+    new = [
+        record("plain", "M=1", 9e-6, 1.0),
+        record("best", "M=1", 4e-6, 2.25),
+        record("other", "M=1", 6e-6, 1.5),
+        record("best", "M=4", 5e-6, 1.195),
+        replace(record("best", "M=4,bias", 5e-6), state="failed", latency=None),
+    ]
+    # The older commit was measured later: what counts is the commits' own dates.
+    write(tmp_path / "toy-unlocked", "a" * 40, 1000, old, recorded_at="2026-02-02T00:00:00+00:00")
+    write(tmp_path / "toy-unlocked", "b" * 40, 2000, new)
+    return tmp_path / "toy-unlocked"
+
+
+def test_a_result_that_is_none_is_named(machine):
+    (machine / "bbbbbbbb-lockstep.json").write_text("{")
+    with pytest.raises(RecordError, match=r"bbbbbbbb-lockstep\.json is no result of asv"):
+        read_newest(machine, "best", "cold")
+
+
+def rows(machine, *targets):
+    text = page(
+        read_newest(machine, "best", "cold"), [SUITE], {"toy": Targets("somebody", targets)}, "best", "cold", "command"
+    )
+    return text, [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| M=")
+    ]
+
+
+def test_each_case_shows_its_newest_record_and_whether_the_target_is_met(machine):
+    text, shown = rows(
+        machine,
+        Target("M=1", at_least=2.0, moonshot=2.2, headline="1.9×"),
+        Target("M=2", at_least=1.5),
+        Target("M=4", at_least=1.2),
+    )
+    assert shown == [
+        ["M=1", "9.00", "4.00", "2.250× (2.228–2.272)", "1.00", "25%", "1.9×", "2× (2.2×)", "moonshot"],
+        ["M=2 (aaaaaaaa)", "n/a", "5.00", "1.000× (0.990–1.010)", "1.00", "20%", "", "1.5×", "no, 33.3% short"],
+        ["M=4", "n/a", "5.00", "1.195× (1.183–1.207)", "1.00", "20%", "", "1.2×", "≈"],
+    ]
+    assert "Toy GPU" in text
+    assert "Commit bbbbbbbb, recorded 2026-01-02" in text
+    assert "1 of 4 cases are not recorded." in text
+
+
+def test_another_variant_to_beat_and_a_mean_over_cases(machine):
+    text, shown = rows(machine, Target("M=1", against="other", at_least=1.4), Target("M=1|4", geomean=1.6))
+    assert shown[-1] == ["M=1", "6.00", "4.00", "1.500× (1.479–1.521)", "1.4×", "yes"]
+    assert "Geometric mean over 2 cases: 1.640×, target 1.6×: met." in text
+
+
+@pytest.mark.parametrize(
+    ("cases", "label", "covered"),
+    [
+        ("M=1|2,K=*", "M=2,K=7", True),
+        ("M=1|2,K=*", "M=12,K=7", False),
+        ("M=*", "M=4,bias", False),
+        ("M=*,bias", "M=4,bias", True),
+        ("M=*,bias", "M=4,ragged", False),
+    ],
+)
+def test_which_cases_a_target_is_for(cases, label, covered):
+    assert Target(cases).covers(label) is covered
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[linear", "cannot be read"), ("[linear]\ntargets = [{ case = 'M=1' }]", r"\[linear\]: .*'case'")],
+)
+def test_a_mistake_in_the_targets_is_told(tmp_path, text, message):
+    (tmp_path / "targets.toml").write_text(text)
+    with pytest.raises(TargetError, match=message):
+        read_targets(tmp_path / "targets.toml")
+
+
+def test_every_target_of_the_repository_names_a_suite_and_cases_of_it():
+    suites = load_suites(ROOT / "benchmarks")
+    for name, targets in read_targets(ROOT / "benchmarks" / "targets.toml").items():
+        labels = [case.label for case in suites[name].cases]
+        for target in targets.targets:
+            assert any(target.covers(label) for label in labels), (name, target)
+            assert not target.against or target.against in suites[name].variants()
+
+
+def test_the_committed_page_is_what_the_results_give():
+    recorded = read_newest(machines_of(ROOT / "results")[0], "best", "cold")
+    suites, targets = load_suites(ROOT / "benchmarks"), read_targets(ROOT / "benchmarks" / "targets.toml")
+    made = page(recorded, suites.values(), targets, "best", "cold", "python -m tools scoreboard")
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == made, "run `python -m tools scoreboard`"
+
+
+def test_the_verb_makes_checks_and_refuses(tmp_path, machine):
+    project = make_project(tmp_path / "toy")
+    nothing = project.tools("scoreboard")
+    assert (nothing.returncode, "holds no records" in nothing.stdout) == (4, True)
+    (project.root / "results").mkdir()
+    machine.rename(project.root / "results" / machine.name)
+    project.write("benchmarks/targets.toml", "[product]\n")
+    assert project.tools("scoreboard", "--output", "page.md").returncode == 0
+    assert project.tools("scoreboard", "--output", "page.md", "--check").returncode == 0
+    with (project.root / "page.md").open("a") as file:
+        file.write("by hand\n")
+    changed = project.tools("scoreboard", "--output", "page.md", "--check")
+    assert changed.returncode == 1
+    assert "-by hand" in changed.stdout
+    assert "did you mean toy-unlocked?" in project.tools("scoreboard", "--machine", "toy-locked").stdout

@@ -1,0 +1,147 @@
+"""``lockstep tune`` on a CPU: right candidates only, the fastest wins, and only if it is faster than what is there."""
+
+import json
+
+import pytest
+
+from lockstep.suite.model import PROTOCOL_VERSION
+from tests.project import make_project
+
+KERNELS = """
+    import functools
+    import json
+    from pathlib import Path
+    from typing import NamedTuple
+
+    import torch
+
+    TABLES = Path(__file__).with_name("tables")
+
+
+    class Repeats(NamedTuple):
+        times: int
+
+
+    class Offer(NamedTuple):
+        choice: str
+        sizes: dict
+        configs: tuple
+
+
+    class Table:
+        @functools.cache
+        def times(self):
+            [path] = TABLES.glob("*.json")
+            return json.loads(path.read_text())["times"]
+
+        def note(self):
+            return "tuned by hand"
+
+        def save(self, gpu, about, tuned):
+            [(choice, sizes, config)] = tuned
+            [path] = TABLES.glob("*.json")
+            path.write_text(json.dumps({"times": config.times, "choice": choice, "sizes": sizes, "gpu": gpu, **about}))
+            return path
+
+
+    TABLE = Table()
+
+
+    def plain(x, weight, *, out=None, config=None):
+        times = config.times if config else TABLE.times()
+        if times > 99:
+            raise NotImplementedError("too many")
+        for _ in range(times):
+            result = torch.mm(x, weight)
+        return torch.mm(x, weight) if times else x @ weight * 1.5
+
+
+    def twice(x, weight, *, out=None):
+        return torch.mm(x, weight, out=out)
+
+
+    def offer(M, K):
+        return Offer("repeats", {"M": 1}, tuple(map(Repeats, (20, 1, 0, 400))))
+
+
+    VARIANTS = {"plain": plain, "twice": twice}
+    CANDIDATES = {"plain": offer}
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    made = make_project(tmp_path / "toy")
+    made.write("toy/product.py", KERNELS)
+    made.write("toy/tables/cpu.json", '{"times": 30, "by": "hand"}')
+    return made
+
+
+def table(project):
+    return json.loads((project.root / "toy/tables/cpu.json").read_text())
+
+
+def test_what_is_faster_is_written_and_found_again(project):
+    done = project.lockstep("tune", "product", "--dry-run", "--json")
+    assert done.returncode == 0, done.stdout
+    [one] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    # Both quick cases have the same sizes: they are tuned once.
+    assert (one["choice"], one["case"], one["tried"]) == ("repeats", "M=2,K=1024,N=512", 2)
+    assert one["best"] == {"times": 1}
+    assert one["won"]
+    assert one["ratio"]["value"] > 3
+    assert one["best_s"] < one["previous_s"]
+    # Thirty products and more. One of them may beat the floor on a busy machine: the controls had another moment.
+    assert 0 < one["floor_s"] < one["previous_s"]
+    assert one["refused"].keys() == {"times=0", "times=400"}
+    assert "WrongResult" in one["refused"]["times=0"]
+    assert one["refused"]["times=400"] == "too many"
+    assert table(project) == {"times": 30, "by": "hand"}
+
+    written = project.lockstep("tune", "product")
+    assert "wrote" in written.stdout, written.stdout
+    assert table(project)["times"] == 1
+    assert table(project)["sizes"] == {"M": 1}
+    assert table(project)["protocol"] == PROTOCOL_VERSION
+
+    again = project.lockstep("tune", "product", "--case", "M=3", "--json")
+    [one] = [json.loads(line) for line in again.stdout.splitlines() if line.startswith("{")]
+    assert one["ratio"]["low"] < 1.3, "the same configuration against itself"
+    measured = project.lockstep("measure", "product", "--quick", "--json")
+    notes = [json.loads(line)["note"] for line in measured.stdout.splitlines()]
+    # A busy machine adds a note of its own.
+    assert notes
+    assert all(note.split("; ")[0] == "tuned by hand" for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("product", "--variant", "twice"), "'twice' offers no candidates"),
+        (("product", "--case", "M=5"), "has no case 'M=5'"),
+        (("products",), "did you mean product"),
+    ],
+)
+def test_a_wrong_name_is_told_before_anything_runs(project, arguments, message):
+    done = project.lockstep("tune", *arguments)
+    assert done.returncode == 4, done.stdout
+    assert message in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_the_budget_ends_between_cases(project):
+    done = project.lockstep("tune", "product", "--budget", "0")
+    assert (done.returncode, "0 s are over: 1 of 1 cases were not begun" in done.stdout) == (3, True), done.stdout
+    assert table(project)["times"] == 30
+
+
+def test_a_candidate_that_never_returns_ends_the_run_and_is_named(tmp_path):
+    project = make_project(tmp_path / "toy", timeout=2.0)
+    project.write(
+        "toy/product.py",
+        KERNELS.replace("if times > 99:", "while times == 20:\n            pass\n        if times > 99:"),
+    )
+    project.write("toy/tables/cpu.json", '{"times": 30, "by": "hand"}')
+    process = project.popen("tune", "product", before="import lockstep.commands.tune as verb; verb.LIMIT_S = 0")
+    shown, _ = process.communicate(timeout=200)
+    assert (process.returncode, "hung for 2 s: times=20 (check)" in shown) == (3, True), shown

@@ -1,0 +1,1 @@
+"""Tools of this repository, which users do not install: the kernel scoreboard and the evaluation of the detector."""

@@ -1,0 +1,215 @@
+"""Every method on every series, in outcomes, and the outcomes as tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+from rich.table import Table
+
+from lockstep.detect import Analysis, Settings, analyse_many
+from lockstep.processes.children import pool
+from tools.evaluate.ideal import ringing, seeing
+from tools.evaluate.rivals import RIVALS, Rival, oracle
+from tools.evaluate.samples import SIZES, Sample, label
+from tools.evaluate.scoring import Alarm, Outcome, Score, judge, total
+
+OURS, ORACLE = "lockstep", "oracle"
+#: What the ideal would ring for, and what it would say in the end, for the highest F1 or for the most recall allowed.
+IDEAL, IDEAL_F1, IDEAL_RECALL = "ideal, rings", "ideal, best F1", "ideal, most recall"
+
+#: The standard rows that precision, recall and F1 are told of as a whole; the smallest size stands apart.
+STANDARD = ("no step", "1 %", "2 %", "3 %", "5 %", "10 %")
+SMALLEST = "0.5 %"
+
+#: An online alarm this near to an earlier one is the same one, moved.
+_SAME = 5
+#: Of each kind, a rival replays as many series as it analyses in this many milliseconds, …
+_BUDGET = 60.0
+#: … and none longer than this: it would take hours.
+_LONG = 200
+
+
+@dataclass(frozen=True)
+class Board:
+    """Outcomes of each method, by row."""
+
+    outcomes: dict[str, dict[str, list[Outcome]]]
+
+    def score(self, method: str, rows: Iterable[str]) -> Score:
+        """Of one method on some rows together."""
+        return total([one for row in rows for one in self.outcomes[method].get(row, ())])
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows, as the samples came."""
+        return list(self.outcomes[OURS])
+
+    def share(self, method: str, row: str, of: str = ORACLE) -> float | None:
+        """Recall of one method over another's; ``None`` where either has none."""
+        ours, best = self.score(method, [row]).recall, self.score(of, [row]).recall
+        return ours / best if ours is not None and best else None
+
+    def as_json(self) -> list[dict[str, object]]:
+        """An object for each method and row, and one for the standard rows as a whole ("standard")."""
+        found = []
+        for method in self.outcomes:
+            for row, rows in [("standard", STANDARD), *((row, (row,)) for row in self.rows)]:
+                score = asdict(self.score(method, rows))
+                plain = {name: value if value != np.inf else None for name, value in score.items()}
+                shares = {
+                    f"recall_of_{name}": self.share(method, row, of) if row != "standard" else None
+                    for name, of in (("oracle", ORACLE), ("ideal", IDEAL))
+                }
+                found.append({"method": method, "row": row, **plain, **shares})
+        return found
+
+
+def fill(
+    samples: Sequence[Sample],
+    *,
+    settings: Settings,
+    rivals: Sequence[Rival] = RIVALS,
+    processes: int = 1,
+) -> Board:
+    """Run our detector, ``rivals``, the ideal and the oracle over ``samples``."""
+    outcomes: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    analyses = analyse_many([sample.trend for sample in samples], settings, processes=processes)
+    for sample, analysis in zip(samples, analyses, strict=True):
+        changes = [change.index for change in analysis.changes]
+        outcomes[OURS][sample.kind].append(_outcome(sample, changes, alarms(analysis)))
+    for rival in rivals:
+        jobs = list(_rival_jobs(rival, samples))
+        with pool(processes) as workers:
+            work = partial(_run_rival, rival)
+            for outcome in workers.map(work, jobs, chunksize=8) if processes > 1 else map(work, jobs):
+                outcomes[rival.name][outcome.kind].append(outcome)
+    whole = [sample for sample in samples if sample.kind in (SMALLEST, *STANDARD)]
+    in_the_end = seeing(whole, [size for size in SIZES if size and label(size) in STANDARD])
+    for method, told in zip((IDEAL, IDEAL_F1, IDEAL_RECALL), (ringing(samples), *in_the_end), strict=True):
+        for outcome in told:
+            outcomes[method][outcome.kind].append(outcome)
+    for sample in samples:
+        place = oracle(sample)
+        if place is not None or not sample.steps:
+            outcomes[ORACLE][sample.kind].append(_outcome(sample, [] if place is None else [place], None))
+    return Board({method: dict(rows) for method, rows in outcomes.items()})
+
+
+def alarms(analysis: Analysis) -> list[Alarm]:
+    """What an analysis told on the way: each change as it was first reported, withdrawn ones too."""
+    first = {change.reported_at: change.index for change in analysis.changes}
+    for revision in reversed(analysis.revisions):
+        first[revision.reported_at] = revision.index
+    return [Alarm(index, at) for at, index in sorted(first.items())]
+
+
+def replay(rival: Rival, y: np.ndarray) -> list[Alarm]:
+    """The alarms of a method that is run anew at every commit; one that later vanishes rang all the same."""
+    found: list[Alarm] = []
+    for stop in range(2, y.size + 1):
+        for index in rival.detect(y[:stop]):
+            if all(abs(index - alarm.index) > _SAME for alarm in found):
+                found.append(Alarm(index, stop - 1))
+    return found
+
+
+def _rival_jobs(rival: Rival, samples: Sequence[Sample]) -> Iterable[tuple[Sample, bool]]:
+    replayed: dict[str, int] = defaultdict(int)
+    for sample in samples:
+        length = len(sample.trend)
+        most = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
+        online = replayed[sample.kind] < most and length <= _LONG
+        replayed[sample.kind] += online
+        # The density is a function of the oracle's and need not travel to another process.
+        yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes, np.log), online
+
+
+def _run_rival(rival: Rival, job: tuple[Sample, bool]) -> Outcome:
+    sample, online = job
+    measured = np.flatnonzero(np.isfinite(sample.trend.values))
+    y = np.log(sample.trend.values[measured])
+    rung = [Alarm(int(measured[one.index]), int(measured[one.at])) for one in replay(rival, y)] if online else None
+    return _outcome(sample, measured[rival.detect(y)].tolist(), rung)
+
+
+def _outcome(sample: Sample, changes: Sequence[int], rung: Sequence[Alarm] | None) -> Outcome:
+    return judge(sample.kind, len(sample.trend), sample.steps, changes, rung)
+
+
+def standard_table(board: Board) -> Table:
+    """The standard series: in the end, by size, and online."""
+    table = _table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and over the oracle's)")
+    for name in ("method", "precision", "recall", "F1", SMALLEST, *STANDARD[1:]):
+        table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")
+    for name in ("false /1000", "no step", "misplaced", "delay at 3 %", "within 20"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for method in board.outcomes:
+        whole, three = board.score(method, STANDARD), board.score(method, ["3 %"])
+        sizes = [_recall(board, method, size) for size in (SMALLEST, *STANDARD[1:])]
+        quiet = board.score(method, ["no step"])
+        # Another detector for each size: what they claim where there is no step does not add up.
+        together = ("", "", "") if method == IDEAL else map(_number, (whole.precision, whole.recall, whole.f1))
+        table.add_row(
+            method,
+            *together,
+            *sizes,
+            *(_number(value) for value in (whole.false, quiet.false, whole.misplaced)),
+            _delay(three.delay),
+            _number(three.within),
+        )
+    return table
+
+
+def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
+    """A line for each row and method."""
+    table = _table(title)
+    for name in ("series", "method", "precision", "recall", "F1"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
+    for name in ("changes /1000", "false /1000", "misplaced", "delay", "within 2", "within 20", "replayed"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for row in rows:
+        for method in board.outcomes:
+            if row not in board.outcomes[method]:
+                continue
+            score = board.score(method, [row])
+            table.add_row(
+                row if method == OURS else "",
+                method,
+                _number(score.precision),
+                _recall(board, method, row),
+                _number(score.f1),
+                _number(score.claims),
+                _number(score.false),
+                _number(score.misplaced),
+                _delay(score.delay),
+                _number(score.prompt),
+                _number(score.within),
+                f"{score.replayed} of {score.series}",
+            )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+
+
+def _recall(board: Board, method: str, row: str) -> str:
+    recall = board.score(method, [row]).recall
+    share = board.share(method, row)
+    if recall is None or method == ORACLE or share is None:
+        return _number(recall)
+    return f"{recall:.2f} ({share:.0%})"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _delay(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}" if np.isfinite(value) else "never"

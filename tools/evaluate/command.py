@@ -1,0 +1,104 @@
+"""``python -m tools evaluate``: how well changes are found, beside other methods, the ideal and an oracle."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+
+from lockstep.commands.cli import UsageError
+
+#: Settings were chosen on seeds below 100; these are for reporting.
+SEEDS = (101, 102)
+
+#: History whose noise is used unless another is named.
+RECORDED = Path("results/h200-unlocked")
+
+
+class Evaluate(Command):  # type: ignore[misc]  # asv has no types
+    """Score the detector."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Arguments of the verb."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "evaluate",
+            help="Score the change detection",
+            description="Run our change detection, others, the ideal and an oracle over series with planted steps.",
+        )
+        parser.add_argument(
+            "--seeds", type=int, nargs="+", default=list(SEEDS), help="of the series (default: %(default)s)"
+        )
+        parser.add_argument("--series", type=int, default=200, help="a kind and seed (default: %(default)s)")
+        parser.add_argument("--quick", action="store_true", help="one seed, few series, only the rivals that are fast")
+        parser.add_argument("--alone", action="store_true", help="our detector, the ideal and the oracle, no rivals")
+        parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
+        parser.add_argument(
+            "--recorded",
+            type=Path,
+            help=f"history whose noise is used as well (default: {RECORDED}, if it is there)",
+        )
+        parser.add_argument("--json", action="store_true", help="scores as one JSON list")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Needs no asv.conf.json."""
+        return cls.run_from_conf_args(None, args)
+
+    @classmethod
+    def run_from_conf_args(cls, _conf: Any, args: argparse.Namespace) -> int:
+        """Score and print.
+
+        Raises:
+            UsageError: a number is too small, or there is no such history.
+        """
+        for name, least in (("series", 1), ("processes", 1)):
+            if getattr(args, name) < least:
+                raise UsageError(f"--{name} {getattr(args, name)}: at least {least}")
+        if min(args.seeds) < 0:
+            raise UsageError(f"--seeds {min(args.seeds)}: at least 0")
+        if args.recorded and not args.recorded.is_dir():
+            raise UsageError(f"--recorded {args.recorded}: there is no such folder")
+        history = args.recorded or RECORDED
+        # Only now: every start of the command loads this module.
+        import numpy as np
+        from rich.console import Console
+
+        from lockstep.detect import Settings
+        from tools.evaluate.board import SMALLEST, STANDARD, fill, row_table, standard_table
+        from tools.evaluate.recorded import from_recorded, run_noise
+        from tools.evaluate.rivals import RIVALS
+        from tools.evaluate.samples import others, standard
+        from tools.evaluate.shapes import shapes
+
+        count = 5 if args.quick else args.series
+        noises = run_noise(history) if history.is_dir() else []
+        samples = []
+        for seed in args.seeds[:1] if args.quick else args.seeds:
+            rng = np.random.default_rng(seed)
+            samples += standard(rng, count) + others(rng, max(1, count // 4))
+            samples += shapes(np.random.default_rng([seed, 1]), max(1, count // 4))
+            samples += from_recorded(rng, noises, count) if noises else []
+        rivals = [] if args.alone else [one for one in RIVALS if not args.quick or one.milliseconds < 1]
+        board = fill(samples, settings=Settings(), rivals=rivals, processes=args.processes)
+        if args.json:
+            print(json.dumps(board.as_json()))
+            return 0
+        console = Console() if Console().is_terminal else Console(width=200)
+        console.print(standard_table(board))
+        rows = [row for row in board.rows if row not in (SMALLEST, *STANDARD)]
+        recorded = sorted((row for row in rows if row.startswith("recorded")), key=lambda row: ">" in row)
+        console.print(row_table(board, [row for row in rows if row not in recorded], "\nOther series"))
+        if noises:
+            spread = np.quantile([noise.spread for noise in noises], [0.1, 0.5, 0.9])
+            told = " / ".join(f"{value:.2%}" for value in spread)
+            title = f"\nNoise and intervals of {len(noises)} unchanged series of {history} ({told})"
+            console.print(row_table(board, recorded, title))
+        else:
+            console.print(f"no recorded noise: {history} is no folder", markup=False)
+        return 0

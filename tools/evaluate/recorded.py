@@ -1,0 +1,90 @@
+"""Series with the noise of a recorded history: its spread between runs, its intervals, and planted steps."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from lockstep.record.model import SUFFIX, RecordError, read_records
+from lockstep.timing.intervals import NOMINAL, t_quantile
+from tools.evaluate.samples import FIRST, LAST, Floats, Law, Sample, label, planted
+
+#: A series with a wider range than this many of its standard errors has changed, and tells nothing about noise.
+_UNCHANGED = 10.0
+_FEWEST = 5
+_LENGTH = 120
+
+#: Series that scatter less than this between runs are told of apart: half of them, on the recorded H200.
+QUIET = 0.001
+
+#: Relative sizes of the steps planted in recorded noise; 0 is a series without one.
+SIZES = (0.0, 0.0025, 0.005, 0.01)
+
+
+@dataclass(frozen=True, eq=False)
+class RunNoise:
+    """How one recorded series scatters between runs.
+
+    Attributes:
+        spread: standard deviation over the commits of the log ratio.
+        errors: float64 [commits], the standard errors that its intervals tell.
+        shape: float64 [commits], its deviations in units of ``spread``.
+    """
+
+    spread: float
+    errors: Floats
+    shape: Floats
+
+
+def run_noise(folder: Path) -> list[RunNoise]:
+    """The noise of every series of paired ratios in ``folder/*.provenance.jsonl`` that did not change.
+
+    Raises:
+        RecordError: a file cannot be read.
+    """
+    ratios: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        for record in read_records(path)[1]:
+            ratio = record.speedup
+            if ratio is None or record.state != "ok" or record.variant == record.baseline or record.epochs < 2:
+                continue
+            half = (math.log(ratio.high) - math.log(ratio.low)) / 2
+            error = half / t_quantile(0.5 + NOMINAL / 2, record.epochs - 1)
+            if error > 0:
+                ratios[record.key].append((math.log(ratio.value), error))
+    found = []
+    for points in ratios.values():
+        y, errors = np.array(points).T
+        if y.size >= _FEWEST and 0 < np.ptp(y) < _UNCHANGED * median(errors):
+            spread = float(y.std(ddof=1))
+            found.append(RunNoise(spread, errors, (y - y.mean()) / (spread * math.sqrt(1 - 1 / y.size))))
+    if not found:
+        raise RecordError(f"{folder} has no series with at least {_FEWEST} commits, intervals and no change in it")
+    return found
+
+
+def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) -> list[Sample]:
+    """``count`` series a size: the spread and the errors of one recorded series each, the shape of all of them."""
+    shape = np.concatenate([noise.shape for noise in noises])
+    found = []
+    for size in SIZES:
+        for _ in range(count):
+            noise = noises[rng.integers(len(noises))]
+            y = noise.spread * rng.choice(shape, _LENGTH)
+            errors = rng.choice(noise.errors, _LENGTH)
+            steps = (int(rng.integers(FIRST, LAST + 1)),) if size else ()
+            spread = noise.spread
+
+            def density(rest: Floats, spread: float = spread) -> Floats:
+                found: Floats = -0.5 * (rest / spread) ** 2
+                return found
+
+            quiet = "≤" if spread <= QUIET else ">"
+            name = f"recorded {quiet} {100 * QUIET:g} %, {label(size)}"
+            found.append(planted(rng, name, y, steps, (size,) if size else (), density, errors, Law(spread)))
+    return found

@@ -1,0 +1,114 @@
+"""How others find changes, as they would be called: a series in, the indices at which its level changes out.
+
+Each takes log values in commit order with no gaps; gaps are closed before and the indices mapped back after.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tools.evaluate.samples import Floats, Sample
+
+Detect = Callable[[Floats], list[int]]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One way of finding changes.
+
+    Attributes:
+        name: as the scoreboard shows it.
+        detect: the method.
+        milliseconds: roughly what a series of 120 takes; the online replay leaves out what would take hours.
+    """
+
+    name: str
+    detect: Detect
+    milliseconds: float = 0.0
+
+
+def fixed_threshold(y: Floats) -> list[int]:
+    """A change wherever a commit is 5 % off the one before."""
+    return (np.flatnonzero(np.abs(np.expm1(np.diff(y))) > 0.05) + 1).tolist()
+
+
+def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
+    """asv's own ``step_detect`` (L1 Potts fit), as its regressions page uses it with its default threshold of 5 %."""
+    from asv.step_detect import detect_steps
+
+    steps = detect_steps(np.exp(y).tolist())
+    return [int(after[0]) for before, after in itertools.pairwise(steps) if abs(after[2] / before[2] - 1) > threshold]
+
+
+def asv_without_threshold(y: Floats) -> list[int]:
+    """The same with every step that the fit has, however small."""
+    return asv_steps(y, 0.0)
+
+
+def kernel(y: Floats) -> list[int]:
+    """KernelCPD of ruptures with an rbf kernel, penalty 5 (Arlot, Celisse, Harchaoui 2019)."""
+    import ruptures
+
+    if y.size < 4:
+        return []
+    return [int(place) for place in ruptures.KernelCPD("rbf", min_size=2).fit(y[:, None]).predict(pen=5)[:-1]]
+
+
+def pelt(y: Floats) -> list[int]:
+    """PELT of ruptures with an l1 cost in units of the noise, penalty 10 (Killick, Fearnhead, Eckley 2012)."""
+    import ruptures
+
+    noise = float(np.median(np.abs(np.diff(y)))) / 0.954 if y.size > 6 else 0.0
+    if noise <= 0:
+        return []
+    search = ruptures.Pelt("l1", jump=1, min_size=3).fit((y / noise)[:, None])
+    return [int(place) for place in search.predict(pen=10)[:-1]]
+
+
+def weighted_t(y: Floats) -> list[int]:
+    """As Perfherder: Welch's t between the 12 points before, weighted by nearness, and the 12 after, above 7.
+
+    Of neighbouring commits above it, the one with the largest t.
+    """
+    window, bar = 12, 7.0
+    if y.size < 2 * window:
+        return []
+    weights = np.arange(window, 0, -1) / window
+    found = np.zeros(y.size)
+    for place in range(window, y.size - window + 1):
+        (first, first_var), (second, second_var) = (
+            _weighted(part, weights) for part in (y[place - window : place][::-1], y[place : place + window])
+        )
+        spread = np.sqrt((first_var + second_var) / window)
+        found[place] = abs(first - second) / spread if spread > 0 else 0.0
+    peaks = (found > bar) & (found >= np.roll(found, 1)) & (found > np.roll(found, -1))
+    return np.flatnonzero(peaks).tolist()
+
+
+def oracle(sample: Sample) -> int | None:
+    """Where a step lies for one who knows the noise, the step's size and sign, the level, and that there is one."""
+    if len(sample.steps) != 1:
+        return None
+    y = np.log(sample.trend.values)
+    gain = np.nan_to_num(sample.density(y - sample.sizes[0]) - sample.density(y))
+    after = np.cumsum(gain[::-1])[::-1]
+    return int(after[1:].argmax()) + 1
+
+
+RIVALS = (
+    Rival("fixed 5 %", fixed_threshold),
+    Rival("asv, 5 %", asv_steps, 5.0),
+    Rival("asv, no threshold", asv_without_threshold, 5.0),
+    Rival("Perfherder's t", weighted_t, 4.0),
+    Rival("KernelCPD rbf", kernel, 0.3),
+    Rival("PELT l1", pelt, 60.0),
+)
+
+
+def _weighted(part: Floats, weights: Floats) -> tuple[float, float]:
+    mean = float(weights @ part / weights.sum())
+    return mean, float(weights @ (part - mean) ** 2 / weights.sum())

@@ -1,0 +1,94 @@
+"""Series of other shapes: steps that are not clean, levels that are short or noisier, and nothing under other noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lockstep.detect import Trend
+from tools.evaluate.samples import Floats, Sample, planted, wandering
+
+
+def shapes(rng: np.random.Generator, count: int) -> list[Sample]:
+    """Return ``count`` series a kind."""
+    return [make(rng) for make in _KINDS for _ in range(count)]
+
+
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def _stepped(rng: np.random.Generator, kind: str, first: float, after: int, length: int = 60) -> Sample:
+    """Return a step of 5 … 100 % at commit ``after``, whose first point lies ``first`` of the way to the new level."""
+    spread, size = _log_uniform(rng, 0.001, 0.005), float(np.log1p(_log_uniform(rng, 0.05, 1.0)) * rng.choice([-1, 1]))
+    y = rng.normal(0, spread, length)
+    y[after:] += size
+    y[after] += size * (first - 1)
+    return Sample(kind, Trend(np.exp(y)), (after,), (size,), lambda rest: -0.5 * (rest / spread) ** 2)
+
+
+def _first_point(rng: np.random.Generator) -> Sample:
+    return _stepped(rng, "first point at no level", rng.uniform(-0.3, 1.6), int(rng.integers(12, 48)))
+
+
+def _early(rng: np.random.Generator) -> Sample:
+    return _stepped(rng, "step in the first ten", 1.0, int(rng.integers(3, 10)))
+
+
+def _staircase(rng: np.random.Generator) -> Sample:
+    spread = _log_uniform(rng, 0.002, 0.01)
+    sizes = rng.uniform(0.1, 0.5, 4) * rng.choice([-1, 1], 4)
+    steps = 30 + np.append(0, np.cumsum(rng.integers(2, 6, 3)))
+    y = rng.normal(0, spread, 60) + (np.arange(60) >= steps[:, None]).T @ sizes
+    places = tuple(steps.tolist())
+    return Sample("four steps 2 … 5 apart", Trend(np.exp(y)), places, tuple(sizes.tolist()), np.log)
+
+
+def _noisier(rng: np.random.Generator) -> Sample:
+    size = float(rng.choice([-0.5, 0.5]))
+    y = rng.normal(0, 0.002, 60)
+    y[40:] = size + 10 * y[40:]
+    return Sample("64 %, then 10 × the noise", Trend(np.exp(y)), (40,), (size,), lambda rest: -np.abs(rest))
+
+
+def _mixed(rng: np.random.Generator) -> Sample:
+    levels = np.cumsum([0.0, *rng.uniform(0.05, 0.3, 2)])
+    y = levels[rng.integers(0, 3, 120)] + rng.normal(0, 0.005, 120)
+    return Sample("no step, three modes", Trend(np.exp(y)), (), (), np.log)
+
+
+def _quiet(rng: np.random.Generator, kind: str, noise: Floats) -> Sample:
+    return planted(rng, f"no step, {kind}", _log_uniform(rng, 0.001, 0.02) * noise)
+
+
+def _remembering(rng: np.random.Generator) -> Sample:
+    return _quiet(rng, "autoregression of .3 … .7", wandering(rng, 120, 1.0, rng.uniform(0.3, 0.7)))
+
+
+def _odd(rng: np.random.Generator) -> Sample:
+    noise = rng.normal(0, 1, 120)
+    noise += (rng.random(120) < rng.uniform(0.02, 0.05)) * rng.uniform(5, 20, 120)
+    return _quiet(rng, "2 … 5 % outliers", noise)
+
+
+def _uneven(rng: np.random.Generator) -> Sample:
+    return _quiet(rng, "noise of uneven size", rng.normal(0, 1, 120) * np.repeat(np.exp(rng.normal(0, 0.5, 6)), 20))
+
+
+def _rounded(rng: np.random.Generator) -> Sample:
+    unit = rng.uniform(0.3, 3.0)
+    return _quiet(rng, "rounded numbers", unit * np.round(rng.normal(0, 1, 120) / unit))
+
+
+_KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
+    _first_point,
+    _early,
+    _staircase,
+    _noisier,
+    _mixed,
+    _remembering,
+    _odd,
+    _uneven,
+    _rounded,
+)

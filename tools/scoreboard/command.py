@@ -1,0 +1,82 @@
+"""``python -m tools scoreboard``: the recorded results beside their targets, as one page of the documentation.
+
+Exit codes: 0 written, or as committed; 1 ``--check`` found another page; 4 no records or a mistake in the targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+from rich.console import Console
+
+from lockstep.suite.discovery import load_suites, nearest
+from lockstep.suite.model import CACHE_STATES, SuiteError
+from tools.scoreboard.page import TargetError, machines_of, page, read_newest, read_targets
+
+#: The page, from the folder of asv.conf.json.
+PAGE = Path("docs/kernels/README.md")
+
+
+class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
+    """Make the page of targets and what was recorded."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Arguments of the verb."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "scoreboard",
+            help="Make a page of the recorded results beside their targets",
+            description="Make a Markdown page of the newest recorded result of every case: baseline, ours, ratio, "
+            "floor, the source's headline, the target and whether it is met.",
+        )
+        parser.add_argument("--machine", help="folder in the results (default: the first that is no CPU's)")
+        parser.add_argument("--variant", default="best", help="ours (default: %(default)s)")
+        parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
+        parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")
+        parser.add_argument("--output", type=Path, default=PAGE, help="the page, - for stdout (default: %(default)s)")
+        parser.add_argument(
+            "--check", action="store_true", help="write nothing; 1 if the page is not what results give"
+        )
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Make, write or compare the page."""
+        results, benchmarks = Path(conf.results_dir), Path(conf.benchmark_dir)
+        machines = machines_of(results)
+        if not machines:
+            raise SuiteError(f"{results} holds no records: `lockstep run` makes them")
+        names = [folder.name for folder in machines]
+        if args.machine and args.machine not in names:
+            raise SuiteError(f"{results} has no machine {args.machine!r}{nearest(args.machine, names)}")
+        folder = results / (args.machine or names[0])
+        try:
+            targets = read_targets(args.targets or benchmarks / "targets.toml")
+        except TargetError as error:
+            raise SuiteError(str(error)) from error
+        recorded = read_newest(folder, args.variant, args.l2)
+        text = page(
+            recorded, load_suites(benchmarks).values(), targets, args.variant, args.l2, "python -m tools scoreboard"
+        )
+        console = Console(soft_wrap=True)
+        if str(args.output) == "-":
+            print(text, end="")
+            return 0
+        if not args.check:
+            args.output.write_text(text, encoding="utf-8")
+            console.print(f"wrote {args.output}", markup=False, highlight=False)
+            return 0
+        old = args.output.read_text(encoding="utf-8") if args.output.is_file() else ""
+        if old == text:
+            return 0
+        changes = difflib.unified_diff(
+            old.splitlines(), text.splitlines(), str(args.output), "from the results", "", "", 0
+        )
+        console.print("\n".join(changes), markup=False, highlight=False)
+        console.print(f"{args.output} is not what the results give: run `python -m tools scoreboard`", markup=False)
+        return 1

@@ -1,0 +1,300 @@
+"""What was recorded, beside what was promised: a Markdown page made of a machine's newest records and of targets."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from lockstep.record.model import SUFFIX, Estimate, Provenance, Record, RecordError, read_records
+from lockstep.suite.model import Suite
+
+
+class TargetError(ValueError):
+    """The file of targets cannot be read; the message names the file, the suite and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What some cases of a suite are to reach.
+
+    Attributes:
+        cases: every axis of a case, alternatives separated by "|", "*" for any value.
+        at_least, moonshot: ratio to the baseline, or to the variant ``against``.
+        geomean: ratio for the geometric mean over the cases.
+        headline: what the source reported.
+    """
+
+    cases: str
+    at_least: float | None = None
+    moonshot: float | None = None
+    geomean: float | None = None
+    against: str = ""
+    headline: str = ""
+
+    def covers(self, label: str) -> bool:
+        """Whether the case of this label is meant."""
+        wanted, parts = self.cases.split(","), label.split(",")
+        return len(wanted) == len(parts) and all(map(_matches, wanted, parts))
+
+
+@dataclass(frozen=True)
+class Targets:
+    """One suite's targets, and where its headlines come from."""
+
+    source: str = ""
+    targets: tuple[Target, ...] = ()
+
+    def of(self, label: str, against: str = "") -> Target:
+        """The first target of a case; an empty one where there is none."""
+        return next((one for one in self.targets if one.against == against and one.covers(label)), Target(label))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One case as it was recorded last: all its variants, and where."""
+
+    provenance: Provenance
+    records: Mapping[str, Record]
+
+
+@dataclass
+class Recorded:
+    """What a machine has recorded: by suite and case, from the newest commit that has it.
+
+    Attributes:
+        machine: asv's name of it.
+        newest: provenance of the newest commit.
+        cases: (suite, case label) to what was measured.
+    """
+
+    machine: str
+    newest: Provenance
+    cases: dict[tuple[str, str], Measured] = field(default_factory=dict)
+
+
+def read_targets(path: Path) -> dict[str, Targets]:
+    """Targets by suite.
+
+    Raises:
+        TargetError: no TOML, or an unknown key.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TargetError(f"{path} cannot be read: {error}") from error
+    found = {}
+    for suite, entry in content.items():
+        try:
+            found[suite] = Targets(entry.get("source", ""), tuple(Target(**one) for one in entry.get("targets", ())))
+        except (TypeError, AttributeError) as error:
+            raise TargetError(f"{path}, [{suite}]: {error}") from error
+    return found
+
+
+def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
+    """The newest record of every case, by the commits' dates (older commits may have been measured later).
+
+    Args:
+        machine: asv's folder of results of a machine.
+        variant: whose records count; a case is taken where it was measured.
+        l2: cache state.
+
+    Raises:
+        RecordError: nothing is there, or a file cannot be read.
+    """
+    dated = []
+    for path in machine.glob(f"*{SUFFIX}"):
+        provenance, records = read_records(path)
+        result = path.with_name(path.name.removesuffix(SUFFIX) + ".json")
+        dated.append((_date(result) if result.is_file() else 0, provenance, records))
+    if not dated:
+        raise RecordError(
+            f"{machine} holds no *{SUFFIX}: record a history with `lockstep run`, or name another machine"
+        )
+    dated.sort(key=lambda one: (one[0], one[1].commit))
+    recorded = Recorded(machine.name, dated[-1][1])
+    for _, provenance, records in dated:
+        cases: dict[tuple[str, str], dict[str, Record]] = {}
+        for record in records:
+            if record.l2 == l2:
+                cases.setdefault((record.suite, record.case), {})[record.variant] = record
+        for key, measured in cases.items():
+            if variant in measured and measured[variant].state == "ok":
+                recorded.cases[key] = Measured(provenance, measured)
+    return recorded
+
+
+def _date(result: Path) -> int:
+    """The commit's date in an asv result file, ms."""
+    try:
+        return int(json.loads(result.read_text(encoding="utf-8"))["date"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{result} is no result of asv: {error!r}") from error
+
+
+def page(
+    recorded: Recorded, suites: Iterable[Suite], targets: Mapping[str, Targets], variant: str, l2: str, command: str
+) -> str:
+    """The page as Markdown; the same input gives the same text.
+
+    Args:
+        recorded: what to show.
+        suites: in the order of their sections; they tell the order of the cases.
+        targets: by suite.
+        variant: ours.
+        l2: cache state of the records.
+        command: that makes the page, told in it.
+    """
+    lines = [*_head(recorded, command, l2), ""]
+    for suite in suites:
+        lines += _section(suite, recorded, targets.get(suite.name, Targets()), variant)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
+    newest, host = recorded.newest, recorded.newest.host
+    copy, product = (newest.controls.get(name, {}).get("rate") for name in ("copy", "matmul"))
+    tools = ", ".join(f"{name} {host[name]}" for name in ("torch", "triton", "cuda", "python") if host.get(name))
+    yield "# What was measured, beside what was promised"
+    yield ""
+    yield f"Made by `{command}` from `results/{recorded.machine}`; do not edit."
+    yield ""
+    yield f"- {host.get('gpu') or host.get('cpu', 'unknown')}, driver {host.get('driver') or 'unknown'}, {tools}"
+    yield f"- Clocks {newest.clock_state}, {l2} L2, protocol {newest.protocol}"
+    yield f"- Commit {newest.commit[:8]}, recorded {newest.recorded_at[:10]}; a case from an older commit names that"
+    if isinstance(copy, float) and isinstance(product, float):
+        yield "- Floor: the task's bytes at the rate of its run's fastest copy or its operations at that of the fastest"
+        yield f"  product, whichever takes longer; medians here: {copy / 1e12:.2f} TB/s, {product / 1e12:.0f} TFLOP/s"
+    yield ""
+    yield "Ratios are the baseline's time over ours, paired in one run, with their 95 % interval, at one SM clock as"
+    yield "far as the clocks of the two reach. Under a power cap the quotient of the times differs from it by up to"
+    yield "some percent. In brackets: the moonshot. ≈ marks a ratio below a target that lies within the interval."
+
+
+def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
+    yield f"## `{suite.name}`: `{variant}` against `{suite.baseline}`"
+    yield ""
+    if targets.source:
+        yield f"Headline: {targets.source}."
+        yield ""
+    known = [(case.label, recorded.cases.get((suite.name, case.label))) for case in suite.cases]
+    measured = [(label, one) for label, one in known if one is not None]
+    if not measured:
+        yield "Not recorded."
+        yield ""
+        return
+    yield f"| case | {suite.baseline} µs | {variant} µs | ratio | floor µs | of floor | headline | target | met |"
+    yield "|---|---:|---:|---|---:|---:|---|---|---|"
+    for label, one in measured:
+        ours, base = one.records[variant], one.records.get(suite.baseline)
+        target = targets.of(label)
+        cells = [_case(label, one, recorded), _micro(base), _micro(ours), _ratio(ours.speedup)]
+        cells += [_number(ours.floor_s), _share(ours), target.headline, _wanted(target), _met(target, ours.speedup)]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield from _geomeans(measured, targets, variant)
+    for against in dict.fromkeys(one.against for one in targets.targets if one.against):
+        yield from _against(against, measured, targets, variant)
+    missing = len(suite.cases) - len(measured)
+    if missing:
+        yield f"{missing} of {len(suite.cases)} cases are not recorded."
+        yield ""
+
+
+def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Targets, variant: str) -> Iterator[str]:
+    yield f"Against `{against}` (from the two ratios to the baseline, intervals added in squares):"
+    yield ""
+    yield f"| case | {against} µs | {variant} µs | ratio | target | met |"
+    yield "|---|---:|---:|---|---|---|"
+    for label, one in measured:
+        other, target = one.records.get(against), targets.of(label, against)
+        if other is None or other.state != "ok" or target.at_least is None:
+            continue
+        ratio = _over(one.records[variant].speedup, other.speedup)
+        cells = [
+            label,
+            _micro(other),
+            _micro(one.records[variant]),
+            _ratio(ratio),
+            _wanted(target),
+            _met(target, ratio),
+        ]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, variant: str) -> Iterator[str]:
+    for target in targets.targets:
+        ratios = [one.records[variant].speedup for label, one in measured if target.covers(label)]
+        values = [ratio.value for ratio in ratios if ratio is not None]
+        if target.geomean is not None and values:
+            mean = math.exp(sum(map(math.log, values)) / len(values))
+            met = "met" if mean >= target.geomean else "not met"
+            yield f"Geometric mean over {len(values)} cases: {mean:.3f}×, target {target.geomean:g}×: {met}."
+            yield ""
+
+
+def _over(ours: Estimate | None, other: Estimate | None) -> Estimate | None:
+    """Ratio of two ratios to one baseline."""
+    if ours is None or other is None:
+        return None
+    value = ours.value / other.value
+    half = math.hypot(*(math.log(one.high / one.low) / 2 for one in (ours, other)))
+    return Estimate(value, value * math.exp(-half), value * math.exp(half))
+
+
+def _case(label: str, one: Measured, recorded: Recorded) -> str:
+    older = one.provenance.commit != recorded.newest.commit
+    return f"{label} ({one.provenance.commit[:8]})" if older else label
+
+
+def _micro(record: Record | None) -> str:
+    return _number(record.latency.value) if record is not None and record.latency is not None else "n/a"
+
+
+def _number(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    micros = seconds * 1e6
+    return f"{micros:.2f}" if micros < 100 else f"{micros:.0f}"
+
+
+def _share(record: Record) -> str:
+    return f"{record.floor_s / record.latency.value:.0%}" if record.floor_s and record.latency else ""
+
+
+def _ratio(ratio: Estimate | None) -> str:
+    return f"{ratio.value:.3f}× ({ratio.low:.3f}–{ratio.high:.3f})" if ratio else "n/a"
+
+
+def _wanted(target: Target) -> str:
+    if target.at_least is None:
+        return ""
+    return f"{target.at_least:g}×" + (f" ({target.moonshot:g}×)" if target.moonshot else "")
+
+
+def _met(target: Target, ratio: Estimate | None) -> str:
+    if target.at_least is None or ratio is None:
+        return ""
+    if target.moonshot and ratio.value >= target.moonshot:
+        return "moonshot"
+    if ratio.value >= target.at_least:
+        return "yes"
+    return "≈" if ratio.high >= target.at_least else f"no, {1 - ratio.value / target.at_least:.1%} short"
+
+
+def _matches(wanted: str, part: str) -> bool:
+    name, _, values = wanted.partition("=")
+    axis, _, value = part.partition("=")
+    return name == axis and any(fnmatchcase(value, one) for one in values.split("|"))
+
+
+def machines_of(results: Path) -> list[Path]:
+    """Folders of machines that hold records of this project, GPUs first."""
+    found = {path.parent for path in results.glob(f"*/*{SUFFIX}")}
+    return sorted(found, key=lambda path: (path.name.endswith("-cpu"), path.name))
