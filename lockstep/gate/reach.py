@@ -15,7 +15,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from lockstep.machine_code.sources import OUTSIDE, passes_on, reads_its_text
+from lockstep.machine_code.sources import OUTSIDE, reads_its_text
+from lockstep.machine_code.syntax import passes_on
 
 #: Decorators that do nothing but wrap what they decorate, where they come from these modules.
 WRAPPERS: Mapping[str, frozenset[str]] = {

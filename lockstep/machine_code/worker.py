@@ -157,6 +157,8 @@ class Tracer:
 
     def _doubt_of_loading(self, suite: Suite) -> str:
         """Why what a suite's modules found when they were imported cannot be trusted, else ""."""
+        if not self._watch.loading:
+            return ""
         files = closure(self._tree, self._packages, f"{suite.package}.{suite.family}")
         paths = {os.path.realpath(self._tree / name) for name in files}
         found = (reason for path, reason in self._watch.loading.items() if os.path.realpath(path) in paths)

@@ -1,0 +1,231 @@
+"""What the text of one module shows: what it may import, which files it may read, and whether it reads its own text.
+
+A module is parsed and walked once in a process, however many families stand on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+#: Functions that import what their first argument names.
+IMPORTERS = frozenset(
+    {
+        *("import_module", "__import__", "iter_modules", "walk_packages", "exec_module", "resolve_name", "run_module"),
+        *("run_path", "load_module", "load_source", "spec_from_file_location", "SourceFileLoader", "module_from_spec"),
+        *("attach", "attach_stub", "LazyLoader", "_LazyModule", "exec", "eval"),
+    }
+)
+#: Modules whose functions import what a text or a stored object names; they have common names (``loads``).
+LOADERS = frozenset({"pydoc", "hydra", "pickle", "marshal", "shelve", "dill", "cloudpickle"})
+#: Names by which code reads its own text: comments, docstrings and lines then decide something.
+TEXT_READERS = frozenset(
+    {
+        *("__doc__", "getdoc", "getsource", "getsourcelines", "getsourcefile", "findsource", "getcomments"),
+        *("linecache", "get_docstring", "co_firstlineno", "co_lines", "co_positions", "f_lineno", "tb_lineno"),
+        *("lineno", "tokenize", "currentframe", "getframeinfo", "cleandoc", "_getframe", "extract_stack", "docopt"),
+        *("get_data", "getsize", "st_size", "st_mtime", "getmtime", "file_digest"),
+    }
+)
+#: Names by which code learns where its files lie.
+PLACES = frozenset(
+    {"__file__", "__path__", "__spec__", "__loader__", "getfile", "getabsfile", "co_filename", "find_spec", "files"}
+)
+#: Imports by a function under another name, or one that is handed on, are unseen.
+_PASSED_ON = frozenset({"import_module", "__import__"})
+_DOTTED = re.compile(r"\.*[A-Za-z_]\w*([.:][A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the text of a module shows.
+
+    Attributes:
+        imports: dotted names that may be modules.
+        any_import: a name of a module is made up at run time.
+        placed: the module learns where its files lie.
+        climbs: how many folders up the paths in it lead at most, together.
+        changes_path: it uses ``sys.path``.
+        reads_text: it may read the text of a module, and with it comments and docstrings.
+    """
+
+    imports: frozenset[str] = frozenset()
+    any_import: bool = False
+    placed: bool = False
+    climbs: float = 0
+    changes_path: bool = False
+    reads_text: bool = False
+
+
+@functools.lru_cache(maxsize=8192)
+def facts(text: bytes, module: str, is_package: bool) -> Facts:
+    """Read a module.
+
+    Args:
+        text: of the file.
+        module: dotted name.
+        is_package: it is the ``__init__`` of a package, so its relative imports begin there.
+
+    Returns:
+        No facts for a text that is not Python: it cannot be imported either.
+    """
+    tree = parsed(text)
+    return _Reading(tree, module, is_package).facts() if tree is not None else Facts()
+
+
+def parsed(text: bytes) -> ast.Module | None:
+    """The syntax tree of a module; ``None`` if the text is not Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes, each before its parts; ``ast.walk`` takes twice the time and yields contexts (load, store) besides."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        for name in node._fields:
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                stack += [one for one in part if isinstance(one, ast.AST)]
+            elif isinstance(part, ast.AST) and name != "ctx":
+                stack.append(part)
+
+
+def word(node: ast.AST) -> str:
+    """The last part of a name: "c" of ``a.b.c``; "" of anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def passes_on(tree: ast.AST, names: frozenset[str]) -> bool:
+    """Whether a function of one of these names is used otherwise than in a call by this name: its calls are unseen."""
+    called: set[int] = set()
+    for node in nodes(tree):
+        if isinstance(node, ast.Call):
+            called.add(id(node.func))
+        if _renames(node, names) or (word(node) in names and id(node) not in called):
+            return True
+    return False
+
+
+def _renames(node: ast.AST, names: frozenset[str]) -> bool:
+    return isinstance(node, ast.alias) and node.name in names and node.asname not in (None, node.name)
+
+
+class _Reading:
+    """One walk over a module's syntax tree."""
+
+    def __init__(self, tree: ast.Module, module: str, is_package: bool) -> None:
+        self._parts = module.split(".")
+        self._is_package = is_package
+        self._home = module if is_package else module.rpartition(".")[0]
+        self._imports: set[str] = set()
+        self._any_import = self._placed = self._changes_path = self._reads_text = False
+        self._climbs: float = 0
+        self._called: set[int] = set()
+        self._numbered: set[int] = set()
+        handlers: dict[type[ast.AST], Callable[..., None]] = {
+            ast.Import: self._import,
+            ast.ImportFrom: self._import_from,
+            ast.alias: self._alias,
+            ast.Call: self._call,
+            ast.Subscript: self._subscript,
+            ast.Attribute: self._attribute,
+            ast.Name: self._name,
+            ast.Constant: self._constant,
+        }
+        for node in nodes(tree):
+            if handler := handlers.get(type(node)):
+                handler(node)
+
+    def facts(self) -> Facts:
+        """What the walk found."""
+        imports = frozenset(self._imports)
+        return Facts(imports, self._any_import, self._placed, self._climbs, self._changes_path, self._reads_text)
+
+    def _import(self, node: ast.Import) -> None:
+        self._imports.update(alias.name for alias in node.names)
+        self._any_import |= any(alias.name.split(".")[0] in LOADERS for alias in node.names)
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        parts = self._parts[: len(self._parts) - node.level + self._is_package] if node.level else []
+        base = ".".join([*parts, *([node.module] if node.module else [])])
+        self._imports.add(base)
+        self._any_import |= base.split(".")[0] in LOADERS
+        self._imports.update(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
+
+    def _alias(self, node: ast.alias) -> None:
+        self._reads_text |= node.name in TEXT_READERS
+        self._any_import |= _renames(node, _PASSED_ON)
+
+    def _call(self, node: ast.Call) -> None:
+        function = node.func
+        self._called.add(id(function))
+        called = word(function)
+        if called in IMPORTERS:
+            name = node.args[0] if node.args else None
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                self._imports.add(name.value)
+                self._any_import |= name.value.split(".")[0] in LOADERS
+            else:
+                self._any_import = True
+        if called == "dirname":
+            self._climbs += 1
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Call(args=[ast.Name(id="__file__")]))):
+                self._reads_text |= called in ("read_text", "read_bytes", "open", "stat")
+            case ast.Call(func=ast.Name(id="open"), args=[ast.Name(id="__file__"), *_]):
+                self._reads_text = True
+
+    def _subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+            self._numbered.add(id(node.value))
+            steps = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            self._climbs += steps + 1 if isinstance(steps, int) and steps >= 0 else float("inf")
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        self._word(node, node.attr)
+        of = word(node.value)
+        self._reads_text |= of == "inspect" and node.attr in ("stack", "trace")
+        self._changes_path |= of == "sys" and node.attr == "path"
+        if node.attr == "parent":
+            self._climbs += 1
+        elif node.attr == "parents" and id(node) not in self._numbered:
+            self._climbs = float("inf")  # without a number it may lead up to the root
+        # "import toy" reaches toy.helpers once anything has imported it.
+        if dotted := _dotted(node):
+            self._imports.update((dotted, f"{self._home}.{dotted}"))
+
+    def _name(self, node: ast.Name) -> None:
+        self._word(node, node.id)
+
+    def _word(self, node: ast.AST, name: str) -> None:
+        self._reads_text |= name in TEXT_READERS
+        self._placed |= name in PLACES
+        self._any_import |= name in _PASSED_ON and id(node) not in self._called
+
+    def _constant(self, node: ast.Constant) -> None:
+        text = node.value
+        if not isinstance(text, str):
+            return
+        self._reads_text |= text.endswith((".py", ".py*")) and " " not in text
+        self._climbs += text.split("/").count("..")
+        if _DOTTED.fullmatch(text):
+            # A module may be named by a text, as lazy imports do: in full, or in its package.
+            dotted = text.replace(":", ".").lstrip(".")
+            self._imports.update((dotted, dotted.rpartition(".")[0], f"{self._home}.{dotted}"))
+
+
+def _dotted(node: ast.expr) -> str:
+    """ "a.b.c" of attributes of a name, else ""."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
