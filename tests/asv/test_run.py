@@ -53,8 +53,8 @@ def provenance(project, commit):
 
 
 def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
-    # One case, to keep it short: a death costs the start of a worker, the hang its eight seconds.
-    project = make_project(root, timeout=8.0)
+    # One case, to keep it short: a death costs the start of a worker, the hang its limit.
+    project = make_project(root, timeout=20.0)
     project.write("toy/product.py", KERNELS + BROKEN)
     head = project.commit("Break")
     done = project.lockstep("run", "HEAD^!", "--bench", rf"(latency|speedup)\(.*'{M2}', 'warm'")
@@ -64,7 +64,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
         "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm at M=2,K=1024,N=512, accepted is 1e-05",
         "unwritten": r"WrongResult: unwritten output 0 is off by nan .*",
         "raises": r"RuntimeError: no such thing",
-        "hangs": r"hung for 8 s in its check",
+        "hangs": r"hung for 20 s in its check",
         "killed": r"killed by SIGKILL in its check",
         "dies_while_timed": r"killed by SIGSEGV while (timing|its calls were captured)",
         "hungry": r"RuntimeError: .*can't allocate memory.*",
@@ -308,7 +308,7 @@ def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number):
     shown, _ = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number), shown
     assert "Traceback" not in shown
-    assert time.monotonic() - asked < 10
+    assert time.monotonic() - asked < 30
     wait_until(lambda: not Path(f"/proc/{hanging.read_text()}").exists())
 
 

@@ -690,7 +690,7 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
         asked = time.monotonic()
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)
-        assert time.monotonic() - asked < 10
+        assert time.monotonic() - asked < 30
         assert process.returncode == status, shown
         assert "Traceback" not in shown
         wait_until(lambda: not workers(project))

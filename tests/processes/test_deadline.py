@@ -32,8 +32,8 @@ def test_what_is_renewed_in_time_goes_on():
 
 
 def test_what_never_returns_ends_with_its_stage():
-    process = start("1", "hang")
-    assert process.communicate(timeout=60) == ("renewed\n", "hung for 1 s: fused (check)\n")
+    process = start("5", "hang")
+    assert process.communicate(timeout=60) == ("renewed\n", "hung for 5 s: fused (check)\n")
     assert process.returncode == 3
 
 
@@ -45,4 +45,4 @@ def test_it_can_be_ended(number):
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == -number
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
