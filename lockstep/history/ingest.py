@@ -32,7 +32,7 @@ _LARGEST_BATCH = 64 * 2**20
 #: Parts that a folder read at once should get; there is room for some more before they are merged.
 _PARTS = MOST_PARTS // 2
 
-#: Below as many bytes, other processes would start more slowly than this one reads.
+#: Bytes of files from which on other processes read them: these start in the time that reading so much takes.
 _ALONE = 8 * 2**20
 
 _IDS = SeriesIds()
@@ -83,12 +83,15 @@ def _folder(root: Path, path: str) -> str:
 
 
 def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
-    """Read the batches; results come as they are finished."""
+    """Read the batches; results come as they are finished.
+
+    Other processes read much: a process that serves pages would never return the memory of a large file.
+    """
     size = sum(stamp[1] + stamp[3] for batch in work for stamp in batch.files.values())
-    cores = min(len(os.sched_getaffinity(0)), len(work))
-    if size < _ALONE or cores < 2:
+    if size < _ALONE:
         yield from map(read_batch, work)
         return
+    cores = min(len(os.sched_getaffinity(0)), len(work))
     # Not forked: this process may have threads, and serves pages meanwhile.
     with pool(cores, "spawn") as workers:
         for done in as_completed([workers.submit(read_batch, batch) for batch in work]):

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from bench.make_tree import write_many
 from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
 
 from lockstep.history import parquet as parts
@@ -360,3 +362,19 @@ def test_many_files_are_glanced_at_between_two_scans(tmp_path, monkeypatch):
     edit(first, lambda data: data.update(date=DATE + 78))
     os.utime(first, ns=(old + 1, old + 1))
     assert store.refresh().changed == 1
+
+
+def cpu(who):
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def test_a_large_file_is_read_by_another_process(tmp_path):
+    """One file of 40,000 benchmarks: the process that asks for it does not grow by what reading takes."""
+    write_many(tmp_path / "results", benchmarks=40_000, commits=1)
+    store = open_store(tmp_path / "results")
+    both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    before = [cpu(who) for who in both]
+    assert store.refresh().points == 40_000
+    own, others = (cpu(who) - start for who, start in zip(both, before, strict=True))
+    assert others > own
