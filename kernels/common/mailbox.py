@@ -54,22 +54,22 @@ def post_tile(mail, values):
 
 
 @gluon.jit
-def read_tiles(mail, LETTERS: gl.constexpr, STRIDE: gl.constexpr):
+def read_tiles(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
     """The sum of ``LETTERS`` matrices ``STRIDE`` elements apart, in their order, as soon as all are there.
 
     Others may still want to read, so nothing is put back.
     """
     layout: gl.constexpr = mail.type.layout
-    GROUPS: gl.constexpr = (LETTERS * mail.shape[0] * mail.shape[1] - 1) // TOGETHER + 1
-    GROUP: gl.constexpr = (LETTERS - 1) // GROUPS + 1
+    GROUPS: gl.constexpr = (PARTIALS * mail.shape[0] * mail.shape[1] - 1) // TOGETHER + 1
+    GROUP: gl.constexpr = (PARTIALS - 1) // GROUPS + 1
     total = gl.zeros(mail.shape, gl.float32, layout)
-    for first in gl.static_range(0, LETTERS, GROUP):
-        total += _read_group(mail + first * STRIDE, min(GROUP, LETTERS - first), STRIDE)
+    for first in gl.static_range(0, PARTIALS, GROUP):
+        total += _read_group(mail + first * STRIDE, min(GROUP, PARTIALS - first), STRIDE)
     return total
 
 
 @gluon.jit
-def _read_group(mail, LETTERS: gl.constexpr, STRIDE: gl.constexpr):
+def _read_group(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
     layout: gl.constexpr = mail.type.layout
     total = gl.zeros(mail.shape, gl.float32, layout)
     waiting = 1
@@ -77,8 +77,8 @@ def _read_group(mail, LETTERS: gl.constexpr, STRIDE: gl.constexpr):
         empty = gl.zeros(mail.shape, gl.int32, layout)
         total = gl.zeros(mail.shape, gl.float32, layout)
         # All again, not only what was missing: loads of one turn travel together.
-        for letter in gl.static_range(LETTERS):
-            bits = gl.load(mail + letter * STRIDE, volatile=True)
+        for partial in gl.static_range(PARTIALS):
+            bits = gl.load(mail + partial * STRIDE, volatile=True)
             empty |= (bits == EMPTY).to(gl.int32)
             total += bits.to(gl.float32, bitcast=True)
         waiting = gl.max(gl.max(empty, 1), 0)
@@ -86,8 +86,8 @@ def _read_group(mail, LETTERS: gl.constexpr, STRIDE: gl.constexpr):
 
 
 @gluon.jit
-def empty_tiles(mail, LETTERS: gl.constexpr, STRIDE: gl.constexpr):
+def empty_tiles(mail, PARTIALS: gl.constexpr, STRIDE: gl.constexpr):
     """Put EMPTY back, after every reader has read."""
     layout: gl.constexpr = mail.type.layout
-    for letter in gl.static_range(LETTERS):
-        gl.store(mail + letter * STRIDE, gl.full(mail.shape, EMPTY, gl.int32, layout))
+    for partial in gl.static_range(PARTIALS):
+        gl.store(mail + partial * STRIDE, gl.full(mail.shape, EMPTY, gl.int32, layout))

@@ -37,7 +37,7 @@ TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
 FAMILIES = Path(__file__).resolve().parents[1]
 
 T = TypeVar("T")
-Way = TypeVar("Way")
+Backend = TypeVar("Backend")
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {"=": operator.eq, "<=": operator.le, ">=": operator.ge}
 _CONDITION = re.compile(r"(\w+)(<=|>=|=)(\d+)")
@@ -47,7 +47,7 @@ class TableError(ValueError):
     """A table cannot be read; the message names the file, the choice and what is wrong."""
 
 
-class Offer(NamedTuple):
+class SearchSpace(NamedTuple):
     """What may be tuned at one case: configurations for a choice at these sizes."""
 
     choice: str
@@ -221,12 +221,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
     return {name: value for name, value in content.items() if not isinstance(value, list)}, rows
 
 
-def first_that_can(ways: Sequence[Way], compute: Callable[[Way], T]) -> T:
+def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T]) -> T:
     """What the first way gives that does not refuse (NotImplementedError); the last one's refusal is the caller's."""
-    for way in ways[:-1]:
+    for backend in backends[:-1]:
         with suppress(NotImplementedError):
-            return compute(way)
-    return compute(ways[-1])
+            return compute(backend)
+    return compute(backends[-1])
 
 
 def _conditions(text: str) -> tuple[tuple[str, str, int], ...]:

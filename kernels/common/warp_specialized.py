@@ -39,7 +39,7 @@ from kernels.common.pdl import launch_options
 from kernels.common.warp_group_tiles import store_quarters, tile_of
 
 
-class Cut(NamedTuple):
+class TileConfig(NamedTuple):
     """Steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
 
     The second group starts when slot ``stagger`` of the ring has been filled for the first time. ``band``: tile rows
@@ -54,12 +54,12 @@ class Cut(NamedTuple):
 
 
 #: By what tables call them: k, stages, buffers. They take 208 to 224 KB, of 227 that a program may have.
-CUTS = {
-    "k64s3b4": Cut(64, 3, 4, 1),
-    "k64s4b2": Cut(64, 4, 2, 1),
-    "k32s6b4": Cut(32, 6, 4, 2),
-    "k32s7b3": Cut(32, 7, 3, 2),
-    "k32s8b2": Cut(32, 8, 2, 2),
+TILE_CONFIGS = {
+    "k64s3b4": TileConfig(64, 3, 4, 1),
+    "k64s4b2": TileConfig(64, 4, 2, 1),
+    "k32s6b4": TileConfig(32, 6, 4, 2),
+    "k32s7b3": TileConfig(32, 7, 3, 2),
+    "k32s8b2": TileConfig(32, 8, 2, 2),
 }
 
 #: Rows and columns of a tile.
@@ -88,8 +88,8 @@ def described(matrix: torch.Tensor, shape: Sequence[int], box: Sequence[int]) ->
 
 
 def launch(
-    a: TensorDescriptor, b: TensorDescriptor, target: TensorDescriptor, sizes: tuple[int, int, int, int], cut: Cut,
-    order: int, mode: gl.constexpr = NN, epilogue: gl.constexpr = PLAIN,
+    a: TensorDescriptor, b: TensorDescriptor, target: TensorDescriptor, sizes: tuple[int, int, int, int],
+    config: TileConfig, order: int, mode: gl.constexpr = NN, epilogue: gl.constexpr = PLAIN,
     other: TensorDescriptor | None = None, gate_up: TensorDescriptor | None = None,
 ) -> None:  # fmt: skip
     """Multiply G groups, [M, D] by [D, N] each; every argument has been checked.
@@ -110,8 +110,8 @@ def launch(
     tiles = G * triton.cdiv(M, ROWS) * (N // COLUMNS)
     _specialized[(min(tiles, sm_count(target.base.device)),)](
         a, b, target, other or target, gate_up or target, tiles, M, N, D,
-        MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=cut.stages, BUFFERS=cut.buffers,
-        STAGGER=cut.stagger, BAND=cut.band, MULTIPLYING=MULTIPLYING, LOADING=LOADING,
+        MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=config.stages, BUFFERS=config.buffers,
+        STAGGER=config.stagger, BAND=config.band, MULTIPLYING=MULTIPLYING, LOADING=LOADING,
         num_warps=4, maxnreg=LAUNCHED, **launch_options(order),
     )  # fmt: skip
 

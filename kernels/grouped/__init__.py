@@ -22,13 +22,13 @@ from kernels.common.tables import first_that_can
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
 from kernels.grouped.backends import (
     BEST,
+    backends_for,
     best_of,
     gated_grad_tiles,
-    mlp_parts,
-    mlp_train_parts,
-    ways_for,
+    mlp_plan,
+    mlp_train_plan,
 )
-from kernels.grouped.launch_plan import cuts_at, mlp_parts_at, mlp_train_parts_at
+from kernels.grouped.launch_plan import mlp_plans_at, mlp_train_plans_at, tile_configs_at
 from kernels.grouped.packed import (
     compute_mlp,
     compute_mlp_train,
@@ -73,8 +73,8 @@ def linear(
     """
     groups = groups_of(x, weight, "weight", offsets, host_offsets)
     y = buffer(out, "out", x, (x.shape[0], weight.shape[2]))
-    ways = (products,) if products else ways_for("linear", config, x, weight, groups)
-    first_that_can(ways, lambda way: way.product(x, weight, groups, y))
+    backends = (products,) if products else backends_for("linear", config, x, weight, groups)
+    first_that_can(backends, lambda backend: backend.product(x, weight, groups, y))
     return y
 
 
@@ -113,12 +113,12 @@ def linear_train(
     expect(grad_out, "grad_out", shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
     y, grad_x, grad_weight = buffers(out, x, (shape, x.shape, weight.shape))
 
-    def compute(way: Products) -> None:
-        way.product(x, weight, groups, y)
-        way.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
-        way.grad_weight(x, grad_out, groups, grad_weight, follows=False)
+    def compute(backend: Products) -> None:
+        backend.product(x, weight, groups, y)
+        backend.product(grad_out, weight.transpose(1, 2), groups, grad_x, follows=False)
+        backend.grad_weight(x, grad_out, groups, grad_weight, follows=False)
 
-    first_that_can((products,) if products else ways_for("linear_train", config, x, weight, groups), compute)
+    first_that_can((products,) if products else backends_for("linear_train", config, x, weight, groups), compute)
     return y, grad_x, grad_weight
 
 
@@ -158,22 +158,22 @@ def mlp(
     """
     groups = mlp_groups(x, w_gate, w_up, w_down, offsets, host_offsets, w_gate_up)
     y = buffer(out, "out", x, tuple(x.shape))
-    ways = (products,) if products else ways_for("mlp", config, x, w_gate, groups)
-    parts = None if products or w_gate_up is None else mlp_parts(config, x, w_gate, groups)
-    if parts and w_gate_up is not None:
+    backends = (products,) if products else backends_for("mlp", config, x, w_gate, groups)
+    plan = None if products or w_gate_up is None else mlp_plan(config, x, w_gate, groups)
+    if plan and w_gate_up is not None:
         try:
-            compute_mlp(x, w_gate_up, w_down, groups, y, parts)
+            compute_mlp(x, w_gate_up, w_down, groups, y, plan)
             return y
         except NotImplementedError:
             if config:
                 raise
     hidden = x.new_empty(x.shape[0], w_gate.shape[2])
 
-    def compute(way: Products) -> None:
-        way.gated(x, w_gate, w_up, groups, hidden)
-        way.product(hidden, w_down, groups, y)
+    def compute(backend: Products) -> None:
+        backend.gated(x, w_gate, w_up, groups, hidden)
+        backend.product(hidden, w_down, groups, y)
 
-    first_that_can(ways, compute)
+    first_that_can(backends, compute)
     return y
 
 
@@ -217,27 +217,27 @@ def mlp_train(
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
     shapes = (x.shape, x.shape, w_gate.shape, w_up.shape, w_down.shape)
     results = y, grad_x, grad_gate, grad_up, grad_down = five(out, x, shapes)
-    ways = (products,) if products else ways_for("mlp_train", config, x, w_gate, groups)
-    parts = None if products or w_gate_up is None else mlp_train_parts(config, x, w_gate, groups)
-    if parts and w_gate_up is not None:
+    backends = (products,) if products else backends_for("mlp_train", config, x, w_gate, groups)
+    plan = None if products or w_gate_up is None else mlp_train_plan(config, x, w_gate, groups)
+    if plan and w_gate_up is not None:
         try:
-            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, parts)
+            compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, plan)
             return results
         except NotImplementedError:
             if config:
                 raise
     gate, up, hidden, of_gate, of_up = (x.new_empty(x.shape[0], w_gate.shape[2]) for _ in range(5))
 
-    def compute(way: Products) -> None:
-        way.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
-        way.product(hidden, w_down, groups, y)
-        way.grad_weight(hidden, grad_out, groups, grad_down)
-        way.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
-        way.grad_weight(x, of_gate, groups, grad_gate)
-        way.grad_weight(x, of_up, groups, grad_up)
-        way.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
+    def compute(backend: Products) -> None:
+        backend.gated(x, w_gate, w_up, groups, hidden, keep=(gate, up))
+        backend.product(hidden, w_down, groups, y)
+        backend.grad_weight(hidden, grad_out, groups, grad_down)
+        backend.gated_grad(grad_out, w_down, gate, up, groups, of_gate, of_up)
+        backend.grad_weight(x, of_gate, groups, grad_gate)
+        backend.grad_weight(x, of_up, groups, grad_up)
+        backend.product(of_gate, w_gate.transpose(1, 2), groups, grad_x, too=(of_up, w_up.transpose(1, 2)))
 
-    first_that_can(ways, compute)
+    first_that_can(backends, compute)
     return results
 
 
@@ -281,8 +281,8 @@ PREPARE = {
 #: What ``lockstep tune`` may try: variant → what is open at a case.
 CANDIDATES = {
     **{f"{op}.best": partial(best_of, op) for op in BEST},
-    **{f"{op}.warp_specialized": partial(cuts_at, op) for op in ("linear", "linear_train")},
-    "mlp.warp_specialized": mlp_parts_at,
+    **{f"{op}.warp_specialized": partial(tile_configs_at, op) for op in ("linear", "linear_train")},
+    "mlp.warp_specialized": mlp_plans_at,
     "mlp_train.tma": gated_grad_tiles,
-    "mlp_train.warp_specialized": mlp_train_parts_at,
+    "mlp_train.warp_specialized": mlp_train_plans_at,
 }

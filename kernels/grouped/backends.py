@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from kernels.common.tables import Offer
-from kernels.common.warp_specialized import CUTS
+from kernels.common.tables import SearchSpace
+from kernels.common.warp_specialized import TILE_CONFIGS
 from kernels.grouped.groups import Groups
-from kernels.grouped.launch_plan import CUT_OF, MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpParts, MlpTrainParts
+from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, TILE_CONFIG_OF, MlpPlan, MlpTrainPlan
 from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products, Specialized
 from kernels.grouped.table import TABLE, Tile
 
 #: Ways of computing products by the name that variants and tables have for them; beside these "warp_specialized" and
 #: the names of its cuts.
-WAYS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
+BACKENDS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
 
 #: The way that is best for R rows a group on average.
 BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
@@ -29,11 +29,11 @@ def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str
     return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
 
 
-def ways_for(
+def backends_for(
     op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups
 ) -> tuple[Products, ...]:
     """The way that was asked for; else the best, then one that serves what it cannot."""
-    best = _way(op, config or _best(op, x, weight, groups), x, weight, groups)
+    best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
         return (best,)
     if groups.offsets is None:
@@ -41,18 +41,18 @@ def ways_for(
     return best, LOOP if x.device.type == "cpu" else TRITON
 
 
-def _way(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> Products:
-    if name in WAYS:
-        return WAYS[name]
+def _backend(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> Products:
+    if name in BACKENDS:
+        return BACKENDS[name]
     if name == "warp_specialized":
-        if op not in CUT_OF:
+        if op not in TILE_CONFIG_OF:
             # Of gate and up that are not packed there is only the product: cuBLAS's is faster.
             return BMM
-        name = CUT_OF[op](x.device, groups.rows // groups.count, *weight.shape)
-    return Specialized(CUTS[name])
+        name = TILE_CONFIG_OF[op](x.device, groups.rows // groups.count, *weight.shape)
+    return Specialized(TILE_CONFIGS[name])
 
 
-def mlp_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpParts | None:
+def mlp_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpPlan | None:
     """The launches of ``mlp`` with packed weights; None where the way has no use for them."""
     name = config or _best("mlp", x, w_gate, groups)
     if name == "warp_specialized":
@@ -60,7 +60,7 @@ def mlp_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups:
     return MLP_TMA if name == "tma" else None
 
 
-def mlp_train_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpTrainParts | None:
+def mlp_train_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpTrainPlan | None:
     """The launches of ``mlp_train`` with packed weights; None where the way has no use for them."""
     name = config or _best("mlp_train", x, w_gate, groups)
     if name == "warp_specialized":
@@ -68,13 +68,13 @@ def mlp_train_parts(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, g
     return MLP_TRAIN_TMA if name == "tma" else None
 
 
-def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> Offer:
+def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> SearchSpace:
     """Ways for rows of one layout."""
-    ways = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
-    return Offer(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, ways)
+    backends = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
+    return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, backends)
 
 
-def gated_grad_tiles(B: int, G: int, K: int, H: int) -> Offer:
+def gated_grad_tiles(B: int, G: int, K: int, H: int) -> SearchSpace:
     """Tiles of the gradient through the gate."""
     tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
-    return Offer("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)
+    return SearchSpace("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)

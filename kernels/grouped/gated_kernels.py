@@ -25,15 +25,15 @@ GATED_GRAD = TABLE.choice("tma.gated_grad", Tile, "R G K H", upto="R")
 
 @triton.jit
 def _gated(
-    x, w_gate_up, hidden, gate_up, hidden_at, gate_up_at, dealt, room, rows, G, K, N,
+    x, w_gate_up, hidden, gate_up, hidden_at, gate_up_at, scheduled, room, rows, G, K, N,
     KEEP: tl.constexpr, RAGGED: tl.constexpr, ORDER: tl.constexpr,
     BLOCK_M: tl.constexpr, HALF: tl.constexpr, BLOCK_K: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     begin(ORDER)
     tiles_n = N // HALF
-    tiles = tile_count(dealt, room, rows, G, RAGGED, BLOCK_M) * tiles_n
+    tiles = tile_count(scheduled, room, rows, G, RAGGED, BLOCK_M) * tiles_n
     for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
-        group, band, row, left = locate(tile // tiles_n, dealt, rows, G, RAGGED, BLOCK_M)
+        group, band, row, left = locate(tile // tiles_n, scheduled, rows, G, RAGGED, BLOCK_M)
         column = tile % tiles_n * HALF
         total = tl.zeros((BLOCK_M, 2 * HALF), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
@@ -73,32 +73,32 @@ def gated(
         NotImplementedError: as ``kernels.grouped.tma_kernels.product``.
     """
     (rows, K), G, H = x.shape, w_gate_up.shape[0], hidden.shape[1]
-    cut = GATED(x.device, rows // G, G, K, H)
-    require(x, K=(K, cut.BLOCK_K), H=(H, HALF))
-    dealt, bands = groups.dealt, groups.bands
+    config = GATED(x.device, rows // G, G, K, H)
+    require(x, K=(K, config.BLOCK_K), H=(H, HALF))
+    scheduled, bands = groups.scheduled, groups.bands
     programs, order = sm_count(x.device), order_of(x, follows=True)
     kept = hidden if gate_up is None else gate_up
     _gated[(programs,)](
-        rows_of(x, bands, cut.BLOCK_M, cut.BLOCK_K), weight_of(w_gate_up, [cut.BLOCK_K, 2 * HALF]),
-        rows_of(hidden, bands, cut.BLOCK_M, HALF), rows_of(kept, bands, cut.BLOCK_M, HALF), hidden, kept,
-        dealt, room_of(dealt), rows, G, K, H,
-        KEEP=gate_up is not None, RAGGED=dealt is not None, ORDER=order,
-        BLOCK_M=cut.BLOCK_M, HALF=HALF, BLOCK_K=cut.BLOCK_K, PROGRAMS=programs,
-        num_warps=cut.num_warps, num_stages=cut.num_stages, **launch_options(order),
+        rows_of(x, bands, config.BLOCK_M, config.BLOCK_K), weight_of(w_gate_up, [config.BLOCK_K, 2 * HALF]),
+        rows_of(hidden, bands, config.BLOCK_M, HALF), rows_of(kept, bands, config.BLOCK_M, HALF), hidden, kept,
+        scheduled, room_of(scheduled), rows, G, K, H,
+        KEEP=gate_up is not None, RAGGED=scheduled is not None, ORDER=order,
+        BLOCK_M=config.BLOCK_M, HALF=HALF, BLOCK_K=config.BLOCK_K, PROGRAMS=programs,
+        num_warps=config.num_warps, num_stages=config.num_stages, **launch_options(order),
     )  # fmt: skip
 
 
 @triton.jit
 def _gated_grad(
-    grad, w_down, gate_up, grad_gate_up, dealt, room, rows, G, K, N,
+    grad, w_down, gate_up, grad_gate_up, scheduled, room, rows, G, K, N,
     RAGGED: tl.constexpr, ORDER: tl.constexpr, HALF: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     begin(ORDER)
     tiles_n = N // BLOCK_N
-    tiles = tile_count(dealt, room, rows, G, RAGGED, BLOCK_M) * tiles_n
+    tiles = tile_count(scheduled, room, rows, G, RAGGED, BLOCK_M) * tiles_n
     for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
-        group, band, row, left = locate(tile // tiles_n, dealt, rows, G, RAGGED, BLOCK_M)
+        group, band, row, left = locate(tile // tiles_n, scheduled, rows, G, RAGGED, BLOCK_M)
         column = tile % tiles_n * BLOCK_N
         stride = 2 * N if RAGGED else G * 2 * N
         corner = row.to(tl.int64) * stride + band * (2 * N) + 2 * column
@@ -138,7 +138,7 @@ def _activation_grad(
 
 def gated_grad(
     grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
-    cut: Tile | None = None, *, follows: bool = True,
+    config: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """Gradient of the packed product from that of the output; the hidden layer's gradient is never stored.
 
@@ -155,15 +155,15 @@ def gated_grad(
         NotImplementedError: as ``kernels.grouped.tma_kernels.product``.
     """
     (rows, K), (G, H, _) = grad.shape, w_down.shape
-    cut = cut or GATED_GRAD(grad.device, rows // G, G, K, H)
-    require(grad, K=(K, cut.BLOCK_K), H=(H, max(cut.BLOCK_N, HALF)))
-    dealt, bands = groups.dealt, groups.bands
-    programs, order = cut.programs * sm_count(grad.device), order_of(grad, follows)
+    config = config or GATED_GRAD(grad.device, rows // G, G, K, H)
+    require(grad, K=(K, config.BLOCK_K), H=(H, max(config.BLOCK_N, HALF)))
+    scheduled, bands = groups.scheduled, groups.bands
+    programs, order = config.programs * sm_count(grad.device), order_of(grad, follows)
     _gated_grad[(programs,)](
-        rows_of(grad, bands, cut.BLOCK_M, cut.BLOCK_K), weight_of(w_down, [cut.BLOCK_N, cut.BLOCK_K]),
-        gate_up, grad_gate_up, dealt, room_of(dealt), rows, G, K, H,
-        RAGGED=dealt is not None, ORDER=order, HALF=HALF,
-        BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K, PROGRAMS=programs,
-        num_warps=cut.num_warps, num_stages=cut.num_stages,
-        maxnreg=min(255, 65536 // (cut.programs * 32 * cut.num_warps)), **launch_options(order),
+        rows_of(grad, bands, config.BLOCK_M, config.BLOCK_K), weight_of(w_down, [config.BLOCK_N, config.BLOCK_K]),
+        gate_up, grad_gate_up, scheduled, room_of(scheduled), rows, G, K, H,
+        RAGGED=scheduled is not None, ORDER=order, HALF=HALF,
+        BLOCK_M=config.BLOCK_M, BLOCK_N=config.BLOCK_N, BLOCK_K=config.BLOCK_K, PROGRAMS=programs,
+        num_warps=config.num_warps, num_stages=config.num_stages,
+        maxnreg=min(255, 65536 // (config.programs * 32 * config.num_warps)), **launch_options(order),
     )  # fmt: skip

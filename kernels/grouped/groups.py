@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.grouped.tile_schedule import deal
+from kernels.grouped.tile_schedule import schedule_tiles
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Groups:
         return self.count if self.offsets is None else 1
 
     @functools.cached_property
-    def dealt(self) -> torch.Tensor | None:
+    def scheduled(self) -> torch.Tensor | None:
         """Which rows each tile of the TMA kernels has; launched once, at first use. None where groups are even."""
-        return None if self.offsets is None else deal(self.offsets, self.rows, self.count)
+        return None if self.offsets is None else schedule_tiles(self.offsets, self.rows, self.count)
 
     def of(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
         """The rows of one group, a view [rows of the group, columns]."""

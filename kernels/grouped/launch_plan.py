@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-from kernels.common.tables import Offer
-from kernels.common.warp_specialized import CUTS, Cut
+from kernels.common.tables import SearchSpace
+from kernels.common.warp_specialized import TILE_CONFIGS, TileConfig
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import warp_specialized_kernels as grouped_specialized
@@ -21,14 +21,14 @@ from kernels.grouped.products import BMM
 from kernels.grouped.table import TABLE, Tile
 
 
-class MlpParts(NamedTuple):
+class MlpPlan(NamedTuple):
     """The two launches of ``mlp`` with packed gate and up."""
 
     gated: str
     down: str
 
 
-class MlpTrainParts(NamedTuple):
+class MlpTrainPlan(NamedTuple):
     """The six of ``mlp_train``, in their order; ``grad_gate_up`` is the gradient of both these weights."""
 
     gated: str
@@ -40,91 +40,93 @@ class MlpTrainParts(NamedTuple):
 
 
 #: Every launch by the kernels of "tma".
-MLP_TMA, MLP_TRAIN_TMA = MlpParts(*("tma",) * 2), MlpTrainParts(*("tma",) * 6)
+MLP_TMA, MLP_TRAIN_TMA = MlpPlan(*("tma",) * 2), MlpTrainPlan(*("tma",) * 6)
 
-#: Cut of all products of an operation.
-CUT_OF = {op: TABLE.choice(f"{op}.warp_specialized", str, "R G K N", upto="R") for op in ("linear", "linear_train")}
-#: Parts of an operation.
-MLP = TABLE.choice("mlp.warp_specialized", MlpParts, "R G K H", upto="R")
-MLP_TRAIN = TABLE.choice("mlp_train.warp_specialized", MlpTrainParts, "R G K H", upto="R")
+#: Tile config of every product of an operation.
+TILE_CONFIG_OF = {
+    op: TABLE.choice(f"{op}.warp_specialized", str, "R G K N", upto="R") for op in ("linear", "linear_train")
+}
+#: Launch plan of an operation.
+MLP = TABLE.choice("mlp.warp_specialized", MlpPlan, "R G K H", upto="R")
+MLP_TRAIN = TABLE.choice("mlp_train.warp_specialized", MlpTrainPlan, "R G K H", upto="R")
 
 
 def product(
-    part: str, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, follows: bool = True
+    backend: str, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, follows: bool = True
 ) -> None:
     """``kernels.grouped.tma_kernels.product`` or another way; all here raise what the way raises."""
-    if part == "bmm":
+    if backend == "bmm":
         BMM.product(a, weight, groups, out)
-    elif part == "tma":
+    elif backend == "tma":
         grouped_tma.product(a, weight, groups, out, follows=follows)
     else:
-        grouped_specialized.product(a, weight, groups, out, cut=_cut(part), follows=follows)
+        grouped_specialized.product(a, weight, groups, out, config=_tile_config(backend), follows=follows)
 
 
 def grad_weight(
-    part: str, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, up: torch.Tensor | None = None,
-    *, follows: bool = True,
+    backend: str, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor,
+    up: torch.Tensor | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """``kernels.grouped.tma_kernels.grad_weight`` or another way."""
-    if part == "bmm" and up is None:
+    if backend == "bmm" and up is None:
         BMM.grad_weight(x, grad, groups, out)
-    elif part == "tma":
+    elif backend == "tma":
         grouped_tma.grad_weight(x, grad, groups, out, up, follows=follows)
     else:
-        grouped_specialized.grad_weight(x, grad, groups, out, up, cut=_cut(part), follows=follows)
+        grouped_specialized.grad_weight(x, grad, groups, out, up, config=_tile_config(backend), follows=follows)
 
 
 def gated(
-    part: str, x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
+    backend: str, x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
     gate_up: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """``kernels.grouped.gated_kernels.gated`` or another way."""
-    if part == "tma":
+    if backend == "tma":
         grouped_gated.gated(x, w_gate_up, groups, hidden, gate_up)
     else:
-        grouped_specialized.gated(x, w_gate_up, groups, hidden, gate_up, cut=_cut(part))
+        grouped_specialized.gated(x, w_gate_up, groups, hidden, gate_up, config=_tile_config(backend))
 
 
 def gated_grad(
-    part: str, grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups,
+    backend: str, grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups,
     grad_gate_up: torch.Tensor, tile: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """``kernels.grouped.gated_kernels.gated_grad``, which alone takes ``tile``, or another way."""
-    if part == "tma":
+    if backend == "tma":
         grouped_gated.gated_grad(grad, w_down, gate_up, groups, grad_gate_up, tile, follows=follows)
     else:
         grouped_specialized.gated_grad(
-            grad, w_down, gate_up, groups, grad_gate_up, cut=_cut(part), follows=follows
+            grad, w_down, gate_up, groups, grad_gate_up, config=_tile_config(backend), follows=follows
         )  # fmt: skip
 
 
-def _cut(part: str) -> Cut:
-    if part not in CUTS:
-        raise ValueError(f"{part!r} is no way to compute this part; there are tma, {', '.join(CUTS)}")
-    return CUTS[part]
+def _tile_config(backend: str) -> TileConfig:
+    if backend not in TILE_CONFIGS:
+        raise ValueError(f"{backend!r} does not compute this launch; backends are tma, {', '.join(TILE_CONFIGS)}")
+    return TILE_CONFIGS[backend]
 
 
-def cuts_at(op: str, B: int, G: int, K: int, N: int, ragged: bool = False) -> Offer:
+def tile_configs_at(op: str, B: int, G: int, K: int, N: int, ragged: bool = False) -> SearchSpace:
     """Cuts of ``linear`` and ``linear_train``."""
-    return Offer(f"{op}.warp_specialized", _sizes(B, G, K, N=N), () if ragged else tuple(CUTS))
+    return SearchSpace(f"{op}.warp_specialized", _sizes(B, G, K, N=N), () if ragged else tuple(TILE_CONFIGS))
 
 
-def mlp_parts_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> Offer:
+def mlp_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
     """Gate and up by every cut; the product behind by the same, or by cuBLAS."""
-    parts = [MlpParts(cut, down) for cut in CUTS for down in (cut, "bmm")]
-    return Offer("mlp.warp_specialized", _sizes(B, G, K, H=H), () if ragged else parts)
+    plans = [MlpPlan(config, down) for config in TILE_CONFIGS for down in (config, "bmm")]
+    return SearchSpace("mlp.warp_specialized", _sizes(B, G, K, H=H), () if ragged else plans)
 
 
-def mlp_train_parts_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> Offer:
+def mlp_train_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
     """One cut for all, but an even number of buffers for the gradient through the gate; the rest or none by cuBLAS."""
-    parts = []
-    for cut, through_gate in (("k64s3b4", "k64s3b4"), ("k32s7b3", "k32s6b4"), ("k32s7b3", "k64s3b4")):
-        parts.append(MlpTrainParts(cut, cut, cut, through_gate, cut, cut))
+    plans = []
+    for config, through_gate in (("k64s3b4", "k64s3b4"), ("k32s7b3", "k32s6b4"), ("k32s7b3", "k64s3b4")):
+        plans.append(MlpTrainPlan(config, config, config, through_gate, config, config))
     for gate in ("k64s3b4", "k32s8b2"):
         for weights in (("k32s8b2", "k64s4b2"), ("k32s8b2", "k32s7b3")):
             grad_down, grad_gate_up = weights
-            parts.append(MlpTrainParts(gate, "bmm", grad_down, "k64s3b4", grad_gate_up, "bmm"))
-    return Offer("mlp_train.warp_specialized", _sizes(B, G, K, H=H), () if ragged else parts)
+            plans.append(MlpTrainPlan(gate, "bmm", grad_down, "k64s3b4", grad_gate_up, "bmm"))
+    return SearchSpace("mlp_train.warp_specialized", _sizes(B, G, K, H=H), () if ragged else plans)
 
 
 def _sizes(B: int, G: int, K: int, **width: int) -> dict[str, int]:

@@ -7,10 +7,10 @@ import torch
 from kernels.common.arguments import expect
 from kernels.common.devices import require_triton
 from kernels.grouped import gated_kernels as grouped_gated
-from kernels.grouped import launch_plan as grouped_parts
+from kernels.grouped import launch_plan
 from kernels.grouped.arguments import Five, buffer, five, groups_of
 from kernels.grouped.groups import Groups
-from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpParts, MlpTrainParts
+from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, MlpPlan, MlpTrainPlan
 from kernels.grouped.table import Tile
 
 
@@ -52,7 +52,7 @@ def mlp_warp_specialized(
     offsets: torch.Tensor | None = None,
     *,
     out: torch.Tensor | None = None,
-    config: MlpParts | None = None,
+    config: MlpPlan | None = None,
 ) -> torch.Tensor:
     """``mlp_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
 
@@ -75,18 +75,18 @@ def mlp_warp_specialized(
     """
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
     y = buffer(out, "out", x, x.shape)
-    parts = config or MLP(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
-    compute_mlp(x, w_gate_up, w_down, groups, y, parts)
+    plan = config or MLP(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp(x, w_gate_up, w_down, groups, y, plan)
     return y
 
 
 def compute_mlp(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor, parts: MlpParts
+    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor, plan: MlpPlan
 ) -> None:
     """``mlp`` into ``y``; every argument has been checked. Raises what the parts raise."""
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
-    grouped_parts.gated(parts.gated, x, w_gate_up, groups, hidden)
-    grouped_parts.product(parts.down, hidden, w_down, groups, y)
+    launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden)
+    launch_plan.product(plan.down, hidden, w_down, groups, y)
 
 
 def mlp_train_tma(
@@ -131,7 +131,7 @@ def mlp_train_warp_specialized(
     offsets: torch.Tensor | None = None,
     *,
     out: Five | None = None,
-    config: MlpTrainParts | None = None,
+    config: MlpTrainPlan | None = None,
 ) -> Five:
     """``mlp_train_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
 
@@ -152,32 +152,32 @@ def mlp_train_warp_specialized(
         NotImplementedError: as ``mlp_warp_specialized``.
     """
     groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
-    parts = config or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
-    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, parts)
+    plan = config or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, plan)
     return results
 
 
 def compute_mlp_train(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
-    results: Five, parts: MlpTrainParts, tile: Tile | None = None,
+    results: Five, plan: MlpTrainPlan, tile: Tile | None = None,
 ) -> None:  # fmt: skip
     """``mlp_train`` into ``results``; every argument has been checked. Raises what the parts raise."""
     y, grad_x, grad_gate, grad_up, grad_down = results
     gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
-    grouped_parts.gated(parts.gated, x, w_gate_up, groups, hidden, gate_up)
-    grouped_parts.product(parts.down, hidden, w_down, groups, y)
+    launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden, gate_up)
+    launch_plan.product(plan.down, hidden, w_down, groups, y)
     # The launches that do not read what the one ahead writes begin while it ends; but not behind cuBLAS, of which
     # nobody says whether it waits for the launch ahead before it lets the next one begin.
-    behind = parts.down == "bmm"
-    grouped_parts.grad_weight(parts.grad_down, hidden, grad_out, groups, grad_down, follows=behind)
-    behind = parts.grad_down == "bmm"
-    grouped_parts.gated_grad(
-        parts.gated_grad, grad_out, w_down, gate_up, groups, grad_gate_up, tile, follows=behind
+    behind = plan.down == "bmm"
+    launch_plan.grad_weight(plan.grad_down, hidden, grad_out, groups, grad_down, follows=behind)
+    behind = plan.grad_down == "bmm"
+    launch_plan.gated_grad(
+        plan.gated_grad, grad_out, w_down, gate_up, groups, grad_gate_up, tile, follows=behind
     )  # fmt: skip
-    grouped_parts.grad_weight(parts.grad_gate_up, x, grad_gate_up, groups, grad_gate, grad_up)
+    launch_plan.grad_weight(plan.grad_gate_up, x, grad_gate_up, groups, grad_gate, grad_up)
     transposed = w_gate_up.transpose(1, 2)
-    grouped_parts.product(parts.grad_x, grad_gate_up, transposed, groups, grad_x, follows=False)
+    launch_plan.product(plan.grad_x, grad_gate_up, transposed, groups, grad_x, follows=False)
 
 
 def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:

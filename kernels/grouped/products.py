@@ -12,7 +12,7 @@ import triton
 from torch.nn.functional import silu
 
 from kernels.common.devices import require_triton
-from kernels.common.warp_specialized import Cut
+from kernels.common.warp_specialized import TileConfig
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import triton_kernels as grouped_triton
 from kernels.grouped import warp_specialized_kernels as grouped_specialized
@@ -218,8 +218,8 @@ class Tma(Triton):
 class Specialized(Triton):
     """Warp-specialized kernels of one cut (``warp_specialized_kernels``), for even groups on Hopper."""
 
-    def __init__(self, cut: Cut) -> None:
-        self.cut = cut
+    def __init__(self, config: TileConfig) -> None:
+        self.config = config
 
     def product(
         self,
@@ -233,13 +233,13 @@ class Specialized(Triton):
         """See ``Products``."""
         if too:
             raise NotImplementedError("warp_specialized multiplies packed pairs: see pack_gate_up in kernels.grouped")
-        grouped_specialized.product(a, weight, groups, out, cut=self.cut, follows=follows)
+        grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 
     def grad_weight(
         self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
     ) -> None:
         """See ``Products``."""
-        grouped_specialized.grad_weight(x, grad, groups, out, cut=self.cut, follows=follows)
+        grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
 
 
 LOOP = Loop()

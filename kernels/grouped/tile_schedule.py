@@ -31,11 +31,11 @@ BLOCK_M = 128
 FIELDS = 3
 
 #: Tiles that a program of ``deal`` looks after.
-DEALT = 128
+TILES_PER_PROGRAM = 128
 
 
 @triton.jit
-def _deal(offsets, dealt, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constexpr, SLOTS: tl.constexpr):
+def _deal(offsets, scheduled, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constexpr, SLOTS: tl.constexpr):
     begin(ORDER)
     slot = tl.program_id(0) * SLOTS + tl.arange(0, SLOTS)
     tiles = 0
@@ -44,15 +44,15 @@ def _deal(offsets, dealt, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constexpr, 
         count = tl.load(offsets + group + 1) - base
         first = (slot - tiles) * BLOCK_M
         mine = (slot >= tiles) & (first < count) & (slot < TILES)
-        tl.store(dealt + slot * 3, group, mine)
-        tl.store(dealt + slot * 3 + 1, base + first, mine)
-        tl.store(dealt + slot * 3 + 2, count - first, mine)
+        tl.store(scheduled + slot * 3, group, mine)
+        tl.store(scheduled + slot * 3 + 1, base + first, mine)
+        tl.store(scheduled + slot * 3 + 2, count - first, mine)
         tiles += tl.cdiv(count, BLOCK_M)
     if tl.program_id(0) == 0:
-        tl.store(dealt + TILES * 3, tiles)
+        tl.store(scheduled + TILES * 3, tiles)
 
 
-def deal(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
+def schedule_tiles(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
     """Which rows each tile of ``BLOCK_M`` rows has, one tile after another.
 
     Args:
@@ -65,33 +65,34 @@ def deal(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
         row, behind room for as many as there can be.
     """
     tiles = rows // BLOCK_M + groups
-    dealt = offsets.new_empty(tiles + 1, FIELDS)
+    scheduled = offsets.new_empty(tiles + 1, FIELDS)
     order = order_of(offsets, follows=True)
-    _deal[(triton.cdiv(tiles, DEALT),)](
-        offsets, dealt, groups, tiles, ORDER=order, BLOCK_M=BLOCK_M, SLOTS=DEALT, num_warps=4, **launch_options(order)
-    )
-    return dealt
+    _deal[(triton.cdiv(tiles, TILES_PER_PROGRAM),)](
+        offsets, scheduled, groups, tiles, ORDER=order, BLOCK_M=BLOCK_M, SLOTS=TILES_PER_PROGRAM,
+        num_warps=4, **launch_options(order),
+    )  # fmt: skip
+    return scheduled
 
 
-def room_of(dealt: torch.Tensor | None) -> int:
+def room_of(scheduled: torch.Tensor | None) -> int:
     """The row of ``dealt`` that holds the number of tiles."""
-    return 0 if dealt is None else len(dealt) - 1
+    return 0 if scheduled is None else len(scheduled) - 1
 
 
 @triton.jit
-def tile_count(dealt, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
+def tile_count(scheduled, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
     """Row tiles of all groups."""
-    return tl.load(dealt + room * 3) if RAGGED else G * tl.cdiv(rows // G, BLOCK_M)
+    return tl.load(scheduled + room * 3) if RAGGED else G * tl.cdiv(rows // G, BLOCK_M)
 
 
 @triton.jit
-def locate(slot, dealt, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
+def locate(slot, scheduled, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
     """(group, band of columns, first row, rows of the group from there on) of a row tile."""
     if RAGGED:
-        group = tl.load(dealt + slot * 3)
+        group = tl.load(scheduled + slot * 3)
         band = 0
-        row = tl.load(dealt + slot * 3 + 1)
-        left = tl.load(dealt + slot * 3 + 2)
+        row = tl.load(scheduled + slot * 3 + 1)
+        left = tl.load(scheduled + slot * 3 + 2)
     else:
         tiles_m = tl.cdiv(rows // G, BLOCK_M)
         group = slot // tiles_m

@@ -27,16 +27,16 @@ def _load_weight(weight, group, k, n, K, N, TRANSPOSED: tl.constexpr):
 
 @triton.jit
 def _product(
-    a, weight, target, pointer, dealt, room, rows, G, K, N,
+    a, weight, target, pointer, scheduled, room, rows, G, K, N,
     TRANSPOSED: tl.constexpr, RAGGED: tl.constexpr, ORDER: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     begin(ORDER)
     tiles_n = N // BLOCK_N
-    tiles = tile_count(dealt, room, rows, G, RAGGED, BLOCK_M) * tiles_n
+    tiles = tile_count(scheduled, room, rows, G, RAGGED, BLOCK_M) * tiles_n
     # Flattened: the loads of the next tile overlap the store of this one.
     for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
-        group, band, row, left = locate(tile // tiles_n, dealt, rows, G, RAGGED, BLOCK_M)
+        group, band, row, left = locate(tile // tiles_n, scheduled, rows, G, RAGGED, BLOCK_M)
         column = tile % tiles_n * BLOCK_N
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
@@ -69,19 +69,19 @@ def product(a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Te
         NotImplementedError: not 16-bit elements, widths that are no multiples of the tile's, or a GPU without TMA.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
-    cut = PRODUCT(a.device, rows // G, G, K, N)
-    require(a, K=(K, cut.BLOCK_K), N=(N, cut.BLOCK_N))
+    config = PRODUCT(a.device, rows // G, G, K, N)
+    require(a, K=(K, config.BLOCK_K), N=(N, config.BLOCK_N))
     transposed = weight.stride(1) == 1
-    block = [cut.BLOCK_N, cut.BLOCK_K] if transposed else [cut.BLOCK_K, cut.BLOCK_N]
-    dealt, bands = groups.dealt, groups.bands
+    block = [config.BLOCK_N, config.BLOCK_K] if transposed else [config.BLOCK_K, config.BLOCK_N]
+    scheduled, bands = groups.scheduled, groups.bands
     programs, order = sm_count(a.device), order_of(a, follows)
     _product[(programs,)](
-        rows_of(a, bands, cut.BLOCK_M, cut.BLOCK_K),
+        rows_of(a, bands, config.BLOCK_M, config.BLOCK_K),
         weight_of(weight.transpose(1, 2) if transposed else weight, block),
-        rows_of(out, bands, cut.BLOCK_M, cut.BLOCK_N // 2), out, dealt, room_of(dealt), rows, G, K, N,
-        TRANSPOSED=transposed, RAGGED=dealt is not None, ORDER=order,
-        BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K, PROGRAMS=programs,
-        num_warps=cut.num_warps, num_stages=cut.num_stages, **launch_options(order),
+        rows_of(out, bands, config.BLOCK_M, config.BLOCK_N // 2), out, scheduled, room_of(scheduled), rows, G, K, N,
+        TRANSPOSED=transposed, RAGGED=scheduled is not None, ORDER=order,
+        BLOCK_M=config.BLOCK_M, BLOCK_N=config.BLOCK_N, BLOCK_K=config.BLOCK_K, PROGRAMS=programs,
+        num_warps=config.num_warps, num_stages=config.num_stages, **launch_options(order),
     )  # fmt: skip
 
 
@@ -147,14 +147,14 @@ def grad_weight(
         NotImplementedError: as ``product``.
     """
     (G, K, _), width = out.shape, grad.shape[1]
-    cut, bands = GRAD_WEIGHT(x.device, len(x) // G, G, K, width), groups.bands
-    require(x, K=(K, cut.BLOCK_M), N=(width, cut.BLOCK_N))
+    config, bands = GRAD_WEIGHT(x.device, len(x) // G, G, K, width), groups.bands
+    require(x, K=(K, config.BLOCK_M), N=(width, config.BLOCK_N))
     programs, order = sm_count(x.device), order_of(x, follows)
     _grad_weight[(programs,)](
-        rows_of(x, bands, cut.BLOCK_K, cut.BLOCK_M), rows_of(grad, bands, cut.BLOCK_K, cut.BLOCK_N),
-        *(weight_of(target, [cut.BLOCK_M, cut.BLOCK_N // 2]) for target in (out, out if up is None else up)),
+        rows_of(x, bands, config.BLOCK_K, config.BLOCK_M), rows_of(grad, bands, config.BLOCK_K, config.BLOCK_N),
+        *(weight_of(target, [config.BLOCK_M, config.BLOCK_N // 2]) for target in (out, out if up is None else up)),
         x, grad, groups.offsets, x.shape[0], G, K, width,
         PAIR=up is not None, RAGGED=groups.offsets is not None, ORDER=order,
-        BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K, PROGRAMS=programs,
-        num_warps=cut.num_warps, num_stages=cut.num_stages, **launch_options(order),
+        BLOCK_M=config.BLOCK_M, BLOCK_N=config.BLOCK_N, BLOCK_K=config.BLOCK_K, PROGRAMS=programs,
+        num_warps=config.num_warps, num_stages=config.num_stages, **launch_options(order),
     )  # fmt: skip

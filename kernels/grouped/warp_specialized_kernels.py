@@ -20,7 +20,7 @@ from kernels.common.warp_specialized import (
     PLAIN,
     ROWS,
     TN,
-    Cut,
+    TileConfig,
     described,
     launch,
 )
@@ -31,7 +31,13 @@ PIECE = (64, 64)
 
 
 def product(
-    a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, cut: Cut, follows: bool = True
+    a: torch.Tensor,
+    weight: torch.Tensor,
+    groups: Groups,
+    out: torch.Tensor,
+    *,
+    config: TileConfig,
+    follows: bool = True,
 ) -> None:
     """``out = a @ weight`` group by group.
 
@@ -48,23 +54,23 @@ def product(
             matrices that do not begin at a multiple of 16 bytes, or no Hopper GPU.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
-    require(a, groups, K=(K, cut.k), N=(N, COLUMNS))
+    require(a, groups, K=(K, config.k), N=(N, COLUMNS))
     transposed = weight.stride(1) == 1
     b = (
-        described(weight.transpose(1, 2), (G * N, K), (COLUMNS, cut.k))
+        described(weight.transpose(1, 2), (G * N, K), (COLUMNS, config.k))
         if transposed
-        else described(weight, (G * K, N), (cut.k, COLUMNS))
+        else described(weight, (G * K, N), (config.k, COLUMNS))
     )
     sizes = G, rows // G, N, K
     launch(
-        _bands(a, G, (64, cut.k)), b, _bands(out, G, PIECE), sizes, cut, order_of(a, follows),
+        _bands(a, G, (64, config.k)), b, _bands(out, G, PIECE), sizes, config, order_of(a, follows),
         NT if transposed else NN, PLAIN,
     )  # fmt: skip
 
 
 def grad_weight(
     x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, up: torch.Tensor | None = None,
-    *, cut: Cut, follows: bool = True,
+    *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
     """``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
 
@@ -78,15 +84,15 @@ def grad_weight(
     require(x, groups, K=(K, ROWS), N=(width, COLUMNS))
     sizes = G, K, width, len(x) // G
     launch(
-        _bands(x, G, (cut.k, 64)), _bands(grad, G, (cut.k, COLUMNS)), described(out, (G * K, N), PIECE), sizes, cut,
-        order_of(x, follows), TN, PLAIN if up is None else PAIR,
+        _bands(x, G, (config.k, 64)), _bands(grad, G, (config.k, COLUMNS)), described(out, (G * K, N), PIECE), sizes,
+        config, order_of(x, follows), TN, PLAIN if up is None else PAIR,
         other=None if up is None else described(up, (G * K, N), PIECE),
     )  # fmt: skip
 
 
 def gated(
     x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
-    gate_up: torch.Tensor | None = None, *, cut: Cut,
+    gate_up: torch.Tensor | None = None, *, config: TileConfig,
 ) -> None:  # fmt: skip
     """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
 
@@ -104,18 +110,18 @@ def gated(
         NotImplementedError: as ``product``.
     """
     (rows, K), (G, _, N) = x.shape, w_gate_up.shape
-    require(x, groups, K=(K, cut.k), H=(N // 2, COLUMNS // 2))
+    require(x, groups, K=(K, config.k), H=(N // 2, COLUMNS // 2))
     sizes = G, rows // G, N, K
     launch(
-        _bands(x, G, (64, cut.k)), described(w_gate_up, (G * K, N), (cut.k, COLUMNS)), _bands(hidden, G, PIECE),
-        sizes, cut, order_of(x, follows=True), NN, GATED if gate_up is None else KEPT,
+        _bands(x, G, (64, config.k)), described(w_gate_up, (G * K, N), (config.k, COLUMNS)), _bands(hidden, G, PIECE),
+        sizes, config, order_of(x, follows=True), NN, GATED if gate_up is None else KEPT,
         other=None if gate_up is None else _bands(gate_up, G, PIECE),
     )  # fmt: skip
 
 
 def gated_grad(
     grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
-    *, cut: Cut, follows: bool = True,
+    *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
     """Gradient of the packed product from that of the output; the hidden layer's gradient is never stored.
 
@@ -132,13 +138,14 @@ def gated_grad(
         NotImplementedError: as ``product``, or an odd number of buffers.
     """
     (rows, K), (G, H, _) = grad.shape, w_down.shape
-    require(grad, groups, K=(K, cut.k), H=(H, COLUMNS))
-    if cut.buffers % 2:
-        raise NotImplementedError(f"warp_specialized needs an even number of buffers here, got {cut.buffers}")
+    require(grad, groups, K=(K, config.k), H=(H, COLUMNS))
+    if config.buffers % 2:
+        raise NotImplementedError(f"warp_specialized needs an even number of buffers here, got {config.buffers}")
     sizes = G, rows // G, H, K
     launch(
-        _bands(grad, G, (64, cut.k)), described(w_down, (G * H, K), (COLUMNS, cut.k)), _bands(grad_gate_up, G, PIECE),
-        sizes, cut, order_of(grad, follows), NT, GRAD, gate_up=_bands(gate_up, G, PIECE),
+        _bands(grad, G, (64, config.k)), described(w_down, (G * H, K), (COLUMNS, config.k)),
+        _bands(grad_gate_up, G, PIECE), sizes, config, order_of(grad, follows), NT, GRAD,
+        gate_up=_bands(gate_up, G, PIECE),
     )  # fmt: skip
 
 

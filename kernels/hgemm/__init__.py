@@ -11,12 +11,12 @@ from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.common.devices import capability, require_triton, require_wgmma
-from kernels.common.tables import Offer, first_that_can
-from kernels.common.warp_specialized import Cut
+from kernels.common.tables import SearchSpace, first_that_can
+from kernels.common.warp_specialized import TileConfig
 from kernels.hgemm.gluon_kernel import run_gluon
 from kernels.hgemm.tiles import TABLE, TILES, Tile, tile_for
 from kernels.hgemm.triton_kernels import run_pointers, run_tma
-from kernels.hgemm.warp_specialized_kernel import CUT, cuts_at, run_specialized
+from kernels.hgemm.warp_specialized_kernel import TILE_CONFIG, run_specialized, tile_configs_at
 
 FLOATS = (torch.float16, torch.bfloat16)
 
@@ -132,7 +132,7 @@ def warp_specialized(
     alpha: float = 1.0,
     beta: float = 0.0,
     out: Tensor | None = None,
-    config: Cut | None = None,
+    config: TileConfig | None = None,
 ) -> Tensor:
     """Sixth rung: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
 
@@ -145,7 +145,7 @@ def warp_specialized(
     if c is not None or alpha != 1:
         raise NotImplementedError("warp_specialized has no epilogue that scales or reads c")
     require_wgmma(a, "warp_specialized")
-    run_specialized(config or CUT(a.device, a.shape[0], b.shape[1], a.shape[1]), a, b, out)
+    run_specialized(config or TILE_CONFIG(a.device, a.shape[0], b.shape[1], a.shape[1]), a, b, out)
     return out
 
 
@@ -237,16 +237,16 @@ VARIANTS = {
 }
 
 
-def _tiles_at(M: int, N: int, K: int) -> Offer:
-    return Offer("tile", {"M": M, "N": N, "K": K}, TILES)
+def _tiles_at(M: int, N: int, K: int) -> SearchSpace:
+    return SearchSpace("tile", {"M": M, "N": N, "K": K}, TILES)
 
 
-WAYS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")
+BACKENDS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")
 
 
-def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> Offer:
-    return Offer("best", {"M": M, "N": N, "K": K, "C": beta != 0}, WAYS)
+def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> SearchSpace:
+    return SearchSpace("best", {"M": M, "N": N, "K": K, "C": beta != 0}, BACKENDS)
 
 
 #: What ``lockstep tune`` may try: variant → what is open at a case.
-CANDIDATES = {"tma": _tiles_at, "warp_specialized": cuts_at, "best": _variants_at}
+CANDIDATES = {"tma": _tiles_at, "warp_specialized": tile_configs_at, "best": _variants_at}

@@ -20,7 +20,7 @@ import torch
 
 from kernels.common.arguments import expect
 from kernels.common.devices import require_triton
-from kernels.common.tables import Offer, first_that_can
+from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.workspace import BUFFERS
 from kernels.kda.arguments import FLOATS, RANK, Outputs, Sizes, buffer_of, joint_of, pack, pack_as_source, sizes_of
 from kernels.kda.prefill_kernel import prefill
@@ -214,11 +214,11 @@ def kda(
     if x.device.type == "cpu" or w_fg.shape[-1] != RANK or not len(x):
         return _cublas(x, w_in, w_fg, out=out)
     if config:
-        return WAYS[config](x, w_in, w_fg, out=out)
+        return BACKENDS[config](x, w_in, w_fg, out=out)
     rows_of_weight, K = w_in.shape[0], w_in.shape[-1]
     best = BEST(x.device, x.shape[0], K, rows_of_weight, rows_of_weight * x.element_size() % 16 == 0)
     names = (best, *PLAINER.get(best, ()), "torch")
-    return first_that_can(names, lambda name: WAYS[name](x, w_in, w_fg, out=out))
+    return first_that_can(names, lambda name: BACKENDS[name](x, w_in, w_fg, out=out))
 
 
 def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
@@ -231,7 +231,7 @@ def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: tor
     return q, k, v, beta, fg[0], fg[1]
 
 
-WAYS = {
+BACKENDS = {
     "rows": rows,
     "tiles": tiles,
     "stream": stream,
@@ -267,11 +267,11 @@ PREPARE = {
 SCRATCH = BUFFERS
 
 
-def _variants_at(M: int, K: int, heads: int) -> Offer:
+def _variants_at(M: int, K: int, heads: int) -> SearchSpace:
     N = (3 * heads + 2) * RANK + heads
     few = [name for name, most in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if most >= M]
     sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
-    return Offer("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
+    return SearchSpace("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
 
 
 #: What ``lockstep tune`` may try: variant → what is open at a case.

@@ -130,16 +130,16 @@ def decode_rows(
         NotImplementedError: more than 4 tokens, or sizes that do not divide into programs.
     """
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
-    cut = ROWS(x.device, M)
+    config = ROWS(x.device, M)
     if M > ROWS_LIMIT:
         raise NotImplementedError(f"rows serves up to {ROWS_LIMIT} tokens, got {M}")
-    if R % cut.LONG or D % cut.SHORT or R & (R - 1):
-        raise NotImplementedError(f"rows needs D % {cut.SHORT} == 0 and a rank that is a power of two, got {D}, {R}")
+    if R % config.LONG or D % config.SHORT or R & (R - 1):
+        raise NotImplementedError(f"rows needs D % {config.SHORT} == 0 and a rank that is a power of two, got {D}, {R}")
     head = 1 << (K.bit_length() - 1)
     programs = w_in.shape[0] - H
-    grid = (programs // cut.LONG + triton.cdiv(H, cut.LONG) + 2 * D // cut.SHORT,)
+    grid = (programs // config.LONG + triton.cdiv(H, config.LONG) + 2 * D // config.SHORT,)
     _decode_rows[grid](
         x, w_in, w_fg, wide, beta, fg, counters_of(x.device), H,
         M=M, K=K, D=D, R=R, HEAD=head, TAIL=max(triton.next_power_of_2(K - head), 16),
-        LONG=cut.LONG, SHORT=cut.SHORT, num_warps=cut.num_warps, **overlap(x),
+        LONG=config.LONG, SHORT=config.SHORT, num_warps=config.num_warps, **overlap(x),
     )  # fmt: skip

@@ -63,10 +63,10 @@ def decode_stream(
         NotImplementedError: more than 32 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
             begin at multiples of 16 bytes, or no Hopper GPU.
     """
-    cut = STREAM(x.device, x.shape[0])
-    if cut is None:
+    config = STREAM(x.device, x.shape[0])
+    if config is None:
         raise NotImplementedError(f"stream serves up to {STREAM_LIMIT} tokens, got {x.shape[0]}")
-    launch(x, w_in, w_fg, wide, beta, fg, cut)
+    launch(x, w_in, w_fg, wide, beta, fg, config)
 
 
 def launch(
@@ -76,7 +76,7 @@ def launch(
     wide: torch.Tensor,
     beta: torch.Tensor,
     fg: torch.Tensor,
-    cut: Stream,
+    config: Stream,
 ) -> None:
     """``decode_stream`` with a given cut."""
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
@@ -87,16 +87,16 @@ def launch(
         raise NotImplementedError("stream needs 16-bit elements in rows that begin at multiples of 16 bytes, for TMA")
     steps = triton.cdiv(K, BLOCK_K)
     # Each part as many steps as the others: what does not divide evenly is one part.
-    split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (cut.split_low, cut.split_wide))
+    split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (config.split_low, config.split_wide))
     wide_tiles = 3 * D // ROWS + 1
     programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
-    if programs * ROWS * cut.m > room(x.device):
+    if programs * ROWS * config.m > room(x.device):
         raise NotImplementedError(f"stream has a mailbox for {room(x.device)} partial sums, too few for D = {D}")
     _decode_stream[(programs + 2 * D // ROWS,)](
-        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, cut.m, BLOCK_K), x,
+        tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, config.m, BLOCK_K), x,
         wide, beta, fg, mailbox(x.device), counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,
-        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=4, launch_pdl=True,
+        W_STAGES=config.w_stages, X_STAGES=config.x_stages, num_warps=4, launch_pdl=True,
     )  # fmt: skip
 
 

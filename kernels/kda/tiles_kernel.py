@@ -142,20 +142,20 @@ def decode_tiles(
         NotImplementedError: more than 128 tokens, or sizes that do not divide into tiles.
     """
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
-    cut = TILES(x.device, M)
-    if cut is None:
+    config = TILES(x.device, M)
+    if config is None:
         raise NotImplementedError(f"tiles serves up to {TILES_LIMIT} tokens, got {M}")
-    if R % cut.BLOCK_N or 3 * D % cut.BLOCK_N or D % cut.SHORT or R & (R - 1):
+    if R % config.BLOCK_N or 3 * D % config.BLOCK_N or D % config.SHORT or R & (R - 1):
         raise NotImplementedError(f"tiles needs a rank that is a power of two and a multiple of 128, got {R} (D = {D})")
-    low = 2 * R // cut.BLOCK_N
-    wide_tiles = 3 * D // cut.BLOCK_N + triton.cdiv(H, cut.BLOCK_N)
+    low = 2 * R // config.BLOCK_N
+    wide_tiles = 3 * D // config.BLOCK_N + triton.cdiv(H, config.BLOCK_N)
     if 3 + low + wide_tiles > COUNTERS:
         raise NotImplementedError(f"tiles counts up to {COUNTERS - 3} tiles, got {low + wide_tiles}")
-    long_programs = low * cut.SPLIT_LOW + wide_tiles * cut.SPLIT_WIDE
-    partials = torch.empty(long_programs * cut.BLOCK_N * cut.BLOCK_M, dtype=torch.float32, device=x.device)
-    _decode_tiles[(long_programs + 2 * D // cut.SHORT,)](
+    long_programs = low * config.SPLIT_LOW + wide_tiles * config.SPLIT_WIDE
+    partials = torch.empty(long_programs * config.BLOCK_N * config.BLOCK_M, dtype=torch.float32, device=x.device)
+    _decode_tiles[(long_programs + 2 * D // config.SHORT,)](
         x, w_in, w_fg, wide, beta, fg, partials, counters_of(x.device), M, H,
-        K=K, D=D, R=R, BLOCK_M=cut.BLOCK_M, BLOCK_N=cut.BLOCK_N, BLOCK_K=cut.BLOCK_K,
-        SPLIT_LOW=cut.SPLIT_LOW, SPLIT_WIDE=cut.SPLIT_WIDE, SHORT=cut.SHORT,
-        num_warps=cut.num_warps, num_stages=cut.num_stages, **overlap(x),
+        K=K, D=D, R=R, BLOCK_M=config.BLOCK_M, BLOCK_N=config.BLOCK_N, BLOCK_K=config.BLOCK_K,
+        SPLIT_LOW=config.SPLIT_LOW, SPLIT_WIDE=config.SPLIT_WIDE, SHORT=config.SHORT,
+        num_warps=config.num_warps, num_stages=config.num_stages, **overlap(x),
     )  # fmt: skip

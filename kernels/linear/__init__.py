@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 
 from kernels.common.devices import capability, require_triton
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
 from kernels.linear import direct_kernel as linear_direct
 from kernels.linear import share_kernel as linear_share
@@ -105,11 +105,11 @@ def stream(
     """
     out = checked(x, weight, bias, out)
     _require_hopper("stream", x, weight)
-    cut = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
-    if cut is None:
+    config = config or linear_stream.STREAM(x.device, *x.shape, len(weight))
+    if config is None:
         raise NotImplementedError(f"stream has no tile for {len(x)} rows: more fill the GPU without")
-    parts = linear_stream.parts_of(cut, x.shape[1], weight.shape[0], x.device)
-    linear_stream.launch(x, weight, bias, out, cut, parts)
+    parts = linear_stream.parts_of(config, x.shape[1], weight.shape[0], x.device)
+    linear_stream.launch(x, weight, bias, out, config, parts)
     return out
 
 
@@ -126,10 +126,10 @@ def share(
     """
     out = checked(x, weight, bias, out)
     _require_hopper("share", x, weight)
-    cut = config or linear_share.SHARE(x.device, *x.shape, len(weight))
-    if cut is None:
+    config = config or linear_share.SHARE(x.device, *x.shape, len(weight))
+    if config is None:
         raise NotImplementedError(f"share has no tile for {len(x)} rows of K={x.shape[1]} and N={len(weight)}")
-    linear_share.launch(x, weight, bias, out, cut)
+    linear_share.launch(x, weight, bias, out, config)
     return out
 
 
@@ -251,13 +251,13 @@ PREPARE = {"tgv": zero_bias, "tgv_pdl": zero_bias}
 SCRATCH = BUFFERS
 
 
-def _streams_at(M: int, K: int, N: int) -> Offer:
+def _streams_at(M: int, K: int, N: int) -> SearchSpace:
     m = max(8, triton.next_power_of_2(M))
     rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= MOST_STREAMED else ()
     return offer("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
 
 
-def _variants_at(M: int, K: int, N: int) -> Offer:
+def _variants_at(M: int, K: int, N: int) -> SearchSpace:
     rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "split_k": 256}
     few = [name for name, most in rows.items() if most >= M]
     return offer("best", [*few, "torch"], M, K, N)

@@ -14,7 +14,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.pdl import launch_options
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.linear.product_kernel import store
 from kernels.linear.table import TABLE, offer
 
@@ -33,7 +33,7 @@ VECTORS = TABLE.maybe("gemv", Vectors, "M K N", upto="M")
 AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
 
 
-def vectors_at(M: int, K: int, N: int) -> Offer:
+def vectors_at(M: int, K: int, N: int) -> SearchSpace:
     """Two or four rows of the weight a program."""
     tiles = [Vectors(n, k, warps) for n in (2, 4) for k in (2048, 4096) for warps in (8, 16)]
     return offer("gemv", tiles if M <= 4 else [], M, K, N)

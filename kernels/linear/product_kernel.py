@@ -16,7 +16,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import sm_count
 from kernels.common.pdl import launch_options
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.common.workspace import once_per_device
 from kernels.linear.table import TABLE, offer
 
@@ -39,7 +39,7 @@ SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
 MAX_SPLIT = 16
 
 
-def tiles_at(M: int, K: int, N: int) -> Offer:
+def tiles_at(M: int, K: int, N: int) -> SearchSpace:
     """Programs of one wave: 16 to 128 rows of the weight, K steps of 64 to 256."""
     if M > 64:
         return offer("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)

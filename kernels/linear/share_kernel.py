@@ -30,7 +30,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels.common.devices import sm_count
 from kernels.common.mailbox import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.common.warp_group_tiles import halves
 from kernels.linear.table import TABLE, offer
 
@@ -57,7 +57,7 @@ SHARE = TABLE.maybe("share", Share, "M K N", upto="M")
 MOST_ROWS = 64
 
 
-def shares_at(M: int, K: int, N: int) -> Offer:
+def shares_at(M: int, K: int, N: int) -> SearchSpace:
     """Long rings and short ones, K in 2 or 4 parts; a multiprocessor's 227 KB hold each."""
     m = max(16, triton.next_power_of_2(M))
     rings = ((8, 8), (5, 4)) if m <= 32 else ((7, 6), (8, 5), (4, 3))
@@ -65,7 +65,7 @@ def shares_at(M: int, K: int, N: int) -> Offer:
     return offer("share", cuts if m <= MOST_ROWS else [], M, K, N)
 
 
-def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Share) -> None:
+def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: Share) -> None:
     """``out = x @ weight.T + bias``; every argument has been checked.
 
     Raises:
@@ -73,20 +73,20 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Sha
             the GPU has multiprocessors, where some would wait for others that cannot start.
     """
     (M, K), N = x.shape, weight.shape[0]
-    tiles, steps, places = triton.cdiv(N, cut.n), triton.cdiv(K, cut.k), sm_count(x.device)
-    if cut.m < M:
-        raise NotImplementedError(f"share's tile is for up to {cut.m} rows, got {M}")
-    if steps % cut.parts:
-        raise NotImplementedError(f"share cannot deal K={K}, {steps} steps of {cut.k}, to {cut.parts} parts")
-    if tiles * cut.parts > places:
+    tiles, steps, places = triton.cdiv(N, config.n), triton.cdiv(K, config.k), sm_count(x.device)
+    if config.m < M:
+        raise NotImplementedError(f"share's tile is for up to {config.m} rows, got {M}")
+    if steps % config.parts:
+        raise NotImplementedError(f"share cannot deal K={K}, {steps} steps of {config.k}, to {config.parts} parts")
+    if tiles * config.parts > places:
         raise NotImplementedError(
-            f"share needs all its programs resident at once: {tiles * cut.parts} for N={N} in {cut.parts} parts, "
+            f"share needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} parts, "
             f"and {x.device} has {places} multiprocessors"
         )
-    _share_kernel[(tiles, cut.parts)](
-        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out, mailbox(x.device), M, N, K,
-        HAS_BIAS=bias is not None, PARTS=cut.parts, STEPS=steps // cut.parts, W_STAGES=cut.w_stages,
-        X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
+    _share_kernel[(tiles, config.parts)](
+        tiles_of(weight, config.n, config.k), tiles_of(x, config.m, config.k), weight, x, bias, out,
+        mailbox(x.device), M, N, K, HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=steps // config.parts,
+        W_STAGES=config.w_stages, X_STAGES=config.x_stages, num_warps=config.num_warps, launch_pdl=True,
     )  # fmt: skip
 
 

@@ -40,22 +40,22 @@ STREAM = TABLE.maybe("stream", Stream, "M K N", upto="M")
 MOST_PARTS = 16
 
 
-def parts_of(cut: Stream, K: int, N: int, device: torch.device) -> int:
+def parts_of(config: Stream, K: int, N: int, device: torch.device) -> int:
     """In how many parts K is split."""
-    steps = triton.cdiv(K, cut.k)
-    most = min(MOST_PARTS, cut.slots * sm_count(device) // triton.cdiv(N, cut.n))
+    steps = triton.cdiv(K, config.k)
+    most = min(MOST_PARTS, config.slots * sm_count(device) // triton.cdiv(N, config.n))
     return max((parts for parts in range(1, most + 1) if steps % parts == 0), default=1)
 
 
-def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, cut: Stream, parts: int) -> None:
+def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: Stream, parts: int) -> None:
     """``out = x @ weight.T + bias``; every argument has been checked."""
     (M, K), N = x.shape, weight.shape[0]
-    tiles, steps = triton.cdiv(N, cut.n), triton.cdiv(K, cut.k)
+    tiles, steps = triton.cdiv(N, config.n), triton.cdiv(K, config.k)
     _stream_kernel[(tiles, parts)](
-        tiles_of(weight, cut.n, cut.k), tiles_of(x, cut.m, cut.k), weight, x, bias, out,
+        tiles_of(weight, config.n, config.k), tiles_of(x, config.m, config.k), weight, x, bias, out,
         mailbox(x.device) if parts > 1 else None, M, N, K,
         HAS_BIAS=bias is not None, PARTS=parts, STEPS=triton.cdiv(steps, parts),
-        W_STAGES=cut.w_stages, X_STAGES=cut.x_stages, num_warps=cut.num_warps, launch_pdl=True,
+        W_STAGES=config.w_stages, X_STAGES=config.x_stages, num_warps=config.num_warps, launch_pdl=True,
     )  # fmt: skip
 
 

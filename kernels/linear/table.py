@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernels.common.tables import Offer, Table
+from kernels.common.tables import SearchSpace, Table
 
 TABLE = Table("linear")
 
 
-def offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> Offer:
+def offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> SearchSpace:
     """What may be tried for one shape."""
-    return Offer(choice, {"M": M, "K": K, "N": N}, configs)
+    return SearchSpace(choice, {"M": M, "K": K, "N": N}, configs)

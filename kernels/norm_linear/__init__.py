@@ -22,7 +22,7 @@ from kernels import linear
 from kernels.common.arguments import expect
 from kernels.common.devices import capability, require_triton
 from kernels.common.pdl import launch_options
-from kernels.common.tables import Offer, Table
+from kernels.common.tables import SearchSpace, Table
 from kernels.common.workspace import BUFFERS
 from kernels.linear.arguments import FLOATS
 from kernels.linear.library import torch_linear
@@ -144,12 +144,12 @@ VARIANTS = {
 SCRATCH = BUFFERS
 
 
-def _linears_at(M: int, K: int, N: int) -> Offer:
-    return Offer("apart", {"M": M, "K": K, "N": N}, ["gemv", "split_k"] if M <= 4 else ["split_k"])
+def _linears_at(M: int, K: int, N: int) -> SearchSpace:
+    return SearchSpace("apart", {"M": M, "K": K, "N": N}, ["gemv", "split_k"] if M <= 4 else ["split_k"])
 
 
-def _variants_at(M: int, K: int, N: int) -> Offer:
-    return Offer("best", {"M": M, "K": K, "N": N}, ["overlapped", "apart", "torch"])
+def _variants_at(M: int, K: int, N: int) -> SearchSpace:
+    return SearchSpace("best", {"M": M, "K": K, "N": N}, ["overlapped", "apart", "torch"])
 
 
 #: What ``lockstep tune`` may try: variant → what is open at a case.

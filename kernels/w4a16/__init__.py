@@ -13,7 +13,7 @@ import torch
 import triton
 
 from kernels.common.devices import require_triton
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
 from kernels.w4a16.arguments import expect_planes, output
 from kernels.w4a16.int4 import dequantise_planes, expect_quantised, has_hopper_ptx, has_wgmma, pack_planes
@@ -97,11 +97,11 @@ def stream(
             the scales that are no multiple of 16 bytes, or a GPU older than Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
-    cut = config or STREAM(x.device, *sizes_of(x, scales32))
-    if refusal := _why_no_stream(x, scales32, cut):
+    config = config or STREAM(x.device, *sizes_of(x, scales32))
+    if refusal := _why_no_stream(x, scales32, config):
         raise NotImplementedError(refusal)
-    if cut and len(x):
-        multiply_stream(x, words, scales32, out, cut)
+    if config and len(x):
+        multiply_stream(x, words, scales32, out, config)
     return out
 
 
@@ -167,14 +167,14 @@ def w4a16(
     return planes(x, words, scales32, out=out)
 
 
-def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor, cut: Stream | None) -> str | None:
+def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor, config: Stream | None) -> str | None:
     """What keeps ``stream`` from taking these arguments with this tile."""
     if not has_hopper_ptx(x.device):
         return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
-    if cut is None:
+    if config is None:
         return f"stream has no tile for {len(x)} tokens: it is for few"
-    if len(x) > cut.tokens:
-        return f"this tile of stream holds {cut.tokens} tokens, got {len(x)}"
+    if len(x) > config.tokens:
+        return f"this tile of stream holds {config.tokens} tokens, got {len(x)}"
     return _ragged("stream", x=x, **({"scales32": scales32} if len(scales32) > 1 else {}))
 
 
@@ -223,7 +223,7 @@ PREPARE = {
 SCRATCH = BUFFERS
 
 
-def _variants_at(M: int, K: int, N: int, group: int | str) -> Offer:
+def _variants_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     few = ["stream"] if M <= 32 else ["ring"]
     names = [*few, *(["planes"] if M <= LARGEST_PLANES_M else []), *(["dequant"] if M > 64 else [])]
     return offer("best", names, M, K, N, group)

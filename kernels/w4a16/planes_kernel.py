@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import sm_count
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.common.workspace import once_per_device
 from kernels.w4a16.int4 import PLANE_K, has_hopper_ptx, has_wgmma, unpack_codes
 from kernels.w4a16.table import SIZES, TABLE, offer
@@ -55,7 +55,7 @@ LARGEST_SPLIT = 16
 COUNTERS = 1 << 16
 
 
-def tiles_at(M: int, K: int, N: int, group: int | str) -> Offer:
+def tiles_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     """Tiles of as many tokens as there are, or half of them; with few, programs enough to split K."""
     tokens = min(256, max(8, triton.next_power_of_2(M)))
     shapes = [(64, 4), (128, 4), (128, 8)] if tokens < 256 else [(64, 4), (128, 8)]

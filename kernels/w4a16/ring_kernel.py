@@ -28,7 +28,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import sm_count
 from kernels.common.gluon_compat import barrier, tma_load, tma_store
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.w4a16.int4 import PLANE_K, PLANE_N, PLANE_WORDS
 from kernels.w4a16.int4_gluon import PACKED, unpack
 from kernels.w4a16.planes_kernel import counters
@@ -58,7 +58,7 @@ REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
 RING = TABLE.choice("ring", Ring, SIZES, upto="M")
 
 
-def rings_at(M: int, K: int, N: int, group: int | str) -> Offer:
+def rings_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     """Tiles of no more tokens than there are; K in parts where tiles are few."""
     few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
     many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]

@@ -8,7 +8,7 @@ import torch
 import triton
 
 from kernels.common.devices import sm_count
-from kernels.common.tables import Offer
+from kernels.common.tables import SearchSpace
 from kernels.w4a16.table import SIZES, TABLE, offer
 
 
@@ -53,7 +53,7 @@ _TRIED = {
 LARGEST_SPLIT = 16
 
 
-def streams_at(M: int, K: int, N: int, group: int | str) -> Offer:
+def streams_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     """Streams of one crew or several; crews let the next launch begin late."""
     tokens = max(8, triton.next_power_of_2(M))
     streams = [Stream(tokens, *shape, late=shape[-1] > 1) for shape in _TRIED.get(tokens, ())]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.common.tables import Offer, Table
+from kernels.common.tables import SearchSpace, Table
 
 TABLE = Table("w4a16")
 
@@ -31,6 +31,6 @@ def sizes_of(x: torch.Tensor, scales32: torch.Tensor) -> Sizes:
     return Sizes(M, K, N, groups > 1, K * N)
 
 
-def offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int, group: int | str) -> Offer:
+def offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int, group: int | str) -> SearchSpace:
     """What may be tried for one case of the suite; what is tuned holds for these weights alone."""
-    return Offer(choice, {"M": M, "K": K, "N": N, "grouped": group != "channel"}, configs)
+    return SearchSpace(choice, {"M": M, "K": K, "N": N, "grouped": group != "channel"}, configs)

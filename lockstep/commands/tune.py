@@ -132,13 +132,13 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
     Raises:
         SuiteError: a variant that no suite offers, or a case that there is not.
     """
-    from lockstep.tuning.search_space import offer_of, tunable
+    from lockstep.tuning.search_space import search_space_of, tunable
 
     offered = {suite.name: tunable(suite) for suite in suites}
     known = dict.fromkeys(name for names in offered.values() for name in names)
     for name in args.variant:
         if name not in known:
-            raise SuiteError(f"{args.family}: {name!r} offers no candidates{nearest(name, known)}")
+            raise SuiteError(f"{args.family}: {name!r} has no candidates{nearest(name, known)}")
     if not known:
         raise SuiteError(f"{args.family} has no CANDIDATES: nothing to tune")
     jobs: dict[tuple[Any, ...], tuple[Suite, str, Case]] = {}
@@ -148,10 +148,10 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
             cases = tuple(case for text in args.case for case in match_cases(suite, text))
         for variant in sorted(offered[suite.name], key=lambda name: name == "best"):
             for case in cases if not args.variant or variant in args.variant else ():
-                offer = offer_of(suite, variant, case)
+                space = search_space_of(suite, variant, case)
                 # Cases that differ in nothing that the choice depends on are one job.
-                if offer.configs:
-                    jobs.setdefault((offer.choice, *sorted(offer.sizes.items())), (suite, variant, case))
+                if space.configs:
+                    jobs.setdefault((space.choice, *sorted(space.sizes.items())), (suite, variant, case))
     return list(jobs.values())
 
 

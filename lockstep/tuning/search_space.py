@@ -27,7 +27,7 @@ from lockstep.suite.model import Case, Suite, SuiteError, bind
 INCUMBENT = "now"
 
 
-class Offer(Protocol):
+class SearchSpace(Protocol):
     """What may be tuned at one case."""
 
     @property
@@ -67,27 +67,27 @@ def table_of(suite: Suite) -> TuningTable:
 
 def tunable(suite: Suite) -> tuple[str, ...]:
     """Variants that offer candidates."""
-    return tuple(_offers(suite))
+    return tuple(_spaces(suite))
 
 
-def offer_of(suite: Suite, variant: str, case: Case) -> Offer:
+def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
     """What may be tuned of a variant at a case.
 
     Raises:
         SuiteError: nothing; the message names the variants that can.
     """
-    offers = _offers(suite)
-    if variant not in offers:
-        raise SuiteError(f"{suite.name}: {variant!r} offers no candidates{nearest(variant, offers)}")
-    offer: Offer = offers[variant](**bind(offers[variant], case))
-    return offer
+    spaces = _spaces(suite)
+    if variant not in spaces:
+        raise SuiteError(f"{suite.name}: {variant!r} offers no candidates{nearest(variant, spaces)}")
+    space: SearchSpace = spaces[variant](**bind(spaces[variant], case))
+    return space
 
 
-def contest(suite: Suite, variant: str, offer: Offer) -> Family:
+def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
     """The variant as it is and with each configuration, as a family of rivals that are prepared alike."""
     family = load_family(suite)
     function = family.variants[variant]
-    rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in offer.configs}
+    rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
     prepare = family.prepare.get(variant)
     return Family(rivals, dict.fromkeys(rivals, prepare) if prepare else {}, family.note, family.scratch)
 
@@ -99,11 +99,11 @@ def name_of(config: Any) -> str:
     return str(config)
 
 
-def _offers(suite: Suite) -> dict[str, Any]:
+def _spaces(suite: Suite) -> dict[str, Any]:
     module = importlib.import_module(f"{suite.package}.{suite.family}")
     prefix = f"{suite.op}." if suite.op else ""
-    offers = getattr(module, "CANDIDATES", {})
-    return {name.removeprefix(prefix): offer for name, offer in offers.items() if name.startswith(prefix)}
+    spaces = getattr(module, "CANDIDATES", {})
+    return {name.removeprefix(prefix): space for name, space in spaces.items() if name.startswith(prefix)}
 
 
 def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], arch: int) -> None:
@@ -146,7 +146,7 @@ def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
     from lockstep.suite.family import takes_out
     from lockstep.suite.inputs import Draw
 
-    family = contest(suite, variant, offer_of(suite, variant, case))
+    family = contest(suite, variant, search_space_of(suite, variant, case))
     draw, axes = Draw("meta", 0), dict(case)
     inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
     for name, function in family.variants.items():

@@ -15,7 +15,7 @@ from lockstep.suite.model import Case, Suite
 from lockstep.timing.device import Device
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Listener, Measurer
-from lockstep.tuning.search_space import INCUMBENT, contest, name_of, offer_of
+from lockstep.tuning.search_space import INCUMBENT, contest, name_of, search_space_of
 
 #: Ranks the candidates; its numbers are not kept.
 LOOK = Plan(replay_s=1e-3, rounds=4, min_epochs=2, max_epochs=2, budget_s=2.0, warmup_s=0.05)
@@ -83,9 +83,9 @@ def tune(
         SuiteError: the variant offers none.
         DeviceLost: a candidate broke the CUDA context.
     """
-    offer = offer_of(suite, variant, case)
-    rivals = contest(suite, variant, offer)
-    result = Tuned(suite.name, variant, case.label, l2, offer.choice, dict(offer.sizes))
+    space = search_space_of(suite, variant, case)
+    rivals = contest(suite, variant, space)
+    result = Tuned(suite.name, variant, case.label, l2, space.choice, dict(space.sizes))
     # The incumbent is what ratios refer to, whatever the suite's own baseline is.
     contested = replace(suite, baseline=INCUMBENT, limits={})
     # A measurer for each case: what it remembers of checks goes by names, and here names are configurations.
@@ -112,7 +112,7 @@ def tune(
     return replace(
         result,
         previous_s=before.value if before else result.previous_s,
-        best=next(config for config in offer.configs if name_of(config) == winner),
+        best=next(config for config in space.configs if name_of(config) == winner),
         best_s=latency.value if latency else None,
         ratio=ratio,
         won=ratio.low > 1,

@@ -15,7 +15,7 @@ from kernels import grouped
 from kernels.common import warp_specialized as specialized
 from kernels.grouped import backends as grouped_ways
 from kernels.grouped import gated_kernels as grouped_gated
-from kernels.grouped import launch_plan as grouped_parts
+from kernels.grouped import launch_plan
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped.groups import Groups
 from kernels.grouped.packed import mlp_train_warp_specialized
@@ -125,7 +125,7 @@ def test_the_activation_is_as_exact_as_it_says():
     w_gate[0, 0], w_up[0, 1] = 1, 1
     hidden = torch.empty_like(x)
     packed = grouped.pack_gate_up(w_gate, w_up)["w_gate_up"]
-    grouped_parts.gated("k64s3b4", x, packed, Groups(4096, 1, None, None), hidden)
+    launch_plan.gated("k64s3b4", x, packed, Groups(4096, 1, None, None), hidden)
     exact = torch.nn.functional.silu(gate.double())[:, None]
     # A sigmoid that is off by 2^-12, and the result rounded to 11 bits.
     allowed = gate.double().abs()[:, None] * 2**-12 + exact.abs() * 2**-11 + 2**-24
@@ -138,15 +138,15 @@ def test_what_warp_specialized_refuses_is_named():
     ragged = Groups(8, 2, torch.tensor([0, 3, 8], dtype=torch.int32), None)
     for given, message in [((x, weight, ragged), "even groups"), ((x.float(), weight.float(), groups), "16-bit")]:
         with pytest.raises(NotImplementedError, match=message):
-            grouped_parts.product("k32s7b3", *given, torch.empty_like(given[0]))
+            launch_plan.product("k32s7b3", *given, torch.empty_like(given[0]))
     with pytest.raises(NotImplementedError, match="without rows"):
-        grouped_parts.product("k32s7b3", x[:0], weight, Groups(0, 2, None, None), x[:0])
+        launch_plan.product("k32s7b3", x[:0], weight, Groups(0, 2, None, None), x[:0])
     with pytest.raises(NotImplementedError, match="begin at a multiple of 16 bytes"):
         specialized.described(torch.zeros(257).half()[1:].view(1, 256), (1, 256), (64, 64))
-    with pytest.raises(ValueError, match="'k16' is no way to compute this part; there are tma, k64s3b4"):
-        grouped_parts.product("k16", x, weight, groups, x)
-    with pytest.raises(ValueError, match="'bmm' is no way"):
-        grouped_parts.gated("bmm", x, weight, groups, x)
+    with pytest.raises(ValueError, match="'k16' does not compute this launch; backends are tma, k64s3b4"):
+        launch_plan.product("k16", x, weight, groups, x)
+    with pytest.raises(ValueError, match="'bmm' does not compute this launch"):
+        launch_plan.gated("bmm", x, weight, groups, x)
     kernels = compile_in_subprocess(
         "from kernels.grouped import launch_plan as parts\n"
         "from kernels.grouped.groups import Groups\n"

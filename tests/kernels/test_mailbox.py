@@ -14,7 +14,7 @@ from kernels.common.tables import DEFAULT
 from kernels.linear import CANDIDATES, VARIANTS
 from kernels.linear.stream_kernel import TABLE, Stream, parts_of
 
-CUTS = [Stream(**row.use) for row in TABLE.rows(TABLE.path(DEFAULT))["stream"]]
+TILE_CONFIGS = [Stream(**row.use) for row in TABLE.rows(TABLE.path(DEFAULT))["stream"]]
 needs_gpu = pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_GPU"), reason="Gluon has no interpreter")
 
 
@@ -22,12 +22,12 @@ def empty() -> bool:
     return bool((mailbox(torch.device("cuda", torch.cuda.current_device())) == -1).all())
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: f"{cut.m} rows")
+@pytest.mark.parametrize("config", TILE_CONFIGS, ids=lambda config: f"{config.m} rows")
 @pytest.mark.parametrize(("K", "N"), [(7168, 64), (7168, 576), (4096, 2048), (1536, 3072), (256, 4224), (1536, 8448)])
-def test_it_has_room_for_the_parts_of_every_tile(cut, K, N):
+def test_it_has_room_for_the_parts_of_every_tile(config, K, N):
     device = torch.device("cpu")
-    tiles = -(-N // cut.n)
-    assert tiles * (parts_of(cut, K, N, device) - 1) * cut.m * cut.n <= room(device)
+    tiles = -(-N // config.n)
+    assert tiles * (parts_of(config, K, N, device) - 1) * config.m * config.n <= room(device)
 
 
 @pytest.mark.parametrize("M", [1, 17, 32, 64])
@@ -35,7 +35,7 @@ def test_it_has_room_for_all_the_shares_that_can_be_resident(M):
     device = torch.device("cpu")
     cuts = CANDIDATES["share"](M, 4096, 2048).configs
     assert cuts
-    assert all(sm_count(device) * cut.m * cut.n <= room(device) for cut in cuts)
+    assert all(sm_count(device) * config.m * config.n <= room(device) for config in cuts)
 
 
 @needs_gpu

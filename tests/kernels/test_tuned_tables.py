@@ -154,7 +154,7 @@ def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
     }
     assert set(best.values()) == {"torch", "tma", "warp_specialized"}
     assert set(best.values()) <= set(hgemm.CANDIDATES["best"](2048, 2048, 2048).configs)
-    assert hgemm.CUT(META, 2048, 2048, 2048) in hgemm.CANDIDATES["warp_specialized"](2048, 2048, 2048).configs
+    assert hgemm.TILE_CONFIG(META, 2048, 2048, 2048) in hgemm.CANDIDATES["warp_specialized"](2048, 2048, 2048).configs
 
 
 def sizes(case):
@@ -181,18 +181,18 @@ def sizes(case):
 )
 def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G, name):
     assert grouped.BEST[op](META, ragged, B, G, 1024, 3072) == name
-    offer = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
-    assert name in offer.configs
-    assert set(grouped_suites.LINEAR.variants()) >= set(offer.configs)
+    space = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
+    assert name in space.configs
+    assert set(grouped_suites.LINEAR.variants()) >= set(space.configs)
 
 
 @pytest.mark.parametrize(("B", "G"), [(2560, 12), (1024, 4), (256, 12)])
 @pytest.mark.parametrize("op", ["linear", "linear_train", "mlp", "mlp_train"])
 def test_grouped_offers_the_parts_that_an_h200_takes(op, B, G):
-    offer = grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072)
-    taken = grouped.TABLE.choices[offer.choice].demand(META, *offer.sizes.values())
-    assert taken in offer.configs
-    assert len(set(offer.configs)) == len(offer.configs) <= 12
+    space = grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072)
+    taken = grouped.TABLE.choices[space.choice].demand(META, *space.sizes.values())
+    assert taken in space.configs
+    assert len(set(space.configs)) == len(space.configs) <= 12
     assert not grouped.CANDIDATES[f"{op}.warp_specialized"](B, G, 1024, 3072, ragged=True).configs
 
 
@@ -238,10 +238,10 @@ def test_kda_tries_stream_only_where_it_runs(M, tried):
     ],
 )
 def test_kda_calls_on_an_h200_what_was_measured_to_be_best(M, heads, name):
-    offer = kda.CANDIDATES["best"](M=M, K=2304, heads=heads)
-    assert kda.BEST(META, *offer.sizes.values()) == name
-    assert set(offer.configs) <= set(kda.WAYS)
-    assert name in offer.configs
+    space = kda.CANDIDATES["best"](M=M, K=2304, heads=heads)
+    assert kda.BEST(META, *space.sizes.values()) == name
+    assert set(space.configs) <= set(kda.BACKENDS)
+    assert name in space.configs
 
 
 def crews(tokens, channels, stages, registers=128):
@@ -298,10 +298,10 @@ def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
 @pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", ["planes", "stream", "ring"])
 def test_w4a16_tunes_a_tile_only_where_the_variant_runs(variant, case):
-    offer = w4a16.CANDIDATES[variant](**dict(case))
-    assert len(set(offer.configs)) == len(offer.configs) <= 12
-    if w4a16.BEST(META, *offer.sizes.values(), case["K"] * case["N"]) == variant:
-        assert offer.configs
+    space = w4a16.CANDIDATES[variant](**dict(case))
+    assert len(set(space.configs)) == len(space.configs) <= 12
+    if w4a16.BEST(META, *space.sizes.values(), case["K"] * case["N"]) == variant:
+        assert space.configs
 
 
 @pytest.mark.parametrize(

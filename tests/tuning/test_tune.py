@@ -22,7 +22,7 @@ KERNELS = """
         times: int
 
 
-    class Offer(NamedTuple):
+    class SearchSpace(NamedTuple):
         choice: str
         sizes: dict
         configs: tuple
@@ -61,7 +61,7 @@ KERNELS = """
 
 
     def offer(M, K):
-        return Offer("repeats", {"M": 1}, tuple(map(Repeats, (20, 1, 0, 400))))
+        return SearchSpace("repeats", {"M": 1}, tuple(map(Repeats, (20, 1, 0, 400))))
 
 
     VARIANTS = {"plain": plain, "twice": twice}
@@ -117,7 +117,7 @@ def test_what_is_faster_is_written_and_found_again(project):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("product", "--variant", "twice"), "'twice' offers no candidates"),
+        (("product", "--variant", "twice"), "'twice' has no candidates"),
         (("product", "--case", "M=5"), "has no case 'M=5'"),
         (("products",), "did you mean product"),
     ],
