@@ -6,7 +6,6 @@ Fixtures are made available by ``conftest.py``; a test takes ``visit`` and calls
 from __future__ import annotations
 
 import functools
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,19 +17,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tools.pictures.chromium import FLAGS, find_chromium
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
-
-#: Flags of Chromium: without the last four it talks to its maker, which a test for silent pages would report.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @dataclass(frozen=True)
@@ -87,7 +77,7 @@ class Visit:
 def chromium() -> Iterator[Browser]:
     """The system's Chromium, driven by playwright; tests that need it are skipped where it is absent."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pages are not tested in a browser")
-    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    binary = find_chromium()
     if binary is None:
         pytest.skip("no chromium: pages are not tested in a browser (make system-deps installs it)")
     with sync_api.sync_playwright() as playwright:

@@ -1,11 +1,12 @@
-"""``python -m tools scoreboard | evaluate``: the verbs of this repository beside those of ``lockstep``."""
+"""``python -m tools scoreboard | evaluate | pictures``: the verbs of this repository beside those of ``lockstep``."""
 
 from lockstep.commands.cli import main
 from tools.evaluate.command import Evaluate
+from tools.pictures.command import Pictures
 from tools.scoreboard.command import Scoreboard
 
 #: asv's parser knows every subclass of its Command; importing these makes them verbs.
-VERBS = (Evaluate, Scoreboard)
+VERBS = (Evaluate, Pictures, Scoreboard)
 
 if __name__ == "__main__":
     main()

@@ -195,8 +195,11 @@ def body(
         evidence = [
             html.Tr([html.Td(e.what), html.Td(e.before or "–", className="mono"), html.Td(e.after, className="mono")])
             for e in alert.cause.evidence
+            # The list of commits below has them, with a mark at those that touch the packages under test.
+            if e.what != "commit" or not alert.commits
         ]
-        parts += [html.H2("Evidence"), table(("What", "Before", "After"), evidence, "Evidence")]
+        if evidence:
+            parts += [html.H2("Evidence"), table(("What", "Before", "After"), evidence, "Evidence")]
     if alert.members:
         keys = keys_by_name(results, alert.machine)
         rows = [

@@ -1,0 +1,1 @@
+"""Pictures of the dashboard's pages for the documentation."""

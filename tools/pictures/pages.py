@@ -1,0 +1,54 @@
+"""The pages that are photographed: which address, and what must be drawn on it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link
+
+#: Recorded machine; the commit at which ``w4a16.planes`` became slower at 256 tokens, and the one measured before it.
+MACHINE = "h200-unlocked"
+SLOWER, BEFORE = "177708fb0c5c8a28555b8de761c72203ad71ba0b", "267e5d017b95edb517c029a18ba9a577045cf94a"
+
+#: Elements that are there once a chart has its points, a heatmap its cells, a table its rows.
+TRACE, HEATMAP, ROW = ".scatterlayer .trace path", ".heatmaplayer image", ".ag-center-cols-container .ag-row"
+
+#: Names of the pages that the README shows.
+FOR_README = ("overview", "family", "alert")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page to photograph.
+
+    Attributes:
+        name: of the file, without its suffix.
+        address: from the root of the site.
+        drawn: CSS selectors; each must match a visible element before the picture is taken.
+    """
+
+    name: str
+    address: str
+    drawn: tuple[str, ...]
+
+
+def pages(alert: int) -> tuple[Page, ...]:
+    """Return every page of the dashboard.
+
+    Args:
+        alert: number of the alert that is shown.
+    """
+    case = "M=256,K=8192,N=8192,group=128"
+    series = SeriesAddress(MACHINE, "w4a16", "planes", case, "cold")
+    compare = link("/compare", bm=MACHINE, bc=BEFORE, hm=MACHINE, hc=SLOWER)
+    return (
+        Page("overview", OverviewAddress(MACHINE, "cold", "all").link(), (HEATMAP, ROW)),
+        Page("family", FamilyAddress(MACHINE, "w4a16").link(), (TRACE,)),
+        Page("alert", f"/alert/{alert}", (TRACE,)),
+        Page("alerts", "/alerts", ("#alerts-list table",)),
+        Page("commit", CommitAddress(SLOWER, MACHINE).link(), (ROW,)),
+        Page("series", series.link(), (TRACE,)),
+        Page("compare", compare, ("#compare-body table",)),
+        Page("machines", "/machines", (TRACE,)),
+        Page("missing", "/nothing", (".notice",)),
+    )
