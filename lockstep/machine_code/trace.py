@@ -158,6 +158,7 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
         watch: over the code under test.
     """
     _forget(watch.packages, len(sys.modules))
+    watch.begin_case()
     trace = Trace(contents=True)
     call = family.variants[variant]
     draw, axes = Draw("meta", 0), dict(case)

@@ -90,15 +90,21 @@ class Watch:
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
         self._spoilt: dict[str, str] = {}
         self._caches: list[Any] = []
+        self._before: dict[str, Any] | None = None
         sys.addaudithook(self._audit)
         self._leave_imports_out()
+
+    def begin_case(self) -> None:
+        """Forget what the modules held before: what they hold when the case begins is what its calls may change."""
+        self._before = None
 
     @contextlib.contextmanager
     def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
         """Within the block, tell ``doubt`` why what runs cannot be trusted."""
         self._forget()
         before, self._doubt = self._doubt, doubt
-        state = self._state() if before is None else None
+        if self._before is None:
+            self._before = self._state()
         asked: list[str] = []
 
         def noted(reason: str) -> None:
@@ -111,10 +117,11 @@ class Watch:
                 yield
             finally:
                 self._doubt = before
-        if state is not None and asked:
+        if asked:
             # What was asked may be remembered, and later cases would ask no more.
-            for name, content in self._state().items():
-                if content != state.get(name):
+            former, self._before = self._before, self._state()
+            for name, content in self._before.items():
+                if content != former.get(name):
                     self._spoilt.setdefault(name, f"{asked[0]}, and {name} may remember the answer")
 
     @contextlib.contextmanager
@@ -297,7 +304,7 @@ class Watch:
     def _state(self) -> dict[str, Any]:
         """What the modules under test hold, so far as it shows that something was remembered."""
         return {
-            name: [(key, _held(value)) for key, value in vars(module).items()]
+            name: [(key, id(value), _held(value)) for key, value in vars(module).items()]
             for name, module in list(sys.modules.items())
             if top(name) in self.packages and module is not None
         }
@@ -316,13 +323,15 @@ class _Known:
 
 
 def _held(value: Any) -> Any:
-    """Identity of a value, and how much it holds."""
-    if isinstance(value, dict | list | set):
-        return id(value), len(value), [id(part) for part in (value.values() if isinstance(value, dict) else value)]
+    """How much a value holds, and which objects."""
+    if isinstance(value, dict):
+        return len(value), [id(part) for part in value.values()]
+    if isinstance(value, list | set):
+        return len(value), [id(part) for part in value]
+    if isinstance(value, ModuleType):
+        return None  # its own, where it is under test
     inside = getattr(value, "__dict__", None)
-    if isinstance(inside, Mapping) and not hasattr(value, "__path__"):
-        return id(value), [(name, id(part)) for name, part in list(inside.items())]
-    return id(value)
+    return [(name, id(part)) for name, part in list(inside.items())] if inside else None
 
 
 @contextlib.contextmanager
