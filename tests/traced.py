@@ -17,6 +17,34 @@ from pathlib import Path
 
 from planted import lay_out
 
+#: A kernel of the first call fills a table that the later calls read.
+_FILLED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def fill(p):
+    tl.store(p + tl.arange(0, 16), {n} + tl.zeros((16,), tl.int32))
+
+
+@triton.jit
+def use(x, p, out):
+    tl.store(out + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)) * tl.load(p))
+
+
+TABLES = {}
+
+
+def filled(x):
+    if x.device not in TABLES:
+        table = TABLES[x.device] = torch.empty(16, dtype=torch.int32, device=x.device)
+        fill[(1,)](table)
+    out = torch.empty_like(x)
+    use[(1,)](x, TABLES[x.device], out)
+    return out
+"""
+
 #: Ways to ask by name: module-level code, the expression that the variant adds to x, and whether the target answers.
 #: {n} is changed; on an H200 the expression then is another number.
 WORLD: dict[str, tuple[str, str, bool]] = {
@@ -145,6 +173,72 @@ WORLD: dict[str, tuple[str, str, bool]] = {
     ),
     "process id": ("import os\n", "({n} if os.getpid() < 0 else 5)", False),
     "stream": ("", "({n} if torch.cuda.current_stream().cuda_stream == 0 else 5)", False),
+    "type of a tensor": ("", "({n} if x.type().startswith('torch.cuda') else 5)", False),
+    "name of a type": ("", "({n} if 'cuda' in torch.typename(x) else 5)", False),
+    "array interface": ("", "({n} if hasattr(x, '__cuda_array_interface__') else 5)", False),
+    "device of a storage": ("", "({n} if x.untyped_storage().device.type == 'cuda' else 5)", False),
+    "address of a storage": ("", "({n} if x.untyped_storage().data_ptr() else 5)", False),
+    "functions of a tensor": (
+        "class Q(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, func, types, args=(), kwargs=None):\n"
+        "        r = super().__torch_function__(func, types, args, kwargs or {})\n"
+        "        return ({n} if r.type == 'cuda' else 5) if isinstance(r, torch.device) else r\n",
+        "x.as_subclass(Q).device",
+        False,
+    ),
+    "kernel of an operator": (
+        "@torch.ops.aten.relu.default.py_impl(torch._C.DispatchKey.CUDA)\ndef f(x):\n    return x * {n}\n",
+        "torch.relu(x)",
+        False,
+    ),
+    "kernel of a library": (
+        "lib = torch.library.Library('aten', 'IMPL')\nlib.impl('relu', lambda x: x * {n}, 'CUDA')\n",
+        "torch.relu(x)",
+        False,
+    ),
+    "operator among torch's": (
+        "@torch.library.custom_op('aten::mine', mutates_args=())\ndef f(x: torch.Tensor) -> torch.Tensor:\n    return x * {n}\n\n\n"
+        "@f.register_fake\ndef _(x):\n    return torch.empty_like(x)\n",
+        "torch.ops.aten.mine(x)",
+        False,
+    ),
+    "another name": ("import os\n__name__ = 'torch.nn.functional'\n", "({n} if os.cpu_count() == -1 else 5)", False),
+    "file of the working folder": ("", "({n} if open('pyproject.toml').read() == '' else 5)", False),
+    "setattr by another name": (
+        "import os\nput = setattr\n\n\nclass H:\n    pass\n\n\nput(H, 'f', staticmethod(os.cpu_count))\n",
+        "({n} if H.f() == -1 else 5)",
+        False,
+    ),
+    "attrgetter by another name": (
+        "import operator, os\nget = operator.attrgetter\n",
+        "({n} if get('cpu_count')(os)() == -1 else 5)",
+        False,
+    ),
+    "format": ("", "({n} if 'cuda' in '{0.device}'.format(x) else 5)", True),
+    "timeit": ("import timeit\n", "({n} if timeit.timeit('pass', number=1) < 0 else 5)", False),
+    "logging's configuration": (
+        "import logging.config\n",
+        "({n} if logging.config.BaseConfigurator({}).resolve('os.cpu_count')() == -1 else 5)",
+        False,
+    ),
+    "record of a log": ("import logging\n", "({n} if logging.makeLogRecord({}).created < 0 else 5)", False),
+    "xmlrpc": (
+        "import os\nfrom xmlrpc.server import resolve_dotted_attribute as get\n",
+        "({n} if get(os, 'cpu_count')() == -1 else 5)",
+        False,
+    ),
+    "hash of a text": ("", "({n} if hash('text') % 1000 == 1 else 5)", False),
+    "default device": ("", "({n} if torch.get_default_device().type == 'cuda' else 5)", False),
+    "kernel of the first call": (_FILLED, "filled(x)", True),
+    "number in the first call": (
+        _FILLED.replace("fill(p)", "fill(p, n)").replace("{n} + tl", "n + tl").replace("](table)", "](table, {n})"),
+        "filled(x)",
+        True,
+    ),
+    "grid of the first call": (
+        _FILLED.replace("{n} + tl", "tl").replace("[(1,)](table)", "[({n},)](table)"),
+        "filled(x)",
+        True,
+    ),
 }
 
 
@@ -172,7 +266,7 @@ def version(way: str, n: int, package: str, helper: str, variant_asks: bool) -> 
 
 
 def traced(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[str], str]:
-    """Steps and reason to distrust of the one case of the version at ``root``, found in a fork."""
+    """Return steps and kernels of the one case of the version at ``root``, and why it is unknown; found in a fork."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -207,8 +301,8 @@ def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[lis
     if os.environ.get("ANSWERING"):
         tracer._answering = target.spell()
     tracer._answer_as(target.spell())
-    [(_, _, _, (steps, _, unknown))] = tracer._suite(suite, target, {})
-    return steps, unknown
+    [(_, _, _, (steps, requests, unknown))] = tracer._suite(suite, target, {})
+    return steps + [request.function.src for request in requests], unknown
 
 
 def main() -> None:

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lockstep.machine_code.answers import capturing, heard_by
 from lockstep.machine_code.contents import content_of, made_by
+from lockstep.machine_code.listener import capturing, heard_by
 from lockstep.machine_code.stand_in import Doubts, Launch, Request, noted
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.torch_purity import operators
 from lockstep.machine_code.watch import Watch
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw
@@ -63,6 +64,8 @@ class Trace:
         self.unknown = ""
         self.muted = False
         self.allocated = 0
+        self._first: list[Launch] = []
+        self._traced: set[Any] = set()
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
         # A storage that is gone could leave its identity to another.
@@ -75,10 +78,21 @@ class Trace:
     def launch(self, launch: Launch) -> None:
         """Note a launch."""
         if self.muted:
-            return
+            self._first.append(launch)
+        else:
+            self._traced.add(_identity(launch))
+            self._add(launch, "launch")
+
+    def end(self) -> None:
+        """Add what the first call alone launches: it may fill tensors that later calls read."""
+        for launch in self._first:
+            if _identity(launch) not in self._traced:
+                self._add(launch, "first call: launch")
+
+    def _add(self, launch: Launch, what: str) -> None:
         self.requests.append(launch.request)
         grid = "×".join(str(size) for size in launch.grid)
-        self.steps.append(f"launch [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
+        self.steps.append(f"{what} [{grid}] ({', '.join(self.spell(one) for one in launch.arguments)})")
 
     def step(self, step: str) -> None:
         """Note what the host does besides launches and calls of torch's operators."""
@@ -137,6 +151,14 @@ class Trace:
         return identity
 
 
+def _identity(launch: Launch) -> Any:
+    """The same for launches that differ at most in the tensors that they are given, of the same shapes."""
+    alone = Trace()
+    spelled = [alone.spell(one).partition(" ")[2] if isinstance(one, torch.Tensor) else alone.spell(one)
+               for one in launch.arguments]  # fmt: skip
+    return id(launch.request), launch.grid, tuple(spelled)
+
+
 def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Of a new tensor; ``is_contiguous`` leaves out dimensions of one element, whose strides choose layouts too."""
     strides, step = [], 1
@@ -179,6 +201,7 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             trace.muted = False
             with watch.calls(trace.distrust), capturing(), _Calls(trace):
                 call(**arguments)
+            trace.end()
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except (Exception, SystemExit) as error:
@@ -236,7 +259,7 @@ class _Calls(TorchDispatchMode):
             raise
         if torch.Tag.nondeterministic_seeded in func.tags and "cpu" in _device_types(result):
             self._trace.distrust(f"draws random numbers on the CPU ({func})")
-        if func.namespace not in ("aten", "prims"):
+        if func.namespace not in ("aten", "prims") or func.__name__.partition(".")[0] not in operators():
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
         if any(one.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for one in types):
             self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")

@@ -12,53 +12,24 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from lockstep.machine_code.foreign import unknown_globals
-from lockstep.machine_code.purity import (
-    PURE,
-    REFUSED,
-    allowed,
-    is_foreign,
-    refused_call,
-    refused_mentions,
-    refused_scope,
-    top,
-)
+from lockstep.machine_code.mentions import refused_mentions
+from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
+from lockstep.machine_code.tree_files import FILES, TreeFiles
 
-#: Audit events that ask the world; https://docs.python.org/3/library/audit_events.html.
-AUDITED = (
-    *("open", "os.", "shutil.", "subprocess.", "socket.", "ctypes.", "sqlite3.", "mmap.", "fcntl.", "glob.", "pty."),
-    *("tempfile.", "urllib.", "http.", "ftplib.", "smtplib.", "ssl.", "sys._current_frames", "gc.get", "pickle."),
-    *("sys.setprofile", "sys.settrace", "code.__new__", "marshal.", "time.", "import.", "syslog.", "resource."),
+#: Audit events that tell nothing of the world; https://docs.python.org/3/library/audit_events.html. All others do.
+HARMLESS_EVENTS = frozenset(
+    {"import", "marshal.loads", "sys._getframe", "builtins.id", "array.__new__", "object.__getattr__"}
 )
-#: Modules that look into files and folders: allowed inside the tree.
-FILES = frozenset({"pathlib", "posixpath", "genericpath", "glob", "os", "pkgutil", "shutil"})
-#: Their functions that work on names alone.
-OF_NAMES = frozenset(
-    {
-        *("join", "dirname", "basename", "split", "splitext", "normpath", "isabs", "commonprefix", "normcase"),
-        *("splitdrive", "fspath", "fsencode", "fsdecode", "_get_sep", "_splitext", "_fspath", "__init__", "__new__"),
-        *(
-            "_from_parts",
-            "_from_parsed_parts",
-            "_parse_args",
-            "_format_parsed_parts",
-            "__fspath__",
-            "__str__",
-            "__repr__",
-        ),
-        *("__truediv__", "__rtruediv__", "_make_child", "joinpath", "parent", "parents", "name", "stem", "suffix"),
-        *("with_name", "with_suffix", "with_stem", "parts", "as_posix", "relative_to", "is_relative_to", "__hash__"),
-        *("__eq__", "drive", "root", "anchor", "is_absolute", "_cparts", "with_segments", "_load_parts", "_raw_path"),
-        *("_str_normcase", "_parts_normcase", "_tail", "_parse_path", "__lt__", "_make_child_relpath", "__len__"),
-        *("__getitem__", "__iter__"),
-    }
-)
+#: Events by which text becomes code, and modules of the standard library that do so with texts of their own.
+EVALUATING = frozenset({"compile", "exec"})
+GENERATORS = frozenset({"ast", "collections", "dataclasses", "enum", "inspect", "typing"})
 _EXECUTE = SourceFileLoader.exec_module  # Python's own, whatever watches there were before
 #: Parts of the standard library that look for what is installed.
 INSTALLED = ("importlib._bootstrap", "importlib.metadata", "importlib.util")
@@ -85,7 +56,7 @@ class Watch:
         self.loading: dict[str, str] = {}
         self.environment: dict[str, str | None] = {}
         self._own = self.packages | trusted
-        self._root = root.resolve()
+        self._files = TreeFiles(root, self.packages)
         self._doubt: Callable[[str], None] | None = None
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
         self._spoilt: dict[str, str] = {}
@@ -158,8 +129,9 @@ class Watch:
     def _doubt_loading(self, reason: str) -> None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if top(_module(frame)) in self.packages:
-                self.loading.setdefault(frame.f_code.co_filename, f"{reason} while {_module(frame)} is imported")
+            module = self._files.module(frame)
+            if top(module) in self.packages:
+                self.loading.setdefault(frame.f_code.co_filename, f"{reason} while {module} is imported")
             frame = frame.f_back
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -182,7 +154,7 @@ class Watch:
                     self._doubt(f"{known.name} {reason}")
         elif event == "return" and frame.f_code.co_name == "<module>" and self._known(frame).own:
             for reason in refused_mentions(frame.f_code, frame.f_globals, self._own):
-                self.loading.setdefault(frame.f_code.co_filename, f"{_module(frame)} {reason}")
+                self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
 
     def _judge(self, frame: FrameType, known: _Known) -> None:
         """A function that is not known to be harmless was called: doubt it if the code under test called it."""
@@ -194,7 +166,7 @@ class Watch:
         caller = self._caller(frame)
         if caller is None:
             return
-        if top(known.module) in FILES and (frame.f_code.co_name in OF_NAMES or self._inside(frame)):
+        if top(known.module) in FILES and self._files.allows(frame):
             return
         called = f"{known.module}.{frame.f_code.co_qualname}"
         if known.foreign:
@@ -212,20 +184,6 @@ class Watch:
         raw = answers.get(os.fsencode(name))
         self.environment[name] = None if raw is None else os.fsdecode(raw)
 
-    def _inside(self, frame: FrameType) -> bool:
-        """Whether a function on a path got one of the tree."""
-        for name in ("self", "path", "filename", "p", "f", "s", "top"):
-            value = frame.f_locals.get(name)
-            if isinstance(value, str | os.PathLike):
-                return self._in_tree(os.fspath(value))
-            if isinstance(value, list | tuple):  # folders, as __path__ has them
-                return all(isinstance(one, str) and self._in_tree(one) for one in value)
-        return False
-
-    def _in_tree(self, path: Any) -> bool:
-        text = path.decode() if isinstance(path, bytes) else str(path)
-        return os.path.realpath(text).startswith(f"{self._root}{os.sep}")
-
     def _caller(self, frame: FrameType, *, any_library: bool = False) -> FrameType | None:
         """The function under test that called, maybe through the standard library; None if another did.
 
@@ -234,7 +192,7 @@ class Watch:
         """
         caller = frame.f_back
         while caller is not None:
-            module = _module(caller)
+            module = self._files.module(caller)
             if top(module) in self.packages:
                 return caller
             if is_foreign(top(module)) and top(module) not in self._own:
@@ -250,7 +208,7 @@ class Watch:
         """Whether a function of another package runs for the code under test, and not while a module is imported."""
         caller = frame.f_back
         while caller is not None:
-            module = _module(caller)
+            module = self._files.module(caller)
             if top(module) in self.packages:
                 return True
             if module.startswith("importlib._bootstrap"):
@@ -259,14 +217,16 @@ class Watch:
         return False
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._doubt is None or not event.startswith(AUDITED):
+        if self._doubt is None or event in HARMLESS_EVENTS:
+            return
+        if event in EVALUATING and self._files.module(sys._getframe(1)) in GENERATORS:
             return
         caller = self._caller(sys._getframe(0), any_library=True)
         if caller is None:
             return
         if event in ("open", "os.listdir", "os.scandir", "glob.glob", "glob.glob/2"):
             path = arguments[0]
-            if not isinstance(path, int) and path is not None and self._in_tree(path):
+            if self._files.holds(path):
                 return
         self._doubt(f"{self._known(caller).name} asks the system ({event})")
 
@@ -278,7 +238,7 @@ class Watch:
         return found[1]
 
     def _look(self, frame: FrameType) -> _Known:
-        module, code = _module(frame), frame.f_code
+        module, code = self._files.module(frame), frame.f_code
         own = top(module) in self.packages
         foreign = not own and is_foreign(top(module)) and top(module) not in self._own
         reasons: tuple[str, ...] = ()
@@ -292,13 +252,7 @@ class Watch:
         elif foreign:
             reasons += tuple(unknown_globals(code, frame.f_globals))
         loading = module.startswith("importlib._bootstrap")
-        names = (code.co_qualname, code.co_name)
-        harmless = (
-            own
-            or loading
-            or top(module) in self._own
-            or ((module, code.co_qualname) not in REFUSED and any(allowed(module, name) for name in names))
-        )
+        harmless = own or loading or top(module) in self._own or allowed(module, code.co_qualname)
         return _Known(module, f"{module}.{code.co_qualname}", own, foreign, harmless, reasons)
 
     def _state(self) -> dict[str, Any]:
@@ -342,10 +296,6 @@ def _profiled(function: Any) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 __all__ = ["PURE", "Watch"]

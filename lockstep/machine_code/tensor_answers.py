@@ -1,0 +1,183 @@
+"""What a tensor answers to the code under test: that it is on the target, or a doubt.
+
+Tensors are on "meta" here and have no content. To the code under test they are on the target: ``device`` is
+``cuda:0``, ``is_cuda`` is true, and what is created on "cuda" comes on "meta". Torch's own code hears the truth.
+Attributes and methods written in C leave no trace that ``watch`` could see. Those that are neither operators of torch
+nor known to answer alike on "meta" and on a GPU are therefore doubts.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import lockstep
+from lockstep.machine_code.contents import made_by
+from lockstep.machine_code.listener import Listener
+from lockstep.machine_code.torch_purity import operators
+
+#: The one GPU that there is.
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+
+#: Packages that hear the truth about a tensor, and their folders.
+_INSIDERS = ("torch", "lockstep", "numpy")
+_FOLDERS = tuple(f"{Path(str(one.__file__)).parent}/" for one in (torch, lockstep, numpy))
+
+#: Attributes of a tensor that answer on "meta" as on a GPU.
+_ATTRIBUTES = frozenset(
+    {
+        *("T", "H", "mT", "mH", "_version", "grad_fn", "_grad_fn", "is_leaf", "retains_grad", "data", "_grad", "grad"),
+        *("_base", "output_nr", "requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks", "name", "shape"),
+        *("is_cpu", "is_mtia", "is_xla", "is_xpu", "is_ipu", "is_sparse", "is_sparse_csr", "is_mkldnn", "is_mps"),
+        *("is_maia", "is_vulkan", "is_quantized", "is_nested", "dtype", "layout", "ndim", "nbytes", "itemsize"),
+        *("real", "imag", "grad_dtype"),
+    }
+)
+#: Methods of a tensor that are not operators and answer alike, or act by operators.
+_METHODS = frozenset(
+    {
+        *("__new__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__truediv__", "__floordiv__"),
+        *("__ifloordiv__", "__mod__", "__imod__", "__ror__", "__rxor__", "__bool__", "__float__", "__int__"),
+        *("__long__", "__invert__", "__index__", "__complex__", "_is_view", "bfloat16", "byte", "char", "cpu"),
+        *("element_size", "double", "cdouble", "float", "cfloat", "bool", "half", "int", "long", "short"),
+        *("ndimension", "nelement", "new_tensor", "as_subclass", "_make_subclass", "_make_wrapper_subclass"),
+    }
+)
+
+
+def answer_for_tensors() -> None:
+    """From now on, for the rest of the process, tensors on "meta" answer as on the target. Call it once."""
+    _doubt_what_is_unknown()
+    _place()
+    _create_on_meta()
+
+
+def _outsider(depth: int = 2) -> bool:
+    """Whether it is the code under test, or a package that it calls, that asks."""
+    frame = sys._getframe(depth)
+    file = frame.f_code.co_filename
+    if file.startswith("<"):  # made at run time
+        return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INSIDERS
+    return not file.startswith(_FOLDERS)
+
+
+def _doubt_what_is_unknown() -> None:
+    tensor: Any = torch.Tensor
+    for name, value in vars(torch._C.TensorBase).items():
+        kind = type(value).__name__
+        if kind == "getset_descriptor" and name not in _ATTRIBUTES:
+            setattr(tensor, name, _doubted_attribute(name, value))
+        elif kind == "method_descriptor" and name not in _METHODS and not _names(name) & operators():
+            setattr(tensor, name, _doubted_method(name, value))
+
+
+def _names(method: str) -> set[str]:
+    """How the operator of a method may be called: ``__iadd__`` is "add_", and ``__and__`` goes by its own name."""
+    bare = method.strip("_")
+    return {method, bare, bare[1:]} if method.startswith("__") else {method}
+
+
+def _doubted_attribute(name: str, value: Any) -> property:
+    def read(self: Any) -> Any:
+        if _outsider():
+            Listener.doubt(f"asks a tensor for {name}, which may differ on a GPU")
+        return value.__get__(self)
+
+    def write(self: Any, new: Any) -> None:
+        value.__set__(self, new)
+
+    return property(read, write)
+
+
+def _doubted_method(name: str, value: Any) -> Callable[..., Any]:
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if _outsider():
+            Listener.doubt(f"asks a tensor for {name}(), which may differ on a GPU")
+        return value(self, *arguments, **options)
+
+    call.__name__ = name
+    return call
+
+
+def _place() -> None:
+    base = torch._C.TensorBase
+    tensor: Any = torch.Tensor
+    device, is_cuda = base.device.__get__, base.is_cuda.__get__  # type: ignore[attr-defined]
+    is_meta, data_ptr, get_device = base.is_meta.__get__, base.data_ptr, base.get_device  # type: ignore[attr-defined]
+    cast = base.type
+
+    def where(self: Any) -> Any:
+        found = device(self)
+        return CUDA if found == META and _outsider() else found
+
+    def on_cuda(self: Any) -> bool:
+        return bool(is_cuda(self) or (is_meta(self) and _outsider()))
+
+    def on_meta(self: Any) -> bool:
+        if is_meta(self) and _outsider():
+            Listener.doubt("asks whether a tensor is on meta, where none is on a GPU")
+            return False
+        return bool(is_meta(self))
+
+    def address(self: Any) -> int:
+        if Listener.place is not None and is_meta(self):
+            return Listener.place(self)
+        return int(data_ptr(self))
+
+    def index(self: Any) -> int:
+        return 0 if is_meta(self) and _outsider() else int(get_device(self))
+
+    def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(dtype, torch.dtype) and _outsider():
+            Listener.doubt("asks for the type of a tensor by name, which names its device")
+        return cast(self, dtype, *arguments, **options)
+
+    tensor.device, tensor.is_cuda, tensor.is_meta = property(where), property(on_cuda), property(on_meta)
+    tensor.data_ptr, tensor.get_device, tensor.type = address, index, type_
+
+
+def _create_on_meta() -> None:
+    """What is created on or sent to "cuda" comes on "meta"."""
+    from torch.utils._device import _device_constructors
+
+    for function in _device_constructors():
+        name = function.__name__
+        if getattr(torch, name, None) is function:
+            setattr(torch, name, _on_meta(function))
+    tensor: Any = torch.Tensor
+    for name in ("to", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
+        setattr(tensor, name, _on_meta(getattr(tensor, name)))
+    to = tensor.to
+    tensor.cuda = lambda self, *_, **__: to(self, META)
+
+
+def _on_meta(function: Any) -> Any:
+    @functools.wraps(function)
+    def create(*arguments: Any, **options: Any) -> Any:
+        if "device" in options:
+            options["device"] = _meta_for(options["device"])
+        if function.__name__ in ("tensor", "as_tensor"):
+            data: Any = options.get("data", arguments[0] if arguments else None)
+            if not isinstance(data, torch.Tensor) and _outsider():
+                content = data.tobytes() if hasattr(data, "tobytes") else repr(data).encode()
+                Listener.step(f"{function.__name__} of {hashlib.sha256(content).hexdigest()[:16]}")
+                result = function(*(_meta_for(one) for one in arguments), **options)
+                made_by(content, result)
+                return result
+        return function(*(_meta_for(one) for one in arguments), **options)
+
+    return create
+
+
+def _meta_for(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return META if value.type == "cuda" else value
+    return META if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
