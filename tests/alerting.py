@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.alerts.attribution import attribute
-from lockstep.alerts.grouping import Alert, Told, group
+from lockstep.alerts.grouping import Alert, ReportedStep, group
 from lockstep.alerts.steps import Facts, SeriesName, Step
 
 #: Twenty commits: "0101…", "0202…" and so on.
@@ -49,14 +49,14 @@ def step(first=10, last=None, by=0.05, name=None, **changes):
         last=last,
         good=COMMITS[first - 1],
         between=tuple(COMMITS[first : last + 1]),
-        rang_at=COMMITS[min(last + 1, 19)],
+        reported_at=COMMITS[min(last + 1, 19)],
         left=size,
     )
     return replace(base, **changes)
 
 
-def told(*steps: Step, **changes) -> list[Told]:
-    return [replace(Told(one, attribute(one), since=1), **changes) for one in steps]
+def told(*steps: Step, **changes) -> list[ReportedStep]:
+    return [replace(ReportedStep(one, attribute(one), since=1), **changes) for one in steps]
 
 
 def alerts(*steps: Step, **changes) -> list[Alert]:

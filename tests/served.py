@@ -15,11 +15,11 @@ from werkzeug.serving import make_server
 from dashboard.auth.access import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
-from lockstep.alerts.analysis import look
-from lockstep.alerts.analysis_cache import Kept
+from lockstep.alerts.analysis import analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.alerts.store import AlertStore
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -35,7 +35,7 @@ class Place:
     root: Path
     commits: list[str]
     store: Store
-    desk: Desk
+    service: AlertService
     app: object
 
     @property
@@ -56,12 +56,14 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     write_history(root, "h200-locked", hashes, slower)
     write_history(root, "b200", hashes, lambda n: Here(host=NEW_TORCH if n >= 8 else {}), every=2)
     store = Store.open(root, cache=folder / "cache", patience=0.0)
-    desk = Desk(AlertStore(Database(folder / "alerts.sqlite")), site="https://bench.example.org")
+    service = AlertService(AlertStore(Database(folder / "alerts.sqlite")), site="https://bench.example.org")
     now = datetime.datetime.fromtimestamp(store.current().machines["h200"].last_date / 1000, datetime.UTC)
-    kept = Kept(store.cache)
-    desk.alerts.sync(look(store.current(), Thresholds(), Ranges(root, ("kernels",)), now, kept).seen)
+    kept = AnalysisCache(store.cache)
+    service.alerts.sync(
+        analyse_results(store.current(), Thresholds(), Ranges(root, ("kernels",)), now, kept).current_alerts
+    )
     given = access or Access(tokens={TOKEN: NAME})
-    return Place(root, hashes, store, desk, create_app(store, desk, given))
+    return Place(root, hashes, store, service, create_app(store, service, given))
 
 
 @contextmanager

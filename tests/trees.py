@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.publish import survey
+from lockstep.alerts.publish import analyse_store
 from lockstep.compare.rows import rows_of
 from lockstep.history.store import Store
 from lockstep.record.model import Clocks, Estimate, Provenance, Record, write_records
@@ -112,7 +112,7 @@ def open_store(root, **options):
 
 def analysed(store, repo):
     """What was found in a store, analysed here and now, as pages read it."""
-    survey(store, Thresholds(), repo)
+    analyse_store(store, Thresholds(), repo)
     return Findings(store.cache, repo)
 
 

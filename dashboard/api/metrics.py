@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from lockstep.alerts.analysis_status import AnalysisStatus
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.history.store import Store
 
 
@@ -20,9 +20,9 @@ class Health(Collector):
         desk: the alerts; ``None`` leaves them out.
     """
 
-    def __init__(self, store: Store, desk: Desk | None) -> None:
+    def __init__(self, store: Store, service: AlertService | None) -> None:
         self._store = store
-        self._desk = desk
+        self._desk = service
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Nothing: reading the results at the start only to name the gauges would be slow."""
@@ -50,9 +50,9 @@ class Health(Collector):
         for (state, topic), number in sorted(self._desk.alerts.counts().items()):
             alerts.add_metric([state, topic], number)
         yield alerts
-        if self._desk.analyst is not None:
-            self._desk.analyst.look(results)
-            yield from _analysis(self._desk.analyst.status)
+        if self._desk.runner is not None:
+            self._desk.runner.request_analysis(results)
+            yield from _analysis(self._desk.runner.status)
 
 
 def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:

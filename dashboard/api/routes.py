@@ -24,7 +24,7 @@ from dashboard.auth.security import RATES
 from lockstep.alerts.analysis_status import AnalysisStatus
 from lockstep.alerts.lifecycle import OPEN, State
 from lockstep.alerts.listing import Choice
-from lockstep.alerts.service import Desk, rules
+from lockstep.alerts.service import AlertService, rules
 from lockstep.alerts.tracked import NoSuchAlert
 from lockstep.compare.sides import Quantity, Side, compare
 from lockstep.history.model import STATES, Commit, Point, Series
@@ -48,7 +48,7 @@ class NotFound(ValueError):
     """There is no such thing; the message says what was asked for."""
 
 
-def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
+def create_api(store: Store, service: AlertService | None, limiter: Limiter) -> Blueprint:
     """The blueprint of all that is not a page.
 
     Args:
@@ -59,7 +59,7 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
     api = Blueprint("api", __name__)
     limiter.limit(RATES["api"])(api)
     health = CollectorRegistry()
-    health.register(Health(store, desk))
+    health.register(Health(store, service))
 
     def answer(path: str, tell: Callable[..., Any]) -> None:
         def view(**names: Any) -> Response:
@@ -79,12 +79,12 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
     answer("/series/<machine>", lambda machine: series(results(), machine))
     answer("/trends/<machine>/<benchmark>", lambda machine, benchmark: trends(results(), machine, benchmark))
     answer("/points/<machine>/<commit>", lambda machine, commit: points(results(), machine, commit))
-    answer("/compare", lambda: comparison(results(), rules(desk)))
+    answer("/compare", lambda: comparison(results(), rules(service)))
     answer("/problems", lambda: problems(results()))
     answer("/problems/counts", lambda: tally(results()).as_json())
     answer("/notes", lambda: notes(results()))
-    answer("/alerts", lambda: alerts(desk))
-    answer("/alerts/<int:number>", lambda number: one_alert(desk, number))
+    answer("/alerts", lambda: alerts(service))
+    answer("/alerts/<int:number>", lambda number: one_alert(service, number))
 
     @api.route("/api/<path:rest>")
     def nothing(rest: str) -> Response:
@@ -104,14 +104,14 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
 
     @api.route("/feed.atom")
     def feed() -> Response:
-        text = atom(desk.alerts.changed_last(MOST_ENTRIES) if desk else [], desk.site if desk else "")
+        text = atom(service.alerts.changed_last(MOST_ENTRIES) if service else [], service.site if service else "")
         return Response(text, mimetype="application/atom+xml", headers={"Cache-Control": _KEEP})
 
     @api.route("/badge/alerts.svg")
     def alerts_badge() -> Response:
         chosen = asked(request.query_string.decode("utf-8", "replace"), "machine", "family", "label")
         choice = Choice(OPEN, chosen["family"], chosen["machine"])
-        found, slower = desk.alerts.count(choice) if desk else (0, 0)
+        found, slower = service.alerts.count(choice) if service else (0, 0)
         said = f"{slower} slower" if slower else f"{found} open" if found else "steady"
         return _svg(badge(chosen["label"] or "performance", said, "bad" if slower else "plain" if found else "good"))
 
@@ -127,11 +127,11 @@ def create_api(store: Store, desk: Desk | None, limiter: Limiter) -> Blueprint:
         try:
             current = store.current()
             said: dict[str, Any] = {"status": "ok", "machines": len(current.machines)}
-            if desk:
-                desk.alerts.version()
-            if desk and desk.analyst:
-                desk.analyst.look(current)
-                said |= _analysis(desk.analyst.status)
+            if service:
+                service.alerts.version()
+            if service and service.runner:
+                service.runner.request_analysis(current)
+                said |= _analysis(service.runner.status)
         except (StoreError, ValueError) as error:
             return jsonify({"status": "broken", "error": str(error)}), 503
         return jsonify(said), 200
@@ -232,27 +232,27 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
     }
 
 
-def alerts(desk: Desk | None) -> Part:
+def alerts(service: AlertService | None) -> Part:
     """Alerts, newest first; ``?state=new&state=muted&machine=…&family=…&owner=…&search=…`` narrows."""
     states = frozenset(cast("State", state) for state in request.args.getlist("state")) or None
     named = (request.args.get(name, "") for name in ("family", "machine", "owner", "search"))
     most, cursor = limit_and_cursor(MOST_ALERTS)
-    if desk is None:
+    if service is None:
         return Part([])
-    found = desk.alerts.part(Choice(states, *named), most + 1, cursor)
+    found = service.alerts.part(Choice(states, *named), most + 1, cursor)
     more = str(found[most - 1].id) if len(found) > most else ""
-    return Part(alerts_json(found[:most], desk.site), more)
+    return Part(alerts_json(found[:most], service.site), more)
 
 
-def one_alert(desk: Desk | None, number: int) -> dict[str, Any]:
+def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
     """One alert with its log."""
     try:
-        if desk is None or number >= 1 << 31:
+        if service is None or number >= 1 << 31:
             raise NoSuchAlert(f"there is no alert {number}")
-        [told] = alerts_json([desk.alerts.alert(number)], desk.site)
+        [told] = alerts_json([service.alerts.alert(number)], service.site)
     except NoSuchAlert as error:
         raise NotFound(f"there is no alert {number}") from error
-    return told | {"log": [asdict(event) for event in desk.alerts.log(number)]}
+    return told | {"log": [asdict(event) for event in service.alerts.log(number)]}
 
 
 def _known(results: Results, machine: str) -> None:

@@ -36,7 +36,7 @@ class WriteError(ValueError):
     """This request may not write; the message is for the person who asked."""
 
 
-class Guard:
+class RequestSecurity:
     """Stands before an app's pages.
 
     Args:
@@ -92,7 +92,7 @@ class Guard:
         return forwarded or (str(session.get("who", "")) if self._access.tokens else "")
 
     @property
-    def way_in(self) -> str:
+    def sign_in_hint(self) -> str:
         """What a stranger has to do to write, in words."""
         if self._access.tokens:
             return "sign in"
@@ -113,7 +113,7 @@ class Guard:
         """
         who = self.who
         if not who:
-            raise WriteError(f"Only people who are known can do that; {self.way_in}.")
+            raise WriteError(f"Only people who are known can do that; {self.sign_in_hint}.")
         try:
             validate_csrf(request.headers.get("X-CSRFToken"))
         except ValidationError as error:

@@ -11,16 +11,16 @@ import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import CommitAddress, SeriesAddress, link
-from dashboard.auth.security import Guard, WriteError
+from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.grouping import Alert, Member
-from lockstep.alerts.lifecycle import Act, LifeError, possible
+from lockstep.alerts.lifecycle import Act, LifecycleError, possible
 from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
 from lockstep.alerts.text import change, culprits, headline, span, status, to_find
 from lockstep.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
@@ -48,13 +48,13 @@ _HINTS = {
 }
 
 
-def layout(desk: Desk | None, guard: Guard, number: str) -> Any:
+def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
     """The page of an alert's number, as it stands in an address."""
     back = html.P(dcc.Link("Alerts", href="/alerts", className="link"))
-    if desk is None or not number.isdecimal() or len(number) > 9:
+    if service is None or not number.isdecimal() or len(number) > 9:
         return notice("There is no such alert", back)
     try:
-        one = desk.alerts.alert(int(number))
+        one = service.alerts.alert(int(number))
     except NoSuchAlert:
         return notice(f"There is no alert {number}", back)
     crumbs = [dcc.Link("Alerts", href="/alerts", className="link"), html.Span("/"), html.Span(f"No. {one.id}")]
@@ -65,14 +65,14 @@ def layout(desk: Desk | None, guard: Guard, number: str) -> Any:
             dcc.Store(id="alert-version"),
             dcc.Interval(id="alert-tick", interval=1000 * POLL),
             html.Div(id="alert-body"),
-            html.H2("Act", hidden=not guard.who),
-            _form(guard),
+            html.H2("Act", hidden=not security.who),
+            _form(security),
             html.Div(id="alert-log"),
         ]
     )
 
 
-def register(app: Dash, store: Store, findings: Findings, desk: Desk, guard: Guard) -> None:
+def register(app: Dash, store: Store, findings: Findings, service: AlertService, security: RequestSecurity) -> None:
     """Connect the page's buttons."""
 
     @app.callback(
@@ -88,14 +88,14 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk, guard: Gua
     )
     def fill(_tick: int | None, _said: str, scheme: Scheme | None, number: int, seen: str | None) -> Any:
         results = store.current()
-        desk.look(results)
-        one, events = desk.alerts.alert(number), desk.alerts.log(number)
+        service.request_analysis(results)
+        one, events = service.alerts.alert(number), service.alerts.log(number)
         version = f"{scheme} {one.changed_at} {len(events)} {findings.version(results)}"
         if scheme is None or version == seen:
             return (no_update,) * (3 + len(_DOINGS))
         can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
         silent = one.alert.topic == "silent"
-        archived = desk.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
+        archived = service.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
         levels = member_levels(results, one.alert, findings.picture(results, one.alert.machine), MOST_SERIES)
         return (
             body(one, results, scheme, archived, levels),
@@ -117,13 +117,13 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk, guard: Gua
         because, until, number = given[-3:]
         doing = str(ctx.triggered_id).removeprefix("alert-")
         try:
-            return do(store.current(), desk, guard.writer(), number, doing, because or "", until or ""), ""
-        except (LifeError, NoSuchAlert, WriteError) as error:
+            return do(store.current(), service, security.writer(), number, doing, because or "", until or ""), ""
+        except (LifecycleError, NoSuchAlert, WriteError) as error:
             # What follows is how to say it on the command line.
             return str(error).partition(": --")[0], no_update
 
 
-def do(results: Results, desk: Desk, who: str, number: int, doing: str, because: str, until: str) -> str:
+def do(results: Results, service: AlertService, who: str, number: int, doing: str, because: str, until: str) -> str:
     """Do what a button says, and say that it was done.
 
     Raises:
@@ -133,16 +133,16 @@ def do(results: Results, desk: Desk, who: str, number: int, doing: str, because:
     because = because.strip()[:2000]
     if doing == "comment":
         if not because:
-            raise LifeError("write the comment first")
-        desk.alerts.note(number, "comment", because, who)
+            raise LifecycleError("write the comment first")
+        service.alerts.note(number, "comment", because, who)
         return "Comment added."
     if doing not in _DOINGS:
-        raise LifeError(f"nobody can {doing} an alert")
+        raise LifecycleError(f"nobody can {doing} an alert")
     try:
         last = datetime.date.fromisoformat(until.strip()) if doing == "mute" else None
     except ValueError as error:
-        raise LifeError(f"{until!r} is no day; write it as 2027-01-31") from error
-    commits = results.commits(desk.alerts.alert(number).alert.machine)
+        raise LifecycleError(f"{until!r} is no day; write it as 2027-01-31") from error
+    commits = results.commits(service.alerts.alert(number).alert.machine)
     intended = doing == "intended"
     wanted = Act(
         "resolve" if intended else doing,  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def do(results: Results, desk: Desk, who: str, number: int, doing: str, because:
         last,
         "intended" if intended else "fixed" if doing == "resolve" else None,
     )
-    one = desk.alerts.act(number, wanted, commits[-1].hash if commits else "")
+    one = service.alerts.act(number, wanted, commits[-1].hash if commits else "")
     return f"Alert {one.id} is {status(one)}."
 
 
@@ -181,7 +181,7 @@ def body(
         ("Also on", ", ".join(alert.also_on)),
         ("Owner", alert.owner),
         ("Since", day(alert.since) if alert.since else ""),
-        ("Excused", alert.excuse.because if alert.excuse else ""),
+        ("Excused", alert.waiver.because if alert.waiver else ""),
     ]
     listed = [part for name, said in facts if said for part in (html.Dt(name), html.Dd(said))]
     parts: list[Any] = [html.H1(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
@@ -242,12 +242,12 @@ def history(events: list[Event]) -> list[Any]:
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
 
 
-def _form(guard: Guard) -> Any:
+def _form(security: RequestSecurity) -> Any:
     """What an identified person can do; for others how to become one. The parts are there either way."""
-    who = guard.who
+    who = security.who
     way: Any = [html.A("Sign in", href="/sign-in", className="link"), " to act on it."]
-    if not guard.can_sign_in:
-        way = ["To act on this alert, ", guard.way_in, "."]
+    if not security.can_sign_in:
+        way = ["To act on this alert, ", security.sign_in_hint, "."]
     doings = {**_DOINGS, "comment": "Comment"}
     buttons = [
         dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)
@@ -272,14 +272,14 @@ def _form(guard: Guard) -> Any:
             html.Div(form, className="controls", hidden=not who),
             html.P(way, className="dim", hidden=bool(who)),
             html.P("", id="alert-said", className="said", **alive),
-            html.P(_you(guard), className="dim", hidden=not who),
+            html.P(_you(security), className="dim", hidden=not who),
         ],
     )
 
 
-def _you(guard: Guard) -> list[Any]:
-    out = [html.A("Sign out", href="/sign-out", className="link")] if guard.can_sign_in else []
-    return ["You are ", html.Span(guard.who, className="strong"), ". ", *out]
+def _you(security: RequestSecurity) -> list[Any]:
+    out = [html.A("Sign out", href="/sign-out", className="link")] if security.can_sign_in else []
+    return ["You are ", html.Span(security.who, className="strong"), ". ", *out]
 
 
 def _range(alert: Alert) -> list[Any]:

@@ -16,7 +16,7 @@ from dashboard.pages.parts import age, change_cell, count, loading, notice, tabl
 from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.lifecycle import State as Life
 from lockstep.alerts.listing import Choice, Order, Page
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.alerts.text import archive, headline, status, where
 from lockstep.alerts.tracked import Tracked, now_ms
 from lockstep.history.store import Store
@@ -39,12 +39,12 @@ _SORTS: dict[Order, str] = {
 _HEAD = ("No.", "What", "Size", "Series", "Range", "Cause", "Owner", "Age", "State")
 
 
-def layout(desk: Desk | None, search: str) -> Any:
+def layout(service: AlertService | None, search: str) -> Any:
     """The page of an address."""
-    if desk is None:
+    if service is None:
         return notice("No alerts are kept here", html.P(["Start it with ", html.Code("lockstep dashboard"), "."]))
     chosen = asked(search, *KEYS)
-    names = desk.alerts.names()
+    names = service.alerts.names()
 
     def select(name: str, values: Sequence[str]) -> Any:
         shown = sorted({*values, chosen[name]} - {""})
@@ -99,7 +99,7 @@ def layout(desk: Desk | None, search: str) -> Any:
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
             # As of now: the list is read later, and an older number only has it read once more.
-            dcc.Store(id="alerts-version", data=version(desk, "")),
+            dcc.Store(id="alerts-version", data=version(service, "")),
             dcc.Interval(id="alerts-tick", interval=1000 * POLL),
             html.Div(controls, className="controls"),
             loading(html.Div(id="alerts-list")),
@@ -112,7 +112,7 @@ def layout(desk: Desk | None, search: str) -> Any:
     )
 
 
-def register(app: Dash, store: Store, desk: Desk) -> None:
+def register(app: Dash, store: Store, service: AlertService) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
 
@@ -123,7 +123,7 @@ def register(app: Dash, store: Store, desk: Desk) -> None:
         prevent_initial_call=True,
     )
     def poll(_tick: int | None, seen: str | None) -> Any:
-        now = version(desk, desk.look(store.current()))
+        now = version(service, service.request_analysis(store.current()))
         return no_update if now == seen else now
 
     @app.callback(
@@ -150,14 +150,14 @@ def register(app: Dash, store: Store, desk: Desk) -> None:
         moved = {one["prop_id"].partition(".")[0] for one in ctx.triggered} - {""}
         chose = len(moved) == 1 and not moved & {"alerts-page", "alerts-version"}
         start = 0 if chose else max(at or 1, 1) - 1
-        page = desk.alerts.page(choice, order, MOST * start, MOST)
+        page = service.alerts.page(choice, order, MOST * start, MOST)
         pages = max(-(-page.total // MOST), 1)
         if start >= pages:
             start = pages - 1
-            page = desk.alerts.page(choice, order, MOST * start, MOST)
-        everything = page.total or desk.alerts.count(Choice())[0]
-        said = desk.look(store.current())
-        archived = desk.alerts.archived()
+            page = service.alerts.page(choice, order, MOST * start, MOST)
+        everything = page.total or service.alerts.count(Choice())[0]
+        said = service.request_analysis(store.current())
+        archived = service.alerts.archived()
         return listed(page, order, state, start, everything, said, now_ms(), archived), pages, start + 1, pages == 1
 
     clientside: Any = app.clientside_callback
@@ -170,10 +170,10 @@ def register(app: Dash, store: Store, desk: Desk) -> None:
     )
 
 
-def version(desk: Desk, said: str) -> str:
+def version(service: AlertService, said: str) -> str:
     """Return a short text that differs when an alert, or what is said of the analysis, differs."""
     digest = blake2b(said.encode("utf-8", "replace"), digest_size=4).hexdigest() if said else ""
-    return f"{desk.alerts.version()}.{digest}"
+    return f"{service.alerts.version()}.{digest}"
 
 
 def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "") -> Choice:

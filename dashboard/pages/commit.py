@@ -15,7 +15,7 @@ from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.pages.row_source import Values, block
-from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.missing_series import known_before, not_new
@@ -161,7 +161,7 @@ def find(results: Results, text: str) -> Commit | None:
 
 @remembered
 def compare(
-    results: Results, machine: str, commit: str, picture: Shown | None, thresholds: Thresholds
+    results: Results, machine: str, commit: str, picture: MachineFindings | None, thresholds: Thresholds
 ) -> Sequence[Compared]:
     """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
     commits = results.commits(machine)

@@ -21,7 +21,7 @@ from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
-from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
 from lockstep.compare.status import found_by_key, rows_at, rows_now
@@ -203,7 +203,9 @@ def _address(
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
 
 
-def trends(results: Results, address: FamilyAddress, scheme: Scheme, picture: Shown | None = None) -> list[Any]:
+def trends(
+    results: Results, address: FamilyAddress, scheme: Scheme, picture: MachineFindings | None = None
+) -> list[Any]:
     """A chart for each chosen case and quantity, with the changes that were found."""
     keys, drawn = _chosen(results, address)
     commits = results.commits(address.machine)

@@ -17,9 +17,9 @@ from dashboard.pages.overview_machine import machine_line, opening_machine
 from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
-from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.compare.number_format import whole
 from lockstep.compare.rows import Key, keys_of
 from lockstep.compare.status import Standing, reference, rows_now
@@ -122,7 +122,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     )
 
 
-def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = None) -> None:
+def register(app: Dash, store: Store, findings: Findings, service: AlertService | None = None) -> None:
     """Connect the page's controls."""
 
     @app.callback(
@@ -152,7 +152,7 @@ def register(app: Dash, store: Store, findings: Findings, desk: Desk | None = No
         results = store.current()
         picture = findings.picture(results, machine)
         stood = stand(results, machine, l2, since, visit or 0, findings)
-        told = news_of(picture, desk.alerts.open_on(machine, MOST_NEWS) if desk else None)
+        told = news_of(picture, service.alerts.open_on(machine, MOST_NEWS) if service else None)
         compared = reference(results, machine, since, visit or 0)
         drawn, heat, suites = _drawn(
             results, machine, l2, compared, picture, findings.thresholds, show, scheme or "light"
@@ -226,7 +226,7 @@ def _drawn(
     machine: str,
     l2: str,
     since: Commit | None,
-    picture: Shown | None,
+    picture: MachineFindings | None,
     thresholds: Thresholds,
     show: str,
     scheme: Scheme,

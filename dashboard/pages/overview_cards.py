@@ -11,7 +11,7 @@ from dash import dcc, html
 
 from dashboard.address import OverviewAddress, link
 from dashboard.pages.parts import commit_link, count
-from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.grouping import Alert
 from lockstep.alerts.lifecycle import State
 from lockstep.alerts.listing import OpenAlerts
@@ -54,7 +54,7 @@ class News:
         return sum(self.states.values())
 
 
-def news_of(picture: Shown | None, tracked: OpenAlerts | None = None) -> News:
+def news_of(picture: MachineFindings | None, tracked: OpenAlerts | None = None) -> News:
     """Return the open alerts of a machine.
 
     Args:
@@ -68,12 +68,12 @@ def news_of(picture: Shown | None, tracked: OpenAlerts | None = None) -> News:
     return News(tuple(Told(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
 
 
-def cards(stood: Sequence[Standing], picture: Shown | None, told: News | None = None) -> list[Any]:
+def cards(stood: Sequence[Standing], picture: MachineFindings | None, told: News | None = None) -> list[Any]:
     """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
     return [alerts_card(stood[0].row.machine if stood else "", picture, told), *counted(stood, picture)]
 
 
-def alerts_card(machine: str, picture: Shown | None, told: News | None) -> Any:
+def alerts_card(machine: str, picture: MachineFindings | None, told: News | None) -> Any:
     """Return the card that counts the open alerts of a machine."""
     states = told.states if told else {}
     waits = picture is None and not states
@@ -85,7 +85,7 @@ def alerts_card(machine: str, picture: Shown | None, told: News | None) -> Any:
     )
 
 
-def counted(stood: Sequence[Standing], picture: Shown | None) -> list[Any]:
+def counted(stood: Sequence[Standing], picture: MachineFindings | None) -> list[Any]:
     """Return the cards that count series."""
     failed = sum(one.verdict == "failed" for one in stood)
     stale = sum(one.stale for one in stood)
@@ -135,7 +135,7 @@ def _line(results: Results, one: Told) -> Any:
     return html.Li(words)
 
 
-def _changed(stood: Sequence[Standing], verdict: Verdict, picture: Shown | None) -> Any:
+def _changed(stood: Sequence[Standing], verdict: Verdict, picture: MachineFindings | None) -> Any:
     """Return the card with the number of confirmed changes, the largest of them, and how many are not confirmed."""
     found = sorted((one for one in stood if one.verdict == verdict), key=lambda one: -abs(one.worse or 0.0))
     maybe = sum(one.verdict == "unsure" and one.beyond_noise and one.difference.verdict == verdict for one in stood)
@@ -149,7 +149,7 @@ def _changed(stood: Sequence[Standing], verdict: Verdict, picture: Shown | None)
     return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if found else "")
 
 
-def _nothing(stood: Sequence[Standing], picture: Shown | None) -> str:
+def _nothing(stood: Sequence[Standing], picture: MachineFindings | None) -> str:
     """Return why there is nothing to count: nothing was found, or nothing can be known yet."""
     if picture is None:
         return "looking for changes …"
@@ -176,7 +176,7 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
     ]
 
 
-def _mean(stood: Sequence[Standing], picture: Shown | None) -> tuple[str, str]:
+def _mean(stood: Sequence[Standing], picture: MachineFindings | None) -> tuple[str, str]:
     """Return the geometric mean of how many times as fast the series are, and what it is over.
 
     A change that the noise explains counts as none.

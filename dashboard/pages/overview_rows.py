@@ -14,7 +14,7 @@ from dash import Dash, Input, Output, State, ctx, no_update
 from dashboard.pages.overview_table import cells_of, file_rows, in_order
 from dashboard.pages.overview_values import VALUES
 from dashboard.pages.row_source import block, chosen_rows
-from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.status import Standing, reference, standings
 from lockstep.history.model import Commit
@@ -85,13 +85,23 @@ def ordered(results: Results, machine: str, l2: str, since: str, visit: int, fin
 
 @remembered
 def _ordered(
-    results: Results, machine: str, l2: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
+    results: Results,
+    machine: str,
+    l2: str,
+    since: Commit | None,
+    picture: MachineFindings | None,
+    thresholds: Thresholds,
 ) -> Sequence[Standing]:
     return in_order(of_cache(results, machine, l2, since, picture, thresholds))
 
 
 def of_cache(
-    results: Results, machine: str, l2: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
+    results: Results,
+    machine: str,
+    l2: str,
+    since: Commit | None,
+    picture: MachineFindings | None,
+    thresholds: Thresholds,
 ) -> list[Standing]:
     """Return the standings of a machine in one cache state, or in "all"."""
     every = standings(results, machine, since, picture, thresholds)

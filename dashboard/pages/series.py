@@ -17,7 +17,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.parts import back_link, commit_link, graph, loading, mono, notice
 from dashboard.pages.series_table import commit_table
 from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
-from lockstep.alerts.analysis_files import Behaviour, Finding, Shown
+from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.text import amount, span
 from lockstep.compare.number_format import significant
@@ -147,7 +147,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     )
 
 
-def facts(shown: SeriesView, picture: Shown | None) -> list[Any]:
+def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
     """How far the numbers can be trusted, in a line of facts."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
     told: list[tuple[str, str, str]] = []

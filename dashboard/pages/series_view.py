@@ -9,7 +9,7 @@ from typing import Any
 from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
-from lockstep.alerts.analysis_files import Behaviour, Finding, Shown
+from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.steps import SeriesName
 from lockstep.compare.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
 from lockstep.compare.status import found_by_key, keys_by_name
@@ -46,7 +46,7 @@ def key_at(address: SeriesAddress) -> Key:
     return address.machine, address.suite, address.variant, address.case, address.l2
 
 
-def view(results: Results, address: SeriesAddress, picture: Shown | None) -> SeriesView:
+def view(results: Results, address: SeriesAddress, picture: MachineFindings | None) -> SeriesView:
     """Everything about a series that the page shows; nothing if there is none."""
     key = key_at(address)
     points, rows = _measured_at(results, address.suite, key)

@@ -12,12 +12,12 @@ from flask import Response, redirect, send_file
 from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
 from dashboard.api.routes import create_api
 from dashboard.auth.access import Access
-from dashboard.auth.security import Guard
+from dashboard.auth.security import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, notice
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.history.store import Store
 
 _INDEX = """<!DOCTYPE html>
@@ -45,7 +45,7 @@ def _plotly() -> Response:
 
 
 def create_app(
-    store: Store, desk: Desk | None = None, access: Access | None = None, findings: Findings | None = None
+    store: Store, service: AlertService | None = None, access: Access | None = None, findings: Findings | None = None
 ) -> Dash:
     """The dashboard of a results folder; ``.server`` is its WSGI application.
 
@@ -69,8 +69,8 @@ def create_app(
     # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
     app.layout = _shell()
-    guard = Guard(app, access or Access())
-    app.server.register_blueprint(create_api(store, desk, guard.limiter))
+    security = RequestSecurity(app, access or Access())
+    app.server.register_blueprint(create_api(store, service, security.limiter))
     app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_ASKED}", view_func=_plotly)
     prefix = app.config.requests_pathname_prefix
     alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
@@ -86,7 +86,7 @@ def create_app(
         prevent_initial_call="initial_duplicate",
     )
     def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
-        shown, title = page(store, path or "/", search or "", desk, guard)
+        shown, title = page(store, path or "/", search or "", service, security)
         return shown, title, findings.version(store.current())
 
     @app.callback(
@@ -98,7 +98,7 @@ def create_app(
     )
     def renew(_: int | None, shown: str | None) -> tuple[Any, int]:
         results = store.current()
-        findings.look(results)
+        findings.request_analysis(results)
         version = findings.version(results)
         return no_update if version == shown else version, _SOON_MS if findings.busy(results) else _TICK_MS
 
@@ -111,29 +111,31 @@ def create_app(
         State("colours", "data"),
     )
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("visit", "id"))
-    overview.register(app, store, findings, desk)
+    overview.register(app, store, findings, service)
     family.register(app, store, findings)
     series.register(app, store, findings)
     commit.register(app, store, findings)
-    compare.register(app, store, desk)
+    compare.register(app, store, service)
     machines.register(app, store)
-    if desk is not None:
-        alerts.register(app, store, desk)
-        alert.register(app, store, findings, desk, guard)
+    if service is not None:
+        alerts.register(app, store, service)
+        alert.register(app, store, findings, service, security)
     return app
 
 
-def page(store: Store, path: str, search: str, desk: Desk | None = None, guard: Guard | None = None) -> tuple[Any, str]:
+def page(
+    store: Store, path: str, search: str, service: AlertService | None = None, security: RequestSecurity | None = None
+) -> tuple[Any, str]:
     """The page of an address, and its title."""
     if path == "/compare":
         return compare.layout(store.current(), search), "Compare · Lockstep"
     if path == "/machines":
         return machines.layout(store.current()), "Machines · Lockstep"
     if path == "/alerts":
-        return alerts.layout(desk, search), "Alerts · Lockstep"
-    if path.startswith("/alert/") and guard is not None:
+        return alerts.layout(service, search), "Alerts · Lockstep"
+    if path.startswith("/alert/") and security is not None:
         number = path.removeprefix("/alert/")
-        return alert.layout(desk, guard, number), f"Alert {number} · Lockstep"
+        return alert.layout(service, security, number), f"Alert {number} · Lockstep"
     if path == "/":
         return overview.layout(store.current(), parse_overview(search)), "Lockstep"
     measured = parse_commit(path, search)

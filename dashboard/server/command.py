@@ -15,10 +15,10 @@ from asv.util import UserError
 
 from dashboard.auth.access import AccessError, access_of, add_access
 from lockstep.commands.alert_options import STATE, add_sources, add_state, check_thresholds, open_alerts, packages_of
-from lockstep.commands.locations import check_places, open_store, results_folder
+from lockstep.commands.locations import check_locations, open_store, results_folder
 
 if TYPE_CHECKING:
-    from lockstep.alerts.service import Desk
+    from lockstep.alerts.service import AlertService
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
@@ -55,7 +55,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
             raise UserError(str(error)) from error
         if args.workers < 1:
             raise UserError(f"--workers {args.workers}: one at least")
-        check_places(args)
+        check_locations(args)
         thresholds = check_thresholds(args)
         listener = listen(args.host, args.port)
         # Only now: a busy port must be told at once, and these imports take a second.
@@ -71,13 +71,13 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
             logging.getLogger(library).propagate = False
         try:
             store = open_store(args)
-            desk = open_desk(args, store.cache)
+            service = open_desk(args, store.cache)
             read_thresholds(thresholds)
         except (StoreError, StateError, ThresholdsError) as error:
             raise UserError(str(error)) from error
         repo = args.repo or results_folder(args)
-        findings = Findings(store.cache, repo, packages_of(args), desk.thresholds, desk.analyst)
-        app = create_app(store, desk, access, findings)
+        findings = Findings(store.cache, repo, packages_of(args), service.thresholds, service.runner)
+        app = create_app(store, service, access, findings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
@@ -85,7 +85,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         return 0
 
 
-def open_desk(args: argparse.Namespace, cache: Path) -> Desk:
+def open_desk(args: argparse.Namespace, cache: Path) -> AlertService:
     """The alerts of these places, and who keeps them in step with the results.
 
     Args:
@@ -95,9 +95,9 @@ def open_desk(args: argparse.Namespace, cache: Path) -> Desk:
     Raises:
         lockstep.alerts.database.StateError: their database cannot be used.
     """
-    from lockstep.alerts.analysis_runner import Analyst
+    from lockstep.alerts.analysis_runner import AnalysisRunner
     from lockstep.alerts.database import default_state
-    from lockstep.alerts.service import Desk
+    from lockstep.alerts.service import AlertService
     from lockstep.notify.receivers import SITE
     from lockstep.suite.thresholds import FILE
 
@@ -108,8 +108,11 @@ def open_desk(args: argparse.Namespace, cache: Path) -> Desk:
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     given |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
-    return Desk(
-        alerts, Analyst(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""), args.thresholds or Path(FILE)
+    return AlertService(
+        alerts,
+        AnalysisRunner(options, state, cache / "analyst.lock"),
+        os.environ.get(SITE, ""),
+        args.thresholds or Path(FILE),
     )
 
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lockstep.alerts.analysis_cache import Kept
+from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.attribution import Cause, Kind, attribute
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.freshness import dead_machines, freshness, is_old
-from lockstep.alerts.grouping import Alert, Excuse, Told, group
-from lockstep.alerts.machine_analysis import Changed, Watched, watch
+from lockstep.alerts.grouping import Alert, ReportedStep, Waiver, group
+from lockstep.alerts.machine_analysis import ChangedSeries, MachineChanges, analyse_machine
 from lockstep.alerts.steps import Step
-from lockstep.alerts.sync import Seen
+from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.snapshot import Results
 from lockstep.processes.children import pool
 from lockstep.suite.thresholds import Threshold, Thresholds
@@ -32,7 +32,7 @@ _GOES_ON = 15
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundChange:
     """A change that was found, why, and whether it is worth telling.
 
     Attributes:
@@ -47,11 +47,11 @@ class Found:
     step: Step
     cause: Cause
     threshold: Threshold
-    quiet: Literal["", "small", "unsure", "noise"]
+    suppressed: Literal["", "small", "unsure", "noise"]
 
 
 @dataclass(frozen=True)
-class Picture:
+class AnalysisResult:
     """What the results say now.
 
     Attributes:
@@ -62,16 +62,16 @@ class Picture:
         dead: machines that stopped while others went on, see ``lockstep.alerts.freshness.dead_machines``.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[FoundChange, ...]
     alerts: tuple[Alert, ...]
     commits: Mapping[str, tuple[str, ...]]
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
 
     @property
-    def seen(self) -> Seen:
+    def current_alerts(self) -> CurrentAlerts:
         """As ``AlertStore.sync`` takes it."""
-        return Seen(self.alerts, self.commits, self.dead)
+        return CurrentAlerts(self.alerts, self.commits, self.dead)
 
     @property
     def meter(self) -> dict[str, tuple[int, float]]:
@@ -86,14 +86,14 @@ class Picture:
         }
 
 
-def look(
+def analyse_results(
     results: Results,
     thresholds: Thresholds,
     ranges: Ranges,
     now: datetime.datetime,
-    kept: Kept,
+    kept: AnalysisCache,
     machines: Sequence[str] | None = None,
-) -> Picture:
+) -> AnalysisResult:
     """Analyse the results of these machines (``None``: of all).
 
     Args:
@@ -104,7 +104,7 @@ def look(
         kept: where to go on from, and what to go on from is left.
         machines: names.
     """
-    found: list[Found] = []
+    found: list[FoundChange] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
     series: Counter[tuple[str, str, str]] = Counter()
@@ -115,44 +115,46 @@ def look(
         names = (report.series for report in one.reports.series if report.last_number is not None)
         series.update((name.machine, name.family, name.suite) for name in names)
     tell = _Teller(results, thresholds, now.date())
-    told = [tell(one) for one in found if not one.quiet]
+    told = [tell(one) for one in found if not one.suppressed]
     order = [commit.hash for commit in results.commits()]
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
-    return Picture(tuple(found), (*group(told, order), *stale), commits, series, dead_machines(newest))
+    return AnalysisResult(tuple(found), (*group(told, order), *stale), commits, series, dead_machines(newest))
 
 
-def _watch_all(results: Results, machines: Sequence[str], ranges: Ranges, kept: Kept) -> Iterator[Watched]:
+def _watch_all(
+    results: Results, machines: Sequence[str], ranges: Ranges, kept: AnalysisCache
+) -> Iterator[MachineChanges]:
     """Every machine; two at a time where there is much to analyse."""
     work = {one: _points(results, one, kept) for one in machines}
     if len(machines) < 2 or sum(work.values()) < _MUCH:
-        yield from (watch(results, one, ranges, kept, 2 if work[one] > _MUCH else 1) for one in machines)
+        yield from (analyse_machine(results, one, ranges, kept, 2 if work[one] > _MUCH else 1) for one in machines)
         return
     # Forked, so that they have the results; what they found lies in files, and only what alerts need comes back.
     with pool(2, "fork", _take, (results, ranges, kept)) as workers:
         yield from workers.map(_watch_taken, machines)
 
 
-def _points(results: Results, machine: str, kept: Kept) -> int:
+def _points(results: Results, machine: str, kept: AnalysisCache) -> int:
     """About how many points a machine's analysis has to look at."""
     series = results.count(machine)
     return series * (_GOES_ON if kept.notes(machine).exists() else len(results.commits(machine)))
 
 
-_TAKEN: list[tuple[Results, Ranges, Kept]] = []
+_TAKEN: list[tuple[Results, Ranges, AnalysisCache]] = []
 
 
 def _take(*what: Any) -> None:
     _TAKEN[:] = [what]
 
 
-def _watch_taken(machine: str) -> Watched:
+def _watch_taken(machine: str) -> MachineChanges:
     [(results, ranges, kept)] = _TAKEN
-    return watch(results, machine, ranges, kept)
+    return analyse_machine(results, machine, ranges, kept)
 
 
-def _found(changed: Sequence[Changed], thresholds: Thresholds) -> Iterator[Found]:
+def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
     for one in changed:
         causes = [attribute(step) for step in one.steps]
         name = one.steps[0].series
@@ -160,7 +162,7 @@ def _found(changed: Sequence[Changed], thresholds: Thresholds) -> Iterator[Found
         # What unchanged code does by itself, changed code must outdo.
         meter = max((abs(s.size) for s, c in zip(one.steps, causes, strict=True) if c.kind == "noise"), default=0.0)
         for step, cause in zip(one.steps, causes, strict=True):
-            yield Found(one.row, step, cause, threshold, _quiet(step, cause, threshold, meter))
+            yield FoundChange(one.row, step, cause, threshold, _quiet(step, cause, threshold, meter))
 
 
 def _quiet(step: Step, cause: Cause, threshold: Threshold, meter: float) -> Literal["", "small", "unsure", "noise"]:
@@ -180,20 +182,20 @@ class _Teller:
         self._subjects = {commit.hash: commit.subject for commit in results.commits()}
         self._commits = {name: [(one.hash, one.date) for one in results.commits(name)] for name in results.machines}
 
-    def __call__(self, one: Found) -> Told:
+    def __call__(self, one: FoundChange) -> ReportedStep:
         step, name = one.step, one.step.series
         commits = self._commits[name.machine]
         place = (name.suite, name.variant, name.case, name.l2)
         about = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
         accept = self._thresholds.accepted(*place, math.expm1(step.size), about) if step.size > 0 else None
         mute = self._thresholds.muted(*place, self._today)
-        excuse = Excuse(accept.because) if accept else Excuse(mute.because, mute.until) if mute else None
-        return Told(
+        waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
+        return ReportedStep(
             step,
             one.cause,
             owner=one.threshold.owner,
             since=commits[step.last][1],
             small=one.threshold.min_effect,
             old=is_old(step.last, commits),
-            excuse=excuse,
+            waiver=waiver,
         )

@@ -32,7 +32,7 @@ FOUND_BY = ("lockstep.alerts.publish", "lockstep.alerts.analysis_cache", "lockst
 
 
 @dataclass(frozen=True)
-class Kept:
+class AnalysisCache:
     """The files of one store.
 
     Attributes:

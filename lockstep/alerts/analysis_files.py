@@ -22,7 +22,7 @@ from lockstep.alerts.grouping import Alert
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 
-Quiet = Literal["", "small", "unsure", "noise"]
+Suppressed = Literal["", "small", "unsure", "noise"]
 
 #: How a series scatters, what it could show, and its levels.
 Behaviour = Analysis
@@ -57,7 +57,7 @@ class Finding:
     unknown: Unknown
     kind: Kind
     sentence: str
-    quiet: Quiet = ""
+    suppressed: Suppressed = ""
     unsettled: bool = False
 
     @property
@@ -73,11 +73,11 @@ class Finding:
         return f"{self.good[:8]}..{self.end[:8]}{'' if self.unknown else f', one of {self.suspects} commits'}"
 
 
-class Shown:
+class MachineFindings:
     """What is found on one machine, as files have it; how a series behaves is worked out when it is asked for.
 
     Args:
-        changes, detector: the files, see ``lockstep.alerts.analysis_cache.Kept``.
+        changes, detector: the files, see ``lockstep.alerts.analysis_cache.AnalysisCache``.
         state: of the machine's results, see ``Results.state``.
 
     Attributes:
@@ -124,7 +124,7 @@ def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert])
     """Write the changes of a machine, and its alerts that somebody has to look at."""
     places: dict[SeriesName, int] = {}
     rows = [[places.setdefault(one.series, len(places)), *(getattr(one, name) for name in _CHANGE)] for one in found]
-    told = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.excuse)]
+    told = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.waiver)]
     content = json.dumps({"series": [list(vars(name).values()) for name in places], "found": rows, "alerts": told})
     write_whole(path, lambda out: out.write(content.encode("utf-8", "surrogatepass")))
 

@@ -35,7 +35,7 @@ _RETRY = 4.0
 _LONGEST = 1800.0
 
 
-class Analyst:
+class AnalysisRunner:
     """Starts an analysis when there is something new; one at a time.
 
     Args:
@@ -66,7 +66,7 @@ class Analyst:
         """How the last analyses went, by whatever process."""
         return read_status(self._path, self._turn)
 
-    def look(self, results: Results, missing: bool = False) -> None:
+    def request_analysis(self, results: Results, missing: bool = False) -> None:
         """Analyse these results if they were not analysed yet; returns at once.
 
         Args:

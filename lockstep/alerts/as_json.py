@@ -8,32 +8,32 @@ from typing import Any
 
 from lockstep.alerts.attribution import Cause
 from lockstep.alerts.evidence import Evidence
-from lockstep.alerts.grouping import Alert, Excuse, Member
+from lockstep.alerts.grouping import Alert, Member, Waiver
 from lockstep.alerts.steps import SeriesName
 
 
 def to_json(alert: Alert) -> dict[str, Any]:
     """The alert in dicts, lists, texts and numbers."""
     # As JSON gives it back, so that both can be compared; by hand, since ``asdict`` takes ten times as long.
-    excuse = alert.excuse
+    waiver, own = alert.waiver, {name: value for name, value in vars(alert).items() if name != "waiver"}
     return {
-        **vars(alert),
+        **own,
         "commits": list(alert.commits),
         "cause": _cause_json(alert.cause),
         "members": [
             {**vars(one), "series": vars(one.series), "cause": _cause_json(one.cause)} for one in alert.members
         ],
         "also_on": list(alert.also_on),
-        "excuse": excuse and {"because": excuse.because, "until": excuse.until and excuse.until.isoformat()},
+        "excuse": waiver and {"because": waiver.because, "until": waiver.until and waiver.until.isoformat()},
     }
 
 
 def from_json(content: Mapping[str, Any]) -> Alert:
     """The alert that ``to_json`` wrote."""
-    excuse = content["excuse"]
+    waiver = content["excuse"]
     return Alert(
         **{
-            **content,
+            **{name: value for name, value in content.items() if name != "excuse"},
             "commits": tuple(content["commits"]),
             "also_on": tuple(content["also_on"]),
             "cause": _cause(content["cause"]),
@@ -41,7 +41,7 @@ def from_json(content: Mapping[str, Any]) -> Alert:
                 Member(**{**one, "series": SeriesName(**one["series"]), "cause": _cause(one["cause"])})
                 for one in content["members"]
             ),
-            "excuse": excuse and Excuse(excuse["because"], _day(excuse["until"])),
+            "waiver": waiver and Waiver(waiver["because"], _day(waiver["until"])),
         }
     )
 

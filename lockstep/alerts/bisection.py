@@ -21,7 +21,7 @@ _STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}
 End = Literal["good", "bad"]
 
 
-class CannotTell(ValueError):
+class Inconclusive(ValueError):
     """An end cannot be measured, or the ends lie too close together for how they scatter; the message says which.
 
     ``end``: the one that cannot be measured; ``None`` if both can.
@@ -33,7 +33,7 @@ class CannotTell(ValueError):
         self.end = end
 
 
-class NotReproduced(CannotTell):
+class NotReproduced(Inconclusive):
     """The change does not show between the two ends as they measure here.
 
     ``end``: the one that is not as the history has it; ``None`` if that is not known.
@@ -59,7 +59,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Span:
+class SearchRange:
     """Where the first bad commit is looked for.
 
     Attributes:
@@ -106,10 +106,10 @@ class Expected:
 
 
 def bisect(
-    span: Span,
+    span: SearchRange,
     measure: Callable[[str], Measurement],
     expected: Expected,
-    widen: Callable[[Span, End], Span | None] = lambda span, end: None,
+    widen: Callable[[SearchRange, End], SearchRange | None] = lambda span, end: None,
 ) -> Bisection:
     """Find the first of the suspects that is bad, after a look at both ends.
 
@@ -128,7 +128,7 @@ def bisect(
         try:
             bench.check(span, expected)
             break
-        except CannotTell as error:
+        except Inconclusive as error:
             wider = widen(span, error.end) if error.end else None
             if wider is None:
                 raise
@@ -164,7 +164,7 @@ class _Bench:
         level = self.level(commit)
         return min(self.of(commit), key=lambda one: abs((one.log or 0.0) - level))
 
-    def check(self, span: Span, expected: Expected) -> None:
+    def check(self, span: SearchRange, expected: Expected) -> None:
         """Measure both ends, by turns, until it is clear whether they differ as the history has it.
 
         Raises:
@@ -177,7 +177,7 @@ class _Bench:
                 # The end that a wider span has in common with the last one was measured already.
                 if len(self.of(commit)) <= tries and (one := self.take(commit)).log is None:
                     message = f"{commit[:8]} cannot be measured here: {one.reason}"
-                    raise CannotTell(message, self.measured, end)
+                    raise Inconclusive(message, self.measured, end)
             apart = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
             error = self._error(span.good, span.bad)
             needed = _REACH * abs(expected.size)
@@ -186,7 +186,7 @@ class _Bench:
             if apart + error < needed:
                 raise NotReproduced(*self._not_reproduced(span, expected))
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
-        raise CannotTell(
+        raise Inconclusive(
             f"{self._ends(span, expected)} ({between:+.1%}, give or take {give:.1%}), where the history has "
             f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad",
             self.measured,
@@ -216,11 +216,11 @@ class _Bench:
         pooled = sum((one - fmean(some)) ** 2 for some in logs for one in some) / freedom
         return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(some) for some in logs))
 
-    def _ends(self, span: Span, expected: Expected) -> str:
+    def _ends(self, span: SearchRange, expected: Expected) -> str:
         good, bad = (expected.text(self.level(commit)) for commit in (span.good, span.bad))
         return f"{span.good[:8]} measures {good} here and {span.bad[:8]} {bad}"
 
-    def _not_reproduced(self, span: Span, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
+    def _not_reproduced(self, span: SearchRange, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
         good, bad = self.level(span.good), self.level(span.bad)
         said = f"{self._ends(span, expected)} ({math.expm1(bad - good):+.1%})"
         history = f"where the history has {math.expm1(expected.size):+.1%}"
@@ -246,7 +246,7 @@ _OUTSIDE = (
 )
 
 
-def _search(span: Span, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
+def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
     """Halve the suspects, as ``git bisect`` does: a bad one acquits all but its ancestors, a good one its ancestors."""
     place = {commit: at for at, commit in enumerate(span.suspects)}
     # Bit i: suspect i is the commit or an ancestor of it.

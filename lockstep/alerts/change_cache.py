@@ -117,7 +117,7 @@ class _Shared:
             [self._text(one) for one in step.between],
             None if touched is None else [self._text(one) for one in touched],
             step.unknown,
-            self._text(step.rang_at),
+            self._text(step.reported_at),
             _move_json(step.own),
             _move_json(step.baseline),
             {name: _move_json(move) for name, move in step.controls.items()},
@@ -136,7 +136,7 @@ class _Shared:
 
 def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], content: Sequence[Any]) -> Step:
     before, after, size, low, high, confidence, left, first, last, *others = content
-    good, between, touched, unknown, rang_at, own, baseline, controls, unsettled = others
+    good, between, touched, unknown, reported_at, own, baseline, controls, unsettled = others
     return Step(
         series=series,
         before=facts[before],
@@ -151,7 +151,7 @@ def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], cont
         between=tuple([texts[one] for one in between]),
         touched=None if touched is None else tuple([texts[one] for one in touched]),
         unknown=unknown,
-        rang_at=texts[rang_at],
+        reported_at=texts[reported_at],
         own=_move(own),
         baseline=_move(baseline),
         controls={name: Move(*move) for name, move in controls.items()},

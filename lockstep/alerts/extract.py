@@ -30,7 +30,7 @@ _PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_pr
 _ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
 
 
-class Look:
+class StepBuilder:
     """A closer look at the changes of one machine.
 
     Args:
@@ -70,7 +70,7 @@ class Look:
             between=measured if found.unknown else found.commits,
             touched=found.touched,
             unknown=found.unknown,
-            rang_at=self._commits[int(trend.commit[change.reported_at])].hash,
+            reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
             own=_move(one.own, before, after),
             baseline=_move(one.baseline, before, after),
             controls=self._controls(one, before, after),

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from lockstep.alerts.analysis_cache import Kept, key_of
-from lockstep.alerts.analysis_files import Shown
-from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.analysis_cache import AnalysisCache, key_of
+from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.analysis_runner import AnalysisRunner
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_thresholds
@@ -36,13 +36,13 @@ class Findings:
         repo: Path,
         packages: Sequence[str] = (),
         thresholds: Path | None = None,
-        analyst: Analyst | None = None,
+        runner: AnalysisRunner | None = None,
     ) -> None:
         self._file = thresholds
-        self._kept = Kept(cache)
+        self._kept = AnalysisCache(cache)
         self._repo = repo
         self._packages = tuple(packages)
-        self._analyst = analyst
+        self._analyst = runner
 
     @property
     def thresholds(self) -> Thresholds:
@@ -52,7 +52,7 @@ class Findings:
         except (OSError, ThresholdsError):
             return Thresholds()
 
-    def picture(self, results: Results, machine: str) -> Shown | None:
+    def picture(self, results: Results, machine: str) -> MachineFindings | None:
         """What is found on a machine; ``None`` while it is being looked for, and for an unknown machine."""
         if machine not in results.machines:
             return None
@@ -63,14 +63,14 @@ class Findings:
             except (OSError, ValueError):
                 # Damaged, or swept away by an analysis of newer results: made anew.
                 self._kept.done(self._key(results)).unlink(missing_ok=True)
-        self.look(results)
+        self.request_analysis(results)
         return None
 
-    def look(self, results: Results) -> None:
+    def request_analysis(self, results: Results) -> None:
         """Have them analysed if they are not; returns at once."""
         if self._analyst:
             # Also where the findings are there: the alerts, which are written after them, may not be.
-            self._analyst.look(results, missing=not self._stamp(results))
+            self._analyst.request_analysis(results, missing=not self._stamp(results))
 
     def version(self, results: Results) -> str:
         """Changes when the results or what is known of them changed; the same text means that nothing did."""
@@ -105,5 +105,5 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 
 @remembered
-def _shown(results: Results, kept: Kept, key: str, machine: str, _stamp: int) -> Shown:
-    return Shown(kept.changes(machine, key), kept.detector(machine), results.state(machine))
+def _shown(results: Results, kept: AnalysisCache, key: str, machine: str, _stamp: int) -> MachineFindings:
+    return MachineFindings(kept.changes(machine, key), kept.detector(machine), results.state(machine))

@@ -63,7 +63,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Excuse:
+class Waiver:
     """Why nobody has to act: ``thresholds.toml`` accepts the change, or mutes it up to a day."""
 
     because: str
@@ -88,7 +88,7 @@ class Alert:
         owner: from the thresholds; "" nobody.
         gone: whether the data have gone back to what they were.
         old: whether it lies so far back that nobody has to be told.
-        excuse: of all that became slower; ``None`` if any of it has none.
+        waiver: of everything that became slower; ``None`` if any of it has none.
         text: what a freshness alert says; "" for a change, which says it in numbers.
     """
 
@@ -104,7 +104,7 @@ class Alert:
     owner: str = ""
     gone: bool = False
     old: bool = False
-    excuse: Excuse | None = None
+    waiver: Waiver | None = None
     text: str = ""
     unknown: Unknown = ""
 
@@ -147,7 +147,7 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportedStep:
     """A step that is worth telling, and what the thresholds and the calendar say of it.
 
     Attributes:
@@ -156,7 +156,7 @@ class Told:
         since: date of its last possible culprit, ms since 1970.
         small: log of the factor up to which a series counts as back at its old level.
         old: whether it lies too far back to be told.
-        excuse: see ``Alert``.
+        waiver: see ``Alert``.
     """
 
     step: Step
@@ -165,7 +165,7 @@ class Told:
     since: int = 0
     small: float = 0.01
     old: bool = False
-    excuse: Excuse | None = None
+    waiver: Waiver | None = None
 
     @property
     def gone(self) -> bool:
@@ -178,10 +178,10 @@ class _Group:
     """Steps whose ranges all share a commit, while they are gathered."""
 
     end: int
-    told: list[Told] = field(default_factory=list)
+    told: list[ReportedStep] = field(default_factory=list)
 
 
-def group(told: Iterable[Told], order: Sequence[str] = ()) -> list[Alert]:
+def group(told: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Alert]:
     """Alerts out of steps, in the order of machine, family and range.
 
     Args:
@@ -189,7 +189,7 @@ def group(told: Iterable[Told], order: Sequence[str] = ()) -> list[Alert]:
         order: commits oldest first, to find the good commit before a range that several series narrow.
     """
     position = {commit: index for index, commit in enumerate(order)}
-    families: dict[tuple[str, str], list[Told]] = defaultdict(list)
+    families: dict[tuple[str, str], list[ReportedStep]] = defaultdict(list)
     for one in told:
         families[one.step.series.machine, one.step.series.family].append(one)
     alerts = [
@@ -200,7 +200,7 @@ def group(told: Iterable[Told], order: Sequence[str] = ()) -> list[Alert]:
     return _across_machines(alerts, position)
 
 
-def _gather(told: Iterable[Told]) -> list[_Group]:
+def _gather(told: Iterable[ReportedStep]) -> list[_Group]:
     """Fewest groups whose ranges share a commit: sorted by their ends, each range joins if it holds the group's end."""
     groups: list[_Group] = []
     for one in sorted(told, key=lambda one: (one.step.last, one.step.first)):
@@ -210,7 +210,7 @@ def _gather(told: Iterable[Told]) -> list[_Group]:
     return groups
 
 
-def _alert(machine: str, family: str, told: Sequence[Told], position: Mapping[str, int]) -> Alert:
+def _alert(machine: str, family: str, told: Sequence[ReportedStep], position: Mapping[str, int]) -> Alert:
     slower = [one for one in told if one.step.size > 0]
     # The largest change of the sense that the alert is about comes first.
     sign = -1 if slower else 1
@@ -234,24 +234,24 @@ def _alert(machine: str, family: str, told: Sequence[Told], position: Mapping[st
         owner=", ".join(sorted({one.owner for one in told if one.owner})),
         gone=bool(slower) and all(one.gone for one in slower),
         old=all(one.old for one in told),
-        excuse=_excuse(slower),
+        waiver=_waiver(slower),
         unknown=narrowest.step.unknown,
     )
 
 
-def _excuse(slower: Sequence[Told]) -> Excuse | None:
-    """One excuse for all: the mute that ends first, or else the first acceptance."""
-    excuses = [one.excuse for one in slower if one.excuse]
-    if not excuses or len(excuses) < len(slower):
+def _waiver(slower: Sequence[ReportedStep]) -> Waiver | None:
+    """Return the waiver that covers every slowdown: the mute that ends first, or else the first acceptance."""
+    waivers = [one.waiver for one in slower if one.waiver]
+    if not waivers or len(waivers) < len(slower):
         return None
-    return min(excuses, key=lambda excuse: (excuse.until is None, excuse.until or datetime.date.max))
+    return min(waivers, key=lambda waiver: (waiver.until is None, waiver.until or datetime.date.max))
 
 
-def _member(told: Told) -> Member:
+def _member(told: ReportedStep) -> Member:
     step = told.step
     return Member(
         series=step.series,
-        reported_at=step.rang_at,
+        reported_at=step.reported_at,
         size=step.size,
         low=step.low,
         high=step.high,

@@ -37,7 +37,7 @@ _TO: dict[Action, State] = {"ack": "acknowledged", "mute": "muted", "resolve": "
 _DONE = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen": "reopened"}
 
 
-class LifeError(ValueError):
+class LifecycleError(ValueError):
     """The alert cannot go there from where it is, or something it needs is missing; the message says what to do."""
 
 
@@ -72,16 +72,16 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
         LifeError: not from this state, or without a reason or an end that the act needs.
     """
     if state not in _FROM[act.action]:
-        raise LifeError(f"it is {state} and cannot be {_DONE[act.action]}; that is for {_or(_FROM[act.action])}")
+        raise LifecycleError(f"it is {state} and cannot be {_DONE[act.action]}; that is for {_or(_FROM[act.action])}")
     if not act.who.strip():
-        raise LifeError("say who does it: --by NAME")
+        raise LifecycleError("say who does it: --by NAME")
     if act.action == "mute":
         if act.until is None or act.until < today:
-            raise LifeError(f"a mute needs its last day, {today} or later: --until YYYY-MM-DD")
+            raise LifecycleError(f"a mute needs its last day, {today} or later: --until YYYY-MM-DD")
         if not act.note.strip():
-            raise LifeError("a mute needs a reason: --because TEXT")
+            raise LifecycleError("a mute needs a reason: --because TEXT")
     if act.ending == "intended" and not act.note.strip():
-        raise LifeError("a new level that is meant needs a reason: --because TEXT")
+        raise LifecycleError("a new level that is meant needs a reason: --because TEXT")
     return _TO[act.action]
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.alerts.analysis_cache import Kept
+from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.change_cache import Noted, Notes, place_of, read_notes, write_notes
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.detector_state import Remembered, analyse, extend, holds
-from lockstep.alerts.extract import WINDOW, Look, sized
+from lockstep.alerts.extract import WINDOW, StepBuilder, sized
 from lockstep.alerts.followed_series import Followed, baselines_said, followed, name_in, voted
 from lockstep.alerts.freshness import MachineReports
 from lockstep.alerts.reported_points import Reported
@@ -28,7 +28,7 @@ _MOST_NEW = 50
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedSeries:
     """The changes of one series under one version of its ruler (see ``Followed.row``), oldest first."""
 
     row: str
@@ -36,7 +36,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Watched:
+class MachineChanges:
     """What there is to know of a machine before thresholds and calendar have a say.
 
     Attributes:
@@ -46,11 +46,13 @@ class Watched:
     """
 
     machine: str
-    changed: tuple[Changed, ...]
+    changed: tuple[ChangedSeries, ...]
     reports: MachineReports
 
 
-def watch(results: Results, machine: str, ranges: Ranges, kept: Kept, processes: int = 1) -> Watched:
+def analyse_machine(
+    results: Results, machine: str, ranges: Ranges, kept: AnalysisCache, processes: int = 1
+) -> MachineChanges:
     """Analyse a machine.
 
     Args:
@@ -74,8 +76,8 @@ def watch(results: Results, machine: str, ranges: Ranges, kept: Kept, processes:
     commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
     measured_at = max((run.measured_at for run in results.runs_of(machine)), default=0)
     reports = MachineReports(machine, commits, measured_at, notes.reported.reports(), notes.measured)
-    changed = tuple(Changed(row, tuple(one.steps.values())) for row, one in notes.changed.items())
-    return Watched(machine, changed, reports)
+    changed = tuple(ChangedSeries(row, tuple(one.steps.values())) for row, one in notes.changed.items())
+    return MachineChanges(machine, changed, reports)
 
 
 class _Watch:
@@ -155,7 +157,7 @@ class _Watch:
         missing = [row for _, row, changes, taken in told if len(taken) < len(changes)]
         if missing and not series:
             series = self._read(missing, reported)
-        closer = Look(self.results, self.machine, self.ranges)
+        closer = StepBuilder(self.results, self.machine, self.ranges)
         found = {}
         for place, row, changes, taken in told:
             better = done.monitor.better[place]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.alerts.analysis_files import Shown
+from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.followed_series import by_version, name_of, paired_numbers, values_of
 from lockstep.alerts.grouping import Alert, Member
 from lockstep.alerts.steps import SeriesName
@@ -33,7 +33,9 @@ class MemberLevel:
     returned: int
 
 
-def member_levels(results: Results, alert: Alert, picture: Shown | None, most: int) -> dict[SeriesName, MemberLevel]:
+def member_levels(
+    results: Results, alert: Alert, picture: MachineFindings | None, most: int
+) -> dict[SeriesName, MemberLevel]:
     """Return the levels of the worst ``most`` series; without those that the detector does not know (any more)."""
     if picture is None or not alert.members:
         return {}

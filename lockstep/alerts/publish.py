@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from lockstep.alerts.analysis import Found, Picture, look
-from lockstep.alerts.analysis_cache import Kept, key_of, write_whole
+from lockstep.alerts.analysis import AnalysisResult, FoundChange, analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache, key_of, write_whole
 from lockstep.alerts.analysis_files import Finding, write_changes
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.grouping import Alert
@@ -17,7 +17,9 @@ from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
 
-def survey(store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()) -> tuple[Results, Picture]:
+def analyse_store(
+    store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
+) -> tuple[Results, AnalysisResult]:
     """Analyse all that is new in a store, and leave what pages show.
 
     Args:
@@ -26,14 +28,14 @@ def survey(store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[
         repo: a folder in the git repository that tells which commits lie between two.
         packages: folders of what is measured, relative to the repository's root.
     """
-    results, kept = store.current(), Kept(store.cache)
+    results, kept = store.current(), AnalysisCache(store.cache)
     now = datetime.datetime.now(datetime.UTC)
-    found = look(results, thresholds, Ranges(repo, packages), now, kept)
+    found = analyse_results(results, thresholds, Ranges(repo, packages), now, kept)
     publish(found, results, kept, key_of(results, thresholds, repo, tuple(packages)))
     return results, found
 
 
-def publish(picture: Picture, results: Results, kept: Kept, key: str) -> None:
+def publish(picture: AnalysisResult, results: Results, kept: AnalysisCache, key: str) -> None:
     """Leave the changes and the open alerts of each machine.
 
     Args:
@@ -54,7 +56,7 @@ def publish(picture: Picture, results: Results, kept: Kept, key: str) -> None:
     kept.sweep(key, results.machines)
 
 
-def _finding(one: Found) -> Finding:
+def _finding(one: FoundChange) -> Finding:
     step = one.step
     return Finding(
         series=step.series,
@@ -69,6 +71,6 @@ def _finding(one: Found) -> Finding:
         unknown=step.unknown,
         kind=one.cause.kind,
         sentence=one.cause.sentence,
-        quiet=one.quiet,
+        suppressed=one.suppressed,
         unsettled=step.unsettled,
     )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from lockstep.alerts.bisection import End, Span
+from lockstep.alerts.bisection import End, SearchRange
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.grouping import Alert, Member
 from lockstep.alerts.text import remedy
 from lockstep.history.snapshot import Results
 
 
-class NoRange(ValueError):
+class UnknownRange(ValueError):
     """The commits of a range are not known; the message says why and what to do."""
 
 
-class Farther:
+class RangeWidener:
     """Widens the range of an alert, as ``lockstep.alerts.bisection.bisect`` asks for it.
 
     An alert's range is what the ranges of all its series share, so it may be too narrow: each of them holds the culprit
@@ -35,7 +35,7 @@ class Farther:
         self._beyond = beyond
         self._far = 1
 
-    def first(self) -> Span:
+    def first(self) -> SearchRange:
         """The alert's range.
 
         Raises:
@@ -43,13 +43,13 @@ class Farther:
         """
         return self._span(self._alert.before, self._alert.after, self._alert.suspects)
 
-    def __call__(self, span: Span, end: End) -> Span | None:
+    def __call__(self, span: SearchRange, end: End) -> SearchRange | None:
         """The range with this end farther out; ``None`` if there is none, or the repository does not know it."""
         commit = self._next(span.good if end == "good" else span.bad, end)
         try:
             if commit:
                 return self._span(commit, span.bad) if end == "good" else self._span(span.good, commit)
-        except NoRange:
+        except UnknownRange:
             pass
         return None
 
@@ -66,12 +66,12 @@ class Farther:
         self._far *= 2
         return self._commits[farther] if farther != at else ""
 
-    def _span(self, good: str, bad: str, suspects: tuple[str, ...] = ()) -> Span:
+    def _span(self, good: str, bad: str, suspects: tuple[str, ...] = ()) -> SearchRange:
         known = self._ranges.between(good, bad)
         if known.unknown:
-            raise NoRange(
+            raise UnknownRange(
                 f"which commits lie between {good[:12]} and {bad[:12]} is not known, and so none can be measured: "
                 f"{remedy(known.unknown, good, bad)}"
             )
         wanted = {*suspects} & {*known.commits} or {*(known.touched or known.commits)}
-        return Span(good, bad, tuple(one for one in known.commits if one in wanted), known.parents)
+        return SearchRange(good, bad, tuple(one for one in known.commits if one in wanted), known.parents)

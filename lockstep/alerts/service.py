@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.analysis_runner import AnalysisRunner
 from lockstep.alerts.store import AlertStore
 from lockstep.history.snapshot import Results
 from lockstep.suite.thresholds import FILE, Thresholds, ThresholdsError, read_thresholds
 
 
 @dataclass(frozen=True)
-class Desk:
+class AlertService:
     """The alerts and their keeper.
 
     Attributes:
@@ -23,29 +23,29 @@ class Desk:
     """
 
     alerts: AlertStore
-    analyst: Analyst | None = None
+    runner: AnalysisRunner | None = None
     site: str = ""
     thresholds: Path = Path(FILE)
 
-    def look(self, results: Results) -> str:
+    def request_analysis(self, results: Results) -> str:
         """Have new results analysed; what a reader must know of that meanwhile, "" nothing."""
-        if self.analyst is None:
+        if self.runner is None:
             return ""
-        self.analyst.look(results)
-        return self.trouble or ("New results are being analysed." if self.analyst.busy else "")
+        self.runner.request_analysis(results)
+        return self.trouble or ("New results are being analysed." if self.runner.busy else "")
 
     @property
     def trouble(self) -> str:
         """That the analysis fails or is stale, and why; "" if neither, or if others analyse."""
-        return self.analyst.status.text if self.analyst else ""
+        return self.runner.status.text if self.runner else ""
 
 
-def rules(desk: Desk | None) -> Thresholds:
+def rules(service: AlertService | None) -> Thresholds:
     """What counts as a change; the defaults where the file cannot be read.
 
     The analysis says what is wrong with the file, and what was measured can be read without it.
     """
     try:
-        return read_thresholds(desk.thresholds) if desk else Thresholds()
+        return read_thresholds(service.thresholds) if service else Thresholds()
     except ThresholdsError:
         return Thresholds()

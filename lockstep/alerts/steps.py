@@ -107,7 +107,7 @@ class Step:
     between: tuple[str, ...]
     touched: tuple[str, ...] | None = None
     unknown: Unknown = ""
-    rang_at: str = ""
+    reported_at: str = ""
     own: Move | None = None
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)

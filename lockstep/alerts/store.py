@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select, update
 
 from lockstep.alerts.database import Database
-from lockstep.alerts.lifecycle import Act, LifeError, State
+from lockstep.alerts.lifecycle import Act, LifecycleError, State
 from lockstep.alerts.listing import (
     Choice,
     Names,
@@ -23,7 +23,7 @@ from lockstep.alerts.listing import (
     read_page,
 )
 from lockstep.alerts.schema import ALERT, CLOCK, EVENT
-from lockstep.alerts.sync import DATA, Seen, Sync, Synced
+from lockstep.alerts.sync import DATA, CurrentAlerts, Sync, Synced
 from lockstep.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 
 
@@ -127,8 +127,8 @@ class AlertStore:
             one = read_alert(connection, number)
             try:
                 perform(connection, one, act, newest, today or today_utc())
-            except LifeError as error:
-                raise LifeError(f"alert {number}: {error}") from error
+            except LifecycleError as error:
+                raise LifecycleError(f"alert {number}: {error}") from error
             _tick(connection)
             return read_alert(connection, number)
 
@@ -139,7 +139,7 @@ class AlertStore:
             write_log(connection, number, who, what, one.state, note)
             _tick(connection)
 
-    def sync(self, seen: Seen, today: datetime.date | None = None) -> Synced:
+    def sync(self, seen: CurrentAlerts, today: datetime.date | None = None) -> Synced:
         """Bring the alerts in step with the data: open, update, resolve, reopen, end mutes."""
         with self.database.write() as connection:
             sync = Sync(connection, seen, today or today_utc())

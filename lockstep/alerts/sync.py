@@ -40,7 +40,7 @@ _FOR_GOOD = ("intended", "recorded")
 
 
 @dataclass(frozen=True)
-class Seen:
+class CurrentAlerts:
     """What an analysis has looked at, and found.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Outcome:
 class Sync:
     """One transaction of ``AlertStore.sync``."""
 
-    def __init__(self, connection: Connection, seen: Seen, today: datetime.date) -> None:
+    def __init__(self, connection: Connection, seen: CurrentAlerts, today: datetime.date) -> None:
         self.connection = connection
         self.seen = seen
         self.today = today
@@ -172,7 +172,7 @@ class Sync:
             "family": alert.family,
             "state": state,
             "ending": ending,
-            "muted_until": alert.excuse.until if alert.excuse and state == "muted" else None,
+            "muted_until": alert.waiver.until if alert.waiver and state == "muted" else None,
             "closed_at_commit": self._newest(alert.machine) if state == "resolved" else "",
             "opened_at": now,
             "changed_at": now,
@@ -209,10 +209,10 @@ class Sync:
                 self._live_again(row, alert)
         elif alert.gone:
             self._resolve(row, "fixed", "its series are back at their old level")
-        elif alert.excuse and alert.excuse.until is None:
-            self._resolve(row, "intended", alert.excuse.because, FILE)
-        elif alert.excuse and (over or row.state in OPEN):
-            act = Act("mute", FILE, alert.excuse.because, alert.excuse.until)
+        elif alert.waiver and alert.waiver.until is None:
+            self._resolve(row, "intended", alert.waiver.because, FILE)
+        elif alert.waiver and (over or row.state in OPEN):
+            act = Act("mute", FILE, alert.waiver.because, alert.waiver.until)
             self._perform(row, act)
         elif self._is_archived(alert):
             if over or row.state in OPEN:
@@ -300,7 +300,7 @@ def _together(parts: Sequence[Alert]) -> Alert:
 
 def _asks_nothing(alert: Alert) -> bool:
     """Whether nobody has to act on what became slower: it is undone, accepted, muted, or long past."""
-    return alert.gone or alert.old or alert.excuse is not None
+    return alert.gone or alert.old or alert.waiver is not None
 
 
 def _first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
@@ -311,10 +311,10 @@ def _first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, s
         return "resolved", "recorded", DATA, "recorded; it was there long before it was looked for"
     if alert.gone:
         return "resolved", "fixed", DATA, "its series are already back at their old level"
-    if alert.excuse and alert.excuse.until is None:
-        return "resolved", "intended", FILE, alert.excuse.because
-    if alert.excuse and alert.excuse.until and alert.excuse.until >= today:
-        return "muted", "", FILE, alert.excuse.because
+    if alert.waiver and alert.waiver.until is None:
+        return "resolved", "intended", FILE, alert.waiver.because
+    if alert.waiver and alert.waiver.until and alert.waiver.until >= today:
+        return "muted", "", FILE, alert.waiver.because
     return "new", "", DATA, alert.cause.sentence
 
 

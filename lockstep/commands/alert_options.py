@@ -14,11 +14,11 @@ from asv.console import log
 from asv.util import UserError
 
 from lockstep.commands.cli import UsageError
-from lockstep.commands.locations import add_places, check_places, load_config, open_store, results_folder
+from lockstep.commands.locations import add_location_options, check_locations, load_config, open_store, results_folder
 from lockstep.suite.discovery import nearest
 
 if TYPE_CHECKING:
-    from lockstep.alerts.analysis import Picture
+    from lockstep.alerts.analysis import AnalysisResult
     from lockstep.alerts.store import AlertStore
     from lockstep.history.snapshot import Results
 
@@ -31,7 +31,7 @@ STATE = "LOCKSTEP_STATE"
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
     """Where results, repository and thresholds come from."""
-    add_places(parser)
+    add_location_options(parser)
     parser.add_argument("--thresholds", type=Path, help="thresholds file (default: ./thresholds.toml, if it is there)")
 
 
@@ -96,18 +96,18 @@ def check_thresholds(args: argparse.Namespace) -> Path:
     return Path(args.thresholds or FILE)
 
 
-def picture(args: argparse.Namespace) -> tuple[Results, Picture]:
+def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     """The results, and what they say now; left for the pages as well."""
-    from lockstep.alerts.publish import survey
+    from lockstep.alerts.publish import analyse_store
     from lockstep.suite.thresholds import read_thresholds
 
-    check_places(args)
+    check_locations(args)
     thresholds = read_thresholds(check_thresholds(args))
     collecting = gc.isenabled()
     # What an analysis makes stays until it ends: the collector would search it for garbage a third of the time.
     gc.disable()
     try:
-        return survey(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
+        return analyse_store(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
     finally:
         if collecting:
             gc.enable()
@@ -124,14 +124,14 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
     from lockstep.alerts.database import Database, default_state
     from lockstep.alerts.store import AlertStore
 
-    check_places(args)
+    check_locations(args)
     return AlertStore(Database(args.state or os.environ.get(STATE) or default_state(results_folder(args))))
 
 
-def told(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """The exit status of ``run``; what a user can set right is told in a line, without a traceback."""
     from lockstep.alerts.database import StateError
-    from lockstep.alerts.lifecycle import LifeError
+    from lockstep.alerts.lifecycle import LifecycleError
     from lockstep.alerts.tracked import NoSuchAlert
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
@@ -144,6 +144,6 @@ def told(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> 
     except (StateError, StoreError) as error:
         log.error(str(error))
         return BROKEN
-    except (LifeError, NoSuchAlert, ReceiverError, UserError) as error:  # UserError: of asv's configuration
+    except (LifecycleError, NoSuchAlert, ReceiverError, UserError) as error:  # UserError: of asv's configuration
         log.error(str(error))
         return USAGE

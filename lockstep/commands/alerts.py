@@ -22,8 +22,8 @@ from lockstep.commands.alert_options import (
     expect_names,
     names_of,
     open_alerts,
-    picture,
-    told,
+    run_analysis,
+    run_verb,
 )
 from lockstep.commands.locations import open_store
 
@@ -80,7 +80,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Do what the action says."""
-        return told(_run, args)
+        return run_verb(_run, args)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -103,8 +103,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
     results = None
     if not args.no_analysis:
-        results, now = picture(args)
-        store.sync(now.seen)
+        results, now = run_analysis(args)
+        store.sync(now.current_alerts)
     if args.no_list:
         return OK
     if args.machine or args.family:
@@ -208,7 +208,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     if args.again is not None and not outbox.again(args.again, now_ms()):
         log.error(f"message {args.again} is neither in doubt nor given up")
         return BAD_NEWS
-    store.sync(picture(args)[1].seen)
+    store.sync(run_analysis(args)[1].current_alerts)
     outbox.write_alerts(told_to, _site(), now_ms())
     outbox.write_digest(told_to, _site(), now_ms())
     done = deliver(outbox, told_to)
@@ -218,9 +218,9 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
     for line in done.refused:
         log.error(line)
-    for parcel in outbox.parcels("doubt", "failed"):
-        state = "may not have arrived" if parcel.state == "doubt" else "was given up"
-        log.error(f"message {parcel.id} {state} ({parcel.error}): {parcel.message.title}; --again {parcel.id} sends it")
+    for queued in outbox.messages("doubt", "failed"):
+        state = "may not have arrived" if queued.state == "doubt" else "was given up"
+        log.error(f"message {queued.id} {state} ({queued.error}): {queued.message.title}; --again {queued.id} sends it")
     return BAD_NEWS if done.refused else OK
 
 

@@ -22,7 +22,7 @@ from lockstep.commands.alert_options import (
     add_state,
     alert_number,
     open_alerts,
-    told,
+    run_verb,
 )
 from lockstep.commands.locations import load_config, open_store, results_folder
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lockstep.alerts.bisection import Bisection, Measurement
     from lockstep.alerts.grouping import Member
-    from lockstep.alerts.search_range import NoRange
+    from lockstep.alerts.search_range import UnknownRange
     from lockstep.alerts.store import AlertStore
     from lockstep.alerts.tracked import Tracked
     from lockstep.record.model import Record
@@ -74,7 +74,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             refused = _refused(args)
             return int(super(Bisect, cls).run_from_args(args)) if refused is None else refused
 
-        return told(run, args)
+        return run_verb(run, args)
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
@@ -83,13 +83,13 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         def run(args: argparse.Namespace) -> int:
             return _run(conf, args)
 
-        return told(run, args)
+        return run_verb(run, args)
 
 
 def _refused(args: argparse.Namespace) -> int | None:
     """Return the exit status, after an error message, if Lockstep cannot bisect the alert; ``None`` if it can."""
     from lockstep.alerts.commit_ranges import Ranges
-    from lockstep.alerts.search_range import Farther, NoRange
+    from lockstep.alerts.search_range import RangeWidener, UnknownRange
     from lockstep.alerts.text import asv_find
 
     store = open_alerts(args)
@@ -103,8 +103,8 @@ def _refused(args: argparse.Namespace) -> int | None:
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:
-        Farther(Ranges(args.repo or results_folder(args)), open_store(args).current(), one, worst, False).first()
-    except NoRange as error:
+        RangeWidener(Ranges(args.repo or results_folder(args)), open_store(args).current(), one, worst, False).first()
+    except UnknownRange as error:
         return _no_range(store, alert, error, args)
     if conf or not worst.series.ours:
         log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find(one)}")
@@ -113,7 +113,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     return None
 
 
-def _no_range(store: AlertStore, alert: Tracked, error: NoRange, args: argparse.Namespace) -> int:
+def _no_range(store: AlertStore, alert: Tracked, error: UnknownRange, args: argparse.Namespace) -> int:
     _tell(args, str(error), [], [])
     store.note(alert.id, "bisected", str(error))
     return BROKEN
@@ -122,10 +122,10 @@ def _no_range(store: AlertStore, alert: Tracked, error: NoRange, args: argparse.
 def _run(conf: Any, args: argparse.Namespace) -> int:
     from asv.repo import get_repo
 
-    from lockstep.alerts.bisection import CannotTell, Expected, NotReproduced, bisect
+    from lockstep.alerts.bisection import Expected, Inconclusive, NotReproduced, bisect
     from lockstep.alerts.commit_ranges import Ranges
     from lockstep.alerts.extract import levels
-    from lockstep.alerts.search_range import Farther, NoRange
+    from lockstep.alerts.search_range import RangeWidener, UnknownRange
     from lockstep.asv.client import WorkerDied
 
     store = open_alerts(args)
@@ -135,16 +135,16 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     repo = get_repo(conf)
     ranges = Ranges(Path(repo._path), tuple(conf.lockstep.get("packages", ())))
     results = open_store(args).current()
-    farther = Farther(ranges, results, alert.alert, member, args.widen)
+    farther = RangeWidener(ranges, results, alert.alert, member, args.widen)
     try:
         span = farther.first()
         with closing(_Measure(conf, repo, member, args)) as measure:
             good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
             found = bisect(span, measure, expected, farther)
-    except NoRange as error:
+    except UnknownRange as error:
         return _no_range(store, alert, error, args)
-    except CannotTell as error:
+    except Inconclusive as error:
         _tell(args, str(error), [], error.measured)
         store.note(alert.id, "bisected", str(error))
         return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN

@@ -18,15 +18,15 @@ from lockstep.commands.alert_options import (
     add_sources,
     expect_names,
     names_of,
-    picture,
-    told,
+    run_analysis,
+    run_verb,
 )
 from lockstep.commands.locations import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lockstep.alerts.analysis import Found, Picture
+    from lockstep.alerts.analysis import AnalysisResult, FoundChange
     from lockstep.detect import Noise
     from lockstep.history.snapshot import Results
 
@@ -56,13 +56,13 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Analyse and list."""
-        return told(_run, args)
+        return run_verb(_run, args)
 
 
 def _run(args: argparse.Namespace) -> int:
     from lockstep.history.unread import tally
 
-    results, now = picture(args)
+    results, now = run_analysis(args)
     dates = {commit.hash: commit.date for commit in results.commits()}
     begin = _since(args.since, results)
     if not results.series():
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
     found = [
         one
         for one in now.found
-        if (args.all or not one.quiet)
+        if (args.all or not one.suppressed)
         and args.machine in (None, one.step.series.machine)
         and args.family in (None, one.step.series.family, one.step.series.suite)
         and dates[one.step.after.commit] >= begin
@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> int:
         _print(found, now, args)
         for sentence in tally(results).sentences():
             print(sentence)
-    still = any(not one.quiet and one.step.size > 0 and one.step.left > one.step.size / 5 for one in found)
+    still = any(not one.suppressed and one.step.size > 0 and one.step.left > one.step.size / 5 for one in found)
     return BAD_NEWS if still else OK
 
 
@@ -95,7 +95,7 @@ def _since(text: str | None, results: Results) -> int:
     Raises:
         LifeError: it is neither.
     """
-    from lockstep.alerts.lifecycle import LifeError
+    from lockstep.alerts.lifecycle import LifecycleError
 
     if text is None:
         return 0
@@ -103,21 +103,21 @@ def _since(text: str | None, results: Results) -> int:
         try:
             day = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
         except ValueError as error:
-            raise LifeError(f"--since {text}: {error}") from error
+            raise LifecycleError(f"--since {text}: {error}") from error
         return int(day.timestamp() * 1000)
     found = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
     if len(found) == 1:
         return found[0].date
     known = "several commits begin so" if found else "no commit with results begins so"
-    raise LifeError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
+    raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
 
 
-def _noise(found: Sequence[Found], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
+def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
     """How the series of these changes scatter, by row; without those that were analysed anew meanwhile."""
-    from lockstep.alerts.analysis_cache import Kept
+    from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import said
 
-    kept = Kept(open_store(args).cache)
+    kept = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
     for machine in results.machines:
         rows = list(dict.fromkeys(one.row for one in found if one.step.series.machine == machine))
@@ -129,7 +129,7 @@ def _noise(found: Sequence[Found], results: Results, args: argparse.Namespace) -
     return noise
 
 
-def _json(found: Sequence[Found], now: Picture, noise: Mapping[str, Noise]) -> dict[str, Any]:
+def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str, Noise]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -146,10 +146,10 @@ def _json(found: Sequence[Found], now: Picture, noise: Mapping[str, Noise]) -> d
                 "after": one.step.end,
                 "commits": [] if one.step.unknown else list(one.step.between),
                 "unknown": one.step.unknown,
-                "reported_at": one.step.rang_at,
+                "reported_at": one.step.reported_at,
                 "cause": asdict(one.cause),
                 "noise": {"scale": noise[one.row].scale, "kind": noise[one.row].kind} if one.row in noise else None,
-                "quiet": one.quiet,
+                "quiet": one.suppressed,
             }
             for one in found
         ],
@@ -157,7 +157,7 @@ def _json(found: Sequence[Found], now: Picture, noise: Mapping[str, Noise]) -> d
     }
 
 
-def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> None:
+def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -185,7 +185,7 @@ def _print(found: Sequence[Found], now: Picture, args: argparse.Namespace) -> No
             step.range or "none",
             f"{one.cause.kind}: {one.cause.sentence}",
         ]
-        table.add_row(*(Text(cell) for cell in [*cells, *([one.quiet] if args.all else [])]))
+        table.add_row(*(Text(cell) for cell in [*cells, *([one.suppressed] if args.all else [])]))
     if found:
         console.print(table)
     slower = sum(1 for one in found if one.step.size > 0)

@@ -12,7 +12,7 @@ from asv.commands import Command
 from asv.console import log
 from asv.util import UserError
 
-from lockstep.commands.locations import add_places, check_places, open_store
+from lockstep.commands.locations import add_location_options, check_locations, open_store
 
 if TYPE_CHECKING:
     from lockstep.history.model import Refreshed
@@ -35,7 +35,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
             "verbs read (they do it by themselves), and say what was wrong with any of them. "
             "Exit status: 1 if something could not be read, 3 if the store cannot be used, 4 wrong usage.",
         )
-        add_places(parser)
+        add_location_options(parser)
         parser.add_argument("--json", action="store_true", help="print what was read, and the problems, as JSON")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -46,7 +46,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         from lockstep.history.store import StoreError
         from lockstep.history.unread import problem_json, tally
 
-        check_places(args)
+        check_locations(args)
         try:
             store = open_store(args)
             done = store.refresh()

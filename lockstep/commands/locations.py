@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lockstep.history.store import Store
 
 
-def add_places(parser: argparse.ArgumentParser) -> None:
+def add_location_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--results``, ``--repo`` and ``--cache``."""
     parser.add_argument(
         "--results", type=Path, help="results folder (default: results_dir of asv.conf.json, or ./results)"
@@ -36,7 +36,7 @@ def results_folder(args: argparse.Namespace) -> Path:
     return Path(conf.results_dir if conf else "results")
 
 
-def check_places(args: argparse.Namespace) -> None:
+def check_locations(args: argparse.Namespace) -> None:
     """Raise where there is nothing to read: a name that is mistyped must not pass for results without changes.
 
     A results folder that exists may be empty: nothing has been measured yet.

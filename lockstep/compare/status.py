@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lockstep.alerts.analysis_files import Finding, Shown
+from lockstep.alerts.analysis_files import Finding, MachineFindings
 from lockstep.alerts.followed_series import name_of
 from lockstep.alerts.steps import SeriesName
 from lockstep.compare.beyond_noise import Look, beyond_noise
@@ -124,9 +124,9 @@ def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, Key]:
 
 
 @remembered
-def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, Sequence[Finding]]:
+def found_by_key(results: Results, machine: str, picture: MachineFindings | None) -> Mapping[Key, Sequence[Finding]]:
     """Changes worth telling, by series, oldest first."""
-    told = [one for one in picture.found if not one.quiet] if picture else []
+    told = [one for one in picture.found if not one.suppressed] if picture else []
     # Names are made for all series of a machine, so only where some are asked for.
     keys = keys_by_name(results, machine) if told else {}
     found: dict[Key, list[Finding]] = defaultdict(list)
@@ -137,7 +137,7 @@ def found_by_key(results: Results, machine: str, picture: Shown | None) -> Mappi
 
 
 @remembered
-def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mapping[Key, float]:
+def noise_by_key(results: Results, machine: str, picture: MachineFindings | None) -> Mapping[Key, float]:
     """Return the run-to-run noise of each series whose noise is known (standard deviation of the logarithm)."""
     noise = {name: scale for name, scale in picture.noise.items() if math.isfinite(scale)} if picture else {}
     keys = keys_by_name(results, machine) if noise else {}
@@ -146,7 +146,7 @@ def noise_by_key(results: Results, machine: str, picture: Shown | None) -> Mappi
 
 @remembered
 def standings(
-    results: Results, machine: str, since: Commit | None, picture: Shown | None, thresholds: Thresholds
+    results: Results, machine: str, since: Commit | None, picture: MachineFindings | None, thresholds: Thresholds
 ) -> list[Standing]:
     """Every series of a machine, in the order of the store."""
     if since is None:

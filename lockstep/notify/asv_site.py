@@ -62,7 +62,7 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 def _current(conf: Any) -> list[Tracked]:
     """All alerts, in step with the results."""
     from lockstep.alerts.database import Database, StateError, default_state
-    from lockstep.alerts.publish import survey
+    from lockstep.alerts.publish import analyse_store
     from lockstep.alerts.store import AlertStore
     from lockstep.history.store import Store, StoreError
     from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
@@ -74,7 +74,7 @@ def _current(conf: Any) -> list[Tracked]:
     try:
         thresholds = read_thresholds(Path(FILE))
         store = AlertStore(Database(os.environ.get("LOCKSTEP_STATE") or default_state(results)))
-        store.sync(survey(Store.open(results), thresholds, results, packages)[1].seen)
+        store.sync(analyse_store(Store.open(results), thresholds, results, packages)[1].current_alerts)
         return store.alerts()
     except (StateError, StoreError, ThresholdsError) as error:
         raise UserError(str(error)) from error

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lockstep.notify.outbox import Outbox, Parcel, now_ms
+from lockstep.notify.outbox import Outbox, QueuedMessage, now_ms
 from lockstep.notify.receivers import Receiver
 
 
@@ -27,33 +27,33 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
     """Send every message that is due; one that is refused waits, longer each time."""
     by_key = {receiver.key: receiver for receiver in receivers}
     sent, refused = 0, []
-    while parcel := outbox.take(receivers, now_ms()):
-        receiver = by_key[parcel.receiver]
-        accepted, said = _send(receiver, parcel)
+    while queued := outbox.take(receivers, now_ms()):
+        receiver = by_key[queued.receiver]
+        accepted, said = _send(receiver, queued)
         if accepted:
-            outbox.sent(parcel, now_ms())
+            outbox.sent(queued, now_ms())
             sent += 1
             continue
         error = _reason(said, receiver.url)
         if _DOUBTFUL.search(said):
-            outbox.doubted(parcel, error, now_ms())
+            outbox.doubted(queued, error, now_ms())
         else:
-            outbox.returned(parcel, error, now_ms())
-        refused.append(f"{receiver.name}: {error} (attempt {parcel.attempts})")
+            outbox.returned(queued, error, now_ms())
+        refused.append(f"{receiver.name}: {error} (attempt {queued.attempts})")
     return Delivered(sent, tuple(refused))
 
 
-def _send(receiver: Receiver, parcel: Parcel) -> tuple[bool, str]:
+def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
     """Whether it was accepted, and what Apprise said."""
     import apprise
 
     sender = apprise.Apprise()
     sender.add(receiver.url)
-    kind = apprise.NotifyType.WARNING if parcel.message.severity == "warning" else apprise.NotifyType.INFO
+    kind = apprise.NotifyType.WARNING if queued.message.severity == "warning" else apprise.NotifyType.INFO
     with apprise.LogCapture(level=logging.DEBUG, fmt="%(levelname)s %(message)s") as log:
         accepted = sender.notify(
-            title=parcel.message.title,
-            body=parcel.message.body,
+            title=queued.message.title,
+            body=queued.message.body,
             notify_type=kind,
             body_format=apprise.NotifyFormat.TEXT,
         )

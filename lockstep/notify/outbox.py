@@ -42,7 +42,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
-class Parcel:
+class QueuedMessage:
     """A message on its way.
 
     Attributes:
@@ -91,7 +91,7 @@ class Outbox:
         """Write today's digest for those who get one; a second call on the same day (UTC) writes nothing."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
         everything = self._store.alerts()
-        doubts = len(self.parcels("doubt"))
+        doubts = len(self.messages("doubt"))
         written = 0
         with self._database.write() as connection:
             for receiver in receivers:
@@ -108,7 +108,7 @@ class Outbox:
                     written += _put(connection, receiver, f"digest-{day}", None, message, now)
         return written
 
-    def take(self, receivers: Sequence[Receiver], now: int) -> Parcel | None:
+    def take(self, receivers: Sequence[Receiver], now: int) -> QueuedMessage | None:
         """The next message that is due, taken out: nobody else gets it. ``None`` if none is."""
         keys = [receiver.key for receiver in receivers]
         with self._database.write() as connection:
@@ -124,21 +124,21 @@ class Outbox:
                 return _parcel(connection.execute(select(OUTBOX).where(OUTBOX.c.id == row.id)).one())
         return None
 
-    def sent(self, parcel: Parcel, now: int) -> None:
+    def sent(self, queued: QueuedMessage, now: int) -> None:
         """It was delivered."""
-        self._note(parcel, state="sent", done_at=now, error="")
+        self._note(queued, state="sent", done_at=now, error="")
 
-    def returned(self, parcel: Parcel, error: str, now: int) -> None:
+    def returned(self, queued: QueuedMessage, error: str, now: int) -> None:
         """It was refused: it is due again later, or given up."""
-        if parcel.attempts >= ATTEMPTS:
-            self._note(parcel, state="failed", done_at=now, error=error)
+        if queued.attempts >= ATTEMPTS:
+            self._note(queued, state="failed", done_at=now, error=error)
             return
-        wait = min(_FIRST_WAIT_MS * 2 ** (parcel.attempts - 1), _LONGEST_WAIT_MS)
-        self._note(parcel, state="due", due_at=now + wait, error=error)
+        wait = min(_FIRST_WAIT_MS * 2 ** (queued.attempts - 1), _LONGEST_WAIT_MS)
+        self._note(queued, state="due", due_at=now + wait, error=error)
 
-    def doubted(self, parcel: Parcel, error: str, now: int) -> None:
+    def doubted(self, queued: QueuedMessage, error: str, now: int) -> None:
         """Nobody knows whether it was delivered."""
-        self._note(parcel, state="doubt", done_at=now, error=error)
+        self._note(queued, state="doubt", done_at=now, error=error)
 
     def again(self, number: int, now: int) -> bool:
         """Make a message that is in doubt, or was given up, due once more; whether there was such a one."""
@@ -147,17 +147,17 @@ class Outbox:
             renewed = update(OUTBOX).where(*stuck).values(state="due", due_at=now, attempts=0)
             return connection.execute(renewed).rowcount == 1
 
-    def parcels(self, *states: State) -> list[Parcel]:
+    def messages(self, *states: State) -> list[QueuedMessage]:
         """Messages in these states, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(select(OUTBOX).where(OUTBOX.c.state.in_(states)).order_by(OUTBOX.c.id))
             return [_parcel(row) for row in rows]
 
-    def _note(self, parcel: Parcel, **values: Any) -> None:
+    def _note(self, queued: QueuedMessage, **values: Any) -> None:
         with self._database.write() as connection:
             # A sender that was so slow that its message counts as in doubt must not undo what was done since.
-            mine = OUTBOX.c.id == parcel.id, OUTBOX.c.state.in_(["sending", "doubt"])
-            connection.execute(update(OUTBOX).where(*mine, OUTBOX.c.attempts == parcel.attempts).values(values))
+            mine = OUTBOX.c.id == queued.id, OUTBOX.c.state.in_(["sending", "doubt"])
+            connection.execute(update(OUTBOX).where(*mine, OUTBOX.c.attempts == queued.attempts).values(values))
 
 
 def now_ms() -> int:
@@ -192,7 +192,7 @@ def _still_open(connection: Connection, alert: int | None) -> bool:
     return connection.scalar(select(ALERT.c.state).where(ALERT.c.id == alert)) in OPEN
 
 
-def _parcel(row: Row[Any]) -> Parcel:
+def _parcel(row: Row[Any]) -> QueuedMessage:
     severity: Severity = "info" if row.severity == "info" else "warning"
     message = Message(row.title, row.body, severity)
-    return Parcel(row.id, row.receiver, row.alert_id, message, row.state, row.attempts, row.error, row.due_at)
+    return QueuedMessage(row.id, row.receiver, row.alert_id, message, row.state, row.attempts, row.error, row.due_at)

@@ -20,9 +20,9 @@ from dashboard.server.app import create_app
 from lockstep.alerts.database import MIGRATIONS, Database
 from lockstep.alerts.lifecycle import OPEN, Act
 from lockstep.alerts.listing import Choice, columns_of
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen
+from lockstep.alerts.sync import CurrentAlerts
 from lockstep.notify.feed import MOST_ENTRIES
 
 FAMILIES = ("linear", "kda", "100%_done")
@@ -55,7 +55,7 @@ def several(count, first=0):
 def opened(path, count):
     """Return a store of so many alerts."""
     store = AlertStore(Database(path))
-    store.sync(Seen(several(count), {"h200": COMMITS}))
+    store.sync(CurrentAlerts(several(count), {"h200": COMMITS}))
     return store
 
 
@@ -67,7 +67,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def client(store, tmp_path_factory):
     results = open_store(tmp_path_factory.mktemp("none") / "results")
-    return create_app(results, Desk(store)).server.test_client()
+    return create_app(results, AlertService(store)).server.test_client()
 
 
 def every_page(store, choice, order, most=70):
@@ -129,9 +129,9 @@ def test_acknowledged_alerts_stand_below_new_ones(tmp_path):
 def test_the_version_stays_while_nothing_changes(tmp_path):
     store = opened(tmp_path / "alerts.sqlite", 6)
     before = store.version()
-    store.sync(Seen(several(6), {"h200": COMMITS}))
+    store.sync(CurrentAlerts(several(6), {"h200": COMMITS}))
     assert store.version() == before
-    store.sync(Seen([replace(one, owner="Ada") for one in several(6)], {"h200": COMMITS}))
+    store.sync(CurrentAlerts([replace(one, owner="Ada") for one in several(6)], {"h200": COMMITS}))
     assert store.version() > before
     assert store.count(Choice(owner="Ada")) == (6, 6)
 
@@ -228,9 +228,11 @@ def test_a_new_alert_is_not_compared_with_every_old_one(tmp_path):
     added = []
     for count in (100, 400):
         store = opened(tmp_path / f"{count}.sqlite", count)
-        again = calls(lambda store=store, count=count: store.sync(Seen(several(count), {"h200": COMMITS})))
+        again = calls(lambda store=store, count=count: store.sync(CurrentAlerts(several(count), {"h200": COMMITS})))
         found = [*several(count), *several(50, first=count)]
-        added.append(calls(lambda store=store, found=found: store.sync(Seen(found, {"h200": COMMITS}))) - again)
+        added.append(
+            calls(lambda store=store, found=found: store.sync(CurrentAlerts(found, {"h200": COMMITS}))) - again
+        )
     assert added[1] < 1.1 * added[0]
 
 

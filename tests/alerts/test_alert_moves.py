@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from lockstep.alerts.analysis import look
-from lockstep.alerts.analysis_cache import Kept
+from lockstep.alerts.analysis import analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.lifecycle import Act
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen, Synced
+from lockstep.alerts.sync import CurrentAlerts, Synced
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
@@ -41,7 +41,7 @@ def store(tmp_path):
 
 
 def sync(store, *steps, commits=COMMITS):
-    return store.sync(Seen(alerts(*steps), {"h200": tuple(commits)}), TODAY)
+    return store.sync(CurrentAlerts(alerts(*steps), {"h200": tuple(commits)}), TODAY)
 
 
 def moved(one, by=0, size=1.0, later=1, wider=0):
@@ -55,7 +55,7 @@ def moved(one, by=0, size=1.0, later=1, wider=0):
         between=tuple(COMMITS[first : last + 1]),
         size=one.size * size,
         left=one.left * size,
-        rang_at=COMMITS[min(COMMITS.index(one.rang_at) + by + later, len(COMMITS) - 1)],
+        reported_at=COMMITS[min(COMMITS.index(one.reported_at) + by + later, len(COMMITS) - 1)],
     )
 
 
@@ -102,7 +102,7 @@ def test_series_that_move_apart_and_together_stay_one_alert(tmp_path_factory, ma
     for each in many:
         # From one analysis to the next no series moves by more than three commits.
         now = [moved(one, by, size, later, wider) for one, (by, size, later, wider) in zip(steps, each, strict=True)]
-        near = [replace(one, rang_at=COMMITS[12 + number]) for number, one in enumerate(now)]
+        near = [replace(one, reported_at=COMMITS[12 + number]) for number, one in enumerate(now)]
         assert sync(store, *near).opened == ()
         assert sync(store, *steps).opened == ()
     assert known(store) == before
@@ -123,10 +123,12 @@ def test_two_changes_of_one_series_keep_their_places(store, by):
 
 def test_a_name_that_another_change_had_is_not_taken_for_it(store):
     """The first change is reported where the second one was, and that one later."""
-    first, second = step(6, rang_at=COMMITS[8]), step(10, by=0.2, rang_at=COMMITS[12])
+    first, second = step(6, reported_at=COMMITS[8]), step(10, by=0.2, reported_at=COMMITS[12])
     sync(store, first, second)
     for _ in range(3):
-        assert sync(store, replace(first, rang_at=COMMITS[12]), replace(second, rang_at=COMMITS[14])) == Synced()
+        assert (
+            sync(store, replace(first, reported_at=COMMITS[12]), replace(second, reported_at=COMMITS[14])) == Synced()
+        )
         assert [(one.id, one.alert.after) for one in store.alerts()] == [(2, COMMITS[10]), (1, COMMITS[6])]
 
 
@@ -141,12 +143,14 @@ def test_of_two_changes_the_one_that_stays_keeps_its_alert(store):
 def test_commits_that_are_measured_later_in_between_move_nothing(store):
     """A history that is filled up has other places, and the change is reported at another commit."""
     every = COMMITS[::2]
-    seldom = replace(step(10), first=5, last=5, good=COMMITS[8], between=(COMMITS[9], COMMITS[10]), rang_at=COMMITS[14])
+    seldom = replace(
+        step(10), first=5, last=5, good=COMMITS[8], between=(COMMITS[9], COMMITS[10]), reported_at=COMMITS[14]
+    )
     sync(store, seldom, commits=every)
     store.act(1, Act("ack", "ada"), "", TODAY)
-    assert sync(store, step(10, rang_at=COMMITS[12])) == Synced()
+    assert sync(store, step(10, reported_at=COMMITS[12])) == Synced()
     assert (store.alert(1).state, store.alert(1).alert.commits) == ("acknowledged", (COMMITS[10],))
-    assert sync(store, step(9, rang_at=COMMITS[11])) == Synced()
+    assert sync(store, step(9, reported_at=COMMITS[11])) == Synced()
 
 
 def test_another_change_is_another_alert(store):
@@ -154,7 +158,7 @@ def test_another_change_is_another_alert(store):
     # Too far away, the other way, of another series.
     assert sync(store, step(14)).opened == (2,)
     assert [one.ending for one in store.alerts()[::-1]] == ["withdrawn", ""]
-    assert sync(store, step(14), step(12, by=-0.2, rang_at=COMMITS[16])).opened == ()
+    assert sync(store, step(14), step(12, by=-0.2, reported_at=COMMITS[16])).opened == ()
     newest = store.alerts()[0]
     assert (newest.id, newest.alert.topic, newest.state) == (3, "faster", "resolved")
 
@@ -184,7 +188,7 @@ def test_a_history_that_is_filled_up_keeps_its_alert(tmp_path, store, planted):
         results = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache").current()
         now = datetime.datetime.fromtimestamp(results.machines["h200"].last_date / 1000, datetime.UTC)
         ranges = Ranges(tmp_path / "repo")
-        seen = look(results, Thresholds(), ranges, now, Kept(tmp_path / "found")).seen
+        seen = analyse_results(results, Thresholds(), ranges, now, AnalysisCache(tmp_path / "found")).current_alerts
         done = store.sync(seen, now.date())
         assert done == (Synced((1,)) if every == 3 else Synced())
         if every == 3:

@@ -21,11 +21,11 @@ from sqlalchemy.exc import DBAPIError
 
 from lockstep.alerts.attribution import Cause
 from lockstep.alerts.database import HEAD, Database, StateError, default_state
-from lockstep.alerts.grouping import Alert, Excuse
-from lockstep.alerts.lifecycle import Act, LifeError
+from lockstep.alerts.grouping import Alert, Waiver
+from lockstep.alerts.lifecycle import Act, LifecycleError
 from lockstep.alerts.schema import METADATA
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen, Synced
+from lockstep.alerts.sync import CurrentAlerts, Synced
 from lockstep.alerts.tracked import NoSuchAlert
 
 TODAY = datetime.date(2026, 11, 21)
@@ -64,7 +64,7 @@ def store(url):
 
 
 def seen(*steps, upto=20, **changes):
-    return Seen(alerts(*steps, **changes), {"h200": COMMITS[:upto]})
+    return CurrentAlerts(alerts(*steps, **changes), {"h200": COMMITS[:upto]})
 
 
 def sync(store, *steps, today=TODAY, upto=20, **changes):
@@ -101,9 +101,9 @@ def test_analysing_again_opens_nothing_twice(store):
 
 
 def test_more_cases_and_a_better_place_stay_the_same_alert(store):
-    sync(store, step(9, 12, rang_at=COMMITS[13]))
+    sync(store, step(9, 12, reported_at=COMMITS[13]))
     more = step(10, name=series(case="M=1,K=64"))
-    moved = step(10, 11, rang_at=COMMITS[13], by=0.06)
+    moved = step(10, 11, reported_at=COMMITS[13], by=0.06)
     assert sync(store, moved, more).opened == ()
     [one] = store.alerts()
     assert (one.alert.commits, len(one.alert.members)) == ((COMMITS[10],), 2)
@@ -112,8 +112,8 @@ def test_more_cases_and_a_better_place_stay_the_same_alert(store):
 
 def test_a_group_that_falls_apart_stays_one_alert(store):
     other = series(case="M=1,K=64")
-    sync(store, step(9, 12, rang_at=COMMITS[13]), step(11, 12, name=other, rang_at=COMMITS[13]))
-    apart = [step(9, rang_at=COMMITS[13]), step(12, name=other, rang_at=COMMITS[13])]
+    sync(store, step(9, 12, reported_at=COMMITS[13]), step(11, 12, name=other, reported_at=COMMITS[13]))
+    apart = [step(9, reported_at=COMMITS[13]), step(12, name=other, reported_at=COMMITS[13])]
     for _ in range(3):
         assert sync(store, *apart).opened == ()
     [one] = store.alerts()
@@ -133,7 +133,7 @@ def test_a_change_that_later_data_contradict_is_withdrawn_and_may_come_back(stor
     sync(store, step(10))
     assert sync(store).resolved == (1,)
     assert states(store) == [("resolved", "withdrawn")]
-    assert sync(store, step(10, rang_at=COMMITS[15])).reopened == (1,)
+    assert sync(store, step(10, reported_at=COMMITS[15])).reopened == (1,)
 
 
 def test_called_fixed_and_still_there(store):
@@ -146,7 +146,7 @@ def test_called_fixed_and_still_there(store):
 
 def test_an_intended_level_stays_closed(store):
     sync(store, step(10), upto=14)
-    with pytest.raises(LifeError, match="alert 1: a new level that is meant needs a reason"):
+    with pytest.raises(LifecycleError, match="alert 1: a new level that is meant needs a reason"):
         store.act(1, Act("resolve", "ada", ending="intended"), COMMITS[13], TODAY)
     store.act(1, Act("resolve", "ada", "exact rounding", ending="intended"), COMMITS[13], TODAY)
     assert sync(store, step(10)) == type(sync(store, step(10)))()
@@ -156,9 +156,9 @@ def test_an_intended_level_stays_closed(store):
 @EVERYWHERE
 def test_a_mute_ends_by_itself(store):
     sync(store, step(10))
-    with pytest.raises(LifeError, match="--until"):
+    with pytest.raises(LifecycleError, match="--until"):
         store.act(1, Act("mute", "ada", "known"), "", TODAY)
-    with pytest.raises(LifeError, match="--because"):
+    with pytest.raises(LifecycleError, match="--because"):
         store.act(1, Act("mute", "ada", until=UNTIL), "", TODAY)
     store.act(1, Act("mute", "ada", "driver comes on Friday", until=UNTIL), "", TODAY)
     assert sync(store, step(10), today=UNTIL).reopened == ()
@@ -168,18 +168,18 @@ def test_a_mute_ends_by_itself(store):
 
 def test_a_mute_is_prolonged_without_a_word(store):
     longer, over = UNTIL + datetime.timedelta(30), UNTIL + datetime.timedelta(1)
-    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
-    assert sync(store, step(10), today=over, excuse=Excuse("noisy rack", longer)).reopened == ()
+    sync(store, step(10), waiver=Waiver("noisy rack", UNTIL))
+    assert sync(store, step(10), today=over, waiver=Waiver("noisy rack", longer)).reopened == ()
     assert whats(store) == ["opened", "muted"]
     assert store.alert(1).muted_until == longer
     later = longer + datetime.timedelta(7)
     store.act(1, Act("mute", "ada", "the rack goes on Friday", until=later), "", over)
     assert store.alert(1).muted_until == later
-    assert sync(store, step(10), today=later, excuse=Excuse("noisy rack", longer)).reopened == ()
+    assert sync(store, step(10), today=later, waiver=Waiver("noisy rack", longer)).reopened == ()
 
 
 def test_what_is_over_when_its_mute_ends_is_not_told_again(store):
-    sync(store, step(10), excuse=Excuse("noisy rack", UNTIL))
+    sync(store, step(10), waiver=Waiver("noisy rack", UNTIL))
     assert sync(store, step(10, left=0.001), today=UNTIL + datetime.timedelta(1)).reopened == ()
     assert states(store) == [("resolved", "fixed")]
 
@@ -188,9 +188,9 @@ def test_what_is_over_when_its_mute_ends_is_not_told_again(store):
 def test_the_log_says_who_did_what(store):
     sync(store, step(10))
     store.act(1, Act("ack", "ada", "looking"), "", TODAY)
-    with pytest.raises(LifeError, match="it is acknowledged and cannot be acknowledged"):
+    with pytest.raises(LifecycleError, match="it is acknowledged and cannot be acknowledged"):
         store.act(1, Act("ack", "bo"), "", TODAY)
-    with pytest.raises(LifeError, match="--by"):
+    with pytest.raises(LifecycleError, match="--by"):
         store.act(1, Act("resolve", " "), "", TODAY)
     store.act(1, Act("resolve", "bo", "fixed in #12"), "", TODAY)
     store.act(1, Act("reopen", "ada", "no"), "", TODAY)
@@ -218,10 +218,10 @@ def test_improvements_old_changes_and_excuses_ask_nothing_of_anybody(store):
     sync(store, step(10, by=-0.1), step(12, name=series(family="kda")), old=True)
     assert states(store) == [("resolved", "recorded")] * 2
     accepted = [step(14, name=series(family="hgemm"))]
-    sync(store, *accepted, excuse=Excuse("exact rounding"))
+    sync(store, *accepted, waiver=Waiver("exact rounding"))
     assert states(store)[2] == ("resolved", "intended")
     assert (store.log(3)[0].who, store.log(3)[0].note) == ("thresholds.toml", "exact rounding")
-    sync(store, step(16, name=series(family="w4a16")), excuse=Excuse("noisy rack", UNTIL))
+    sync(store, step(16, name=series(family="w4a16")), waiver=Waiver("noisy rack", UNTIL))
     assert store.alert(4).muted_until == UNTIL
 
 
@@ -234,7 +234,7 @@ def test_something_slower_beside_an_improvement_is_told(store):
 
 @pytest.mark.parametrize(
     "silent",
-    [{"old": True}, {"excuse": Excuse("exact rounding")}, {"excuse": Excuse("noisy rack", UNTIL)}, {"gone": True}],
+    [{"old": True}, {"waiver": Waiver("exact rounding")}, {"waiver": Waiver("noisy rack", UNTIL)}, {"gone": True}],
     ids=["old", "accepted", "muted", "gone"],
 )
 def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(store, silent):
@@ -242,9 +242,9 @@ def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(
     sync(store, better)
     left = 0.001 if silent == {"gone": True} else worse.left
     rest = {name: value for name, value in silent.items() if name != "gone"}
-    quiet = alerts(better, replace(worse, left=left), **rest)
+    suppressed = alerts(better, replace(worse, left=left), **rest)
     for _ in range(2):
-        assert store.sync(Seen(quiet, {"h200": COMMITS}), TODAY) == Synced()
+        assert store.sync(CurrentAlerts(suppressed, {"h200": COMMITS}), TODAY) == Synced()
     assert states(store) == [("resolved", "recorded")]
     assert whats(store)[0] == "opened"
     assert "reopened" not in whats(store)
@@ -255,7 +255,7 @@ def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(
 
 def test_alerts_of_a_machine_that_was_not_looked_at_are_left_alone(store):
     sync(store, step(10))
-    store.sync(Seen([], {"other": COMMITS}), TODAY)
+    store.sync(CurrentAlerts([], {"other": COMMITS}), TODAY)
     assert states(store) == [("new", "")]
 
 
@@ -349,8 +349,8 @@ def silent_machine(machine="h200"):
 def sync_silent(store, *steps, silent=True, today=TODAY, **changes):
     found = alerts(*steps, **changes)
     if not silent:
-        return store.sync(Seen(found, {"h200": COMMITS}), today)
-    return store.sync(Seen([*found, silent_machine()], {"h200": COMMITS}, frozenset({"h200"})), today)
+        return store.sync(CurrentAlerts(found, {"h200": COMMITS}), today)
+    return store.sync(CurrentAlerts([*found, silent_machine()], {"h200": COMMITS}, frozenset({"h200"})), today)
 
 
 @EVERYWHERE
@@ -395,6 +395,6 @@ def test_a_mute_outlives_the_silence(store):
 def test_another_machine_is_not_archived(store):
     found = alerts(step(10), step(10, name=series(machine="b200")))
     everywhere = {"h200": COMMITS, "b200": COMMITS}
-    store.sync(Seen([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
+    store.sync(CurrentAlerts([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
     assert {one.alert.machine for one in store.alerts() if one.open and one.alert.topic == "slower"} == {"h200"}
     assert store.archived() == {"b200": 1}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_history
 
-from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.analysis_runner import AnalysisRunner
 from lockstep.alerts.analysis_status import AnalysisStatus, read_status, write_status
 from lockstep.alerts.database import Database
 from lockstep.alerts.store import AlertStore
@@ -30,42 +30,44 @@ def store(tmp_path):
 def test_new_results_are_analysed_once_and_the_alert_is_there(tmp_path, store):
     state = str(tmp_path / "alerts.sqlite")
     alerts = AlertStore(Database(state))
-    analyst = Analyst(["--results", str(store.root), "--cache", str(tmp_path / "cache")], state, tmp_path / "turn")
+    runner = AnalysisRunner(
+        ["--results", str(store.root), "--cache", str(tmp_path / "cache")], state, tmp_path / "turn"
+    )
     results = store.current()
-    analyst.look(results)
-    assert analyst.busy
-    analyst.wait(60)
-    assert (analyst.status.failing, analyst.status.text) == (False, "")
+    runner.request_analysis(results)
+    assert runner.busy
+    runner.wait(60)
+    assert (runner.status.failing, runner.status.text) == (False, "")
     [one] = alerts.alerts(family="linear")
     assert one.alert.topic == "slower"
     assert one.alert.since == START_MS + 6 * DAY_MS
     assert one.opened_at <= datetime.datetime.now(datetime.UTC).timestamp() * 1000
-    analyst.look(results)
-    assert not analyst.busy
+    runner.request_analysis(results)
+    assert not runner.busy
 
 
 def test_an_analysis_that_fails_says_why(tmp_path, store):
     thresholds = tmp_path / "thresholds.toml"
     thresholds.write_text("[default]\nmin_efect = 1\n")
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
-    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn")
-    analyst.look(store.current())
-    analyst.wait(60)
-    assert "min_efect" in analyst.status.reason
-    assert "min_efect" in analyst.status.text
-    assert analyst.status.failures == 1
+    runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn")
+    runner.request_analysis(store.current())
+    runner.wait(60)
+    assert "min_efect" in runner.status.reason
+    assert "min_efect" in runner.status.text
+    assert runner.status.failures == 1
 
 
 def test_all_processes_know_how_the_analysis_went(tmp_path, store):
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
     state, turn = str(tmp_path / "alerts.sqlite"), tmp_path / "turn"
-    one, other = Analyst(options, state, turn), Analyst(options, state, turn)
-    one.look(store.current())
+    one, other = AnalysisRunner(options, state, turn), AnalysisRunner(options, state, turn)
+    one.request_analysis(store.current())
     one.wait(60)
     assert other.status == one.status
     assert other.status.succeeded
     # What one has analysed the other need not.
-    other.look(store.current())
+    other.request_analysis(store.current())
     assert not other.busy
 
 
@@ -105,13 +107,13 @@ def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who
     until = time.monotonic() + 60
     while not (children := analysing(token, b"--no-list")) and time.monotonic() < until:
         time.sleep(0.01)
-    analyst = Analyst(["--results", str(store.root), "--cache", str(cache)], str(state), turn)
+    runner = AnalysisRunner(["--results", str(store.root), "--cache", str(cache)], str(state), turn)
     if who == "the analysis":
         # Its guard leads no group.
         os.kill(next(pid for pid in children if os.getpgid(pid) == pid), signal.SIGKILL)
-        while not analyst.status.failures and time.monotonic() < until:
+        while not runner.status.failures and time.monotonic() < until:
             time.sleep(0.02)
-        assert "killed by SIGKILL" in analyst.status.reason
+        assert "killed by SIGKILL" in runner.status.reason
     worker.kill()
     worker.wait()
     while analysing(token) and time.monotonic() < until:
@@ -119,12 +121,12 @@ def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who
     assert analysing(token) == []
     with turn.open("w") as free:
         fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert (analyst.status.failing, analyst.status.failures) == (True, 1)
-    while not analyst.status.succeeded and time.monotonic() < until:
-        analyst.look(store.current())
-        analyst.wait(60)
+    assert (runner.status.failing, runner.status.failures) == (True, 1)
+    while not runner.status.succeeded and time.monotonic() < until:
+        runner.request_analysis(store.current())
+        runner.wait(60)
         time.sleep(0.1)
-    assert (analyst.status.failing, analyst.status.text) == (False, "")
+    assert (runner.status.failing, runner.status.text) == (False, "")
     assert len(AlertStore(Database(str(state))).alerts(family="linear")) == 1
 
 
@@ -143,12 +145,12 @@ def test_a_status_that_is_old_or_damaged_says_so(tmp_path):
 def test_two_analysts_take_turns(tmp_path, store):
     turn = tmp_path / "turn"
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
-    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), turn)
+    runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), turn)
     with turn.open("w") as taken:
         fcntl.flock(taken, fcntl.LOCK_EX)
-        analyst.look(store.current())
-        analyst.wait(0.5)
-        assert analyst.busy
+        runner.request_analysis(store.current())
+        runner.wait(0.5)
+        assert runner.busy
         assert not (tmp_path / "alerts.sqlite").exists()
-    analyst.wait(60)
-    assert (analyst.busy, analyst.status.text) == (False, "")
+    runner.wait(60)
+    assert (runner.busy, runner.status.text) == (False, "")

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from project import KERNELS, Project, make_project
 
 from lockstep.alerts.attribution import attribute
-from lockstep.alerts.bisection import CannotTell, Expected, Measurement, NotReproduced, Span, bisect
+from lockstep.alerts.bisection import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.extract import levels
-from lockstep.alerts.grouping import Told, group
-from lockstep.alerts.search_range import Farther
+from lockstep.alerts.grouping import ReportedStep, group
+from lockstep.alerts.search_range import RangeWidener
 from lockstep.alerts.steps import Facts, SeriesName
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen
+from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.store import Store
 
 M2 = "M=2,K=1024,N=512"
@@ -42,7 +42,7 @@ def history(length, first_bad, by, broken=()):
 
 
 def row(commits):
-    return Span("0", commits[-1], tuple(commits))
+    return SearchRange("0", commits[-1], tuple(commits))
 
 
 @given(length=st.integers(1, 200), data=st.data(), by=st.sampled_from([0.02, 0.5, -0.3]))
@@ -87,7 +87,7 @@ def test_among_branches_and_merges(data, length):
         return Measurement(commit, 0.1 if commit in bad else 0.0)
 
     ordered = tuple(commit for commit in parents if commit in suspects)
-    found = bisect(Span("0", "end", ordered, parents), measure, Expected(0.1))
+    found = bisect(SearchRange("0", "end", ordered, parents), measure, Expected(0.1))
     assert found.suspects == (culprit,)
     assert set(asked) <= suspects | {"0", "end"}
 
@@ -99,7 +99,7 @@ def test_a_side_branch_is_not_acquitted_by_the_branch_that_git_lists_after_it():
     def measure(commit):
         return Measurement(commit, 0.1 if commit in ("s2", "m") else 0.0)
 
-    found = bisect(Span("0", "m", tuple(parents), parents), measure, Expected(0.1))
+    found = bisect(SearchRange("0", "m", tuple(parents), parents), measure, Expected(0.1))
     assert found.suspects == ("s2",)
 
 
@@ -153,7 +153,7 @@ def test_what_does_not_show_here_is_not_searched():
     assert asked == [0, 20]
     for end, name in ((0, "good"), (20, "bad")):
         commits, measure, _ = history(20, 5, 0.1, broken={end})
-        with pytest.raises(CannotTell, match=f"^{end} cannot be measured here: does not build") as caught:
+        with pytest.raises(Inconclusive, match=f"^{end} cannot be measured here: does not build") as caught:
             bisect(row(commits), measure, Expected(math.log1p(0.1)))
         assert caught.value.end == name
         assert not isinstance(caught.value, NotReproduced)
@@ -170,7 +170,7 @@ def test_ends_that_scatter_are_measured_again_and_not_believed():
         return Measurement(commit, level, level - 0.03, level + 0.03)
 
     commits = [str(number) for number in range(1, 21)]
-    with pytest.raises(CannotTell, match="scatter too much to tell good from bad") as caught:
+    with pytest.raises(Inconclusive, match="scatter too much to tell good from bad") as caught:
         bisect(row(commits), measure, Expected(0.02))
     assert not isinstance(caught.value, NotReproduced)
     assert asked == ["0", "20"] * 3
@@ -196,7 +196,7 @@ def test_a_first_look_that_was_lucky_is_measured_again():
         level = next(looks[commit])
         return Measurement(commit, level, level - 0.08, level + 0.08)
 
-    with pytest.raises(CannotTell):
+    with pytest.raises(Inconclusive):
         bisect(row(["1", "2"]), measure, Expected(0.1))
 
 
@@ -204,14 +204,14 @@ def test_a_range_that_excludes_the_culprit_is_widened_where_that_is_asked_for():
     """The culprit is 4, and the range begins after 6; both ends are bad."""
     commits, measure, asked = history(20, 4, 0.1)
     expected = Expected(math.log1p(0.1), good=0.0, bad=math.log1p(0.1))
-    narrow = Span("6", "20", tuple(commits[6:]))
+    narrow = SearchRange("6", "20", tuple(commits[6:]))
     with pytest.raises(NotReproduced, match="6, the good end, is already bad here"):
         bisect(narrow, measure, expected)
 
     def widen(span, end):
         assert end == "good"
         start = int(span.good) - 2
-        return Span(str(start), span.bad, tuple(commits[start:])) if start >= 0 else None
+        return SearchRange(str(start), span.bad, tuple(commits[start:])) if start >= 0 else None
 
     asked.clear()
     assert bisect(narrow, measure, expected, widen).suspects == ("4",)
@@ -233,9 +233,9 @@ def test_the_range_goes_outwards_over_the_measured_commits(tmp_path):
     narrow = replace(
         wide, series=replace(name, case="M=8,K=64"), good=commits[30], between=tuple(commits[31:35]), size=0.01
     )
-    [alert] = group([Told(one, attribute(one)) for one in (wide, narrow)], commits)
+    [alert] = group([ReportedStep(one, attribute(one)) for one in (wide, narrow)], commits)
     ranges = Ranges(tmp_path / "repo", ("kernels",))
-    farther = Farther(ranges, results, alert, alert.members[0], beyond=True)
+    farther = RangeWidener(ranges, results, alert, alert.members[0], beyond=True)
     span = farther.first()
     assert (span.good, span.bad, span.suspects) == (commits[30], commits[34], tuple(commits[31:35]))
     goods = []
@@ -243,7 +243,7 @@ def test_the_range_goes_outwards_over_the_measured_commits(tmp_path):
         goods.append(commits.index(span.good))
         assert span.suspects == tuple(commits[at] for at in range(goods[-1] + 1, 35) if at % 2 == 0)
     assert goods == [26, 24, 20, 12, 0]
-    near = Farther(ranges, results, alert, alert.members[0], beyond=False)
+    near = RangeWidener(ranges, results, alert, alert.members[0], beyond=False)
     assert near(near(near.first(), "bad"), "bad") is None
     # What the history has at both ends, to tell which of them is not so here.
     good, bad = levels(results, name, commits[18], commits[20])
@@ -282,9 +282,9 @@ def alert_of(state, commits, *ranges, **changes):
         ends = {"before": Facts(commits[good]), "after": Facts(commits[end]), "good": commits[good]}
         between = tuple(commits[good + 1 : end + 1])
         steps.append(step(good + 1, end, by=20.0 - at, name=name, between=between, **ends, **changes))
-    told = [Told(one, attribute(one)) for one in steps]
+    told = [ReportedStep(one, attribute(one)) for one in steps]
     database = Database(state)
-    AlertStore(database).sync(Seen(group(told, commits), {"here": commits}))
+    AlertStore(database).sync(CurrentAlerts(group(told, commits), {"here": commits}))
     database.close()
 
 

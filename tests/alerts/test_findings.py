@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts.analysis import look
-from lockstep.alerts.analysis_cache import Kept, write_whole
+from lockstep.alerts.analysis import analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache, write_whole
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.followed_series import baselines_said, followed, voted
-from lockstep.alerts.publish import survey
+from lockstep.alerts.publish import analyse_store
 from lockstep.detect import analyse
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -56,7 +56,7 @@ class Growing:
         self.repo = self.source / "repo"
         self.root = folder / "results"
         self.store = Store.open(self.root, self.repo, folder / "cache", patience=0.0)
-        self.kept = Kept(self.store.cache)
+        self.kept = AnalysisCache(self.store.cache)
 
     def add(self, commits):
         for path in (self.source / "results").rglob("*.json"):
@@ -66,11 +66,11 @@ class Growing:
                 shutil.copy2(path, to)
 
     def looked(self, kept):
-        return look(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept)
+        return analyse_results(self.store.current(), Thresholds(), Ranges(self.repo, ("kernels",)), NOW, kept)
 
     def says_the_same(self):
         with tempfile.TemporaryDirectory() as nothing:
-            now, anew = self.looked(self.kept), self.looked(Kept(Path(nothing)))
+            now, anew = self.looked(self.kept), self.looked(AnalysisCache(Path(nothing)))
         assert now.alerts == anew.alerts
         assert [as_text(one) for one in now.found] == [as_text(one) for one in anew.found]
         assert now.series == anew.series
@@ -160,7 +160,7 @@ def test_only_new_points_are_read(growing, monkeypatch):
 def test_a_damaged_file_is_made_anew(growing, damage, seldom):
     for first, after in ((0, 19), (19, 20)):
         growing.add(growing.commits[first:after])
-        survey(growing.store, Thresholds(), growing.repo)
+        analyse_store(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
     before = findings.picture(growing.store.current(), "slowdown").found
     assert before
@@ -172,7 +172,7 @@ def test_a_damaged_file_is_made_anew(growing, damage, seldom):
     anew = Findings(growing.store.cache, growing.repo)
     fresh = Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0)
     assert anew.picture(fresh.current(), "slowdown") is None
-    survey(fresh, Thresholds(), growing.repo)
+    analyse_store(fresh, Thresholds(), growing.repo)
     assert anew.picture(fresh.current(), "slowdown").found == before
     growing.says_the_same()
 
@@ -184,10 +184,10 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     results = growing.store.current()
     assert findings.picture(results, "slowdown") is None
     before = findings.version(results)
-    survey(growing.store, Thresholds(), growing.repo)
+    analyse_store(growing.store, Thresholds(), growing.repo)
     assert findings.version(results) != before
     shown = findings.picture(results, "slowdown")
-    [name] = {one.series for one in shown.found if one.series.case == "M=1,K=64" and not one.quiet}
+    [name] = {one.series for one in shown.found if one.series.case == "M=1,K=64" and not one.suppressed}
     behaviour = shown.behaviour(name)
     assert behaviour.noise.scale == shown.noise[name]
     assert [level.stop for level in behaviour.levels] == [AT, 20]
@@ -201,7 +201,7 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
 def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
     for first, after in ((0, 20), (20, 22), (22, 24)):
         growing.add(growing.commits[first:after])
-        results, _ = survey(growing.store, Thresholds(), growing.repo)
+        results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
     findings, told = Findings(growing.store.cache, growing.repo), 0
     for machine in PLANTED:
         shown = findings.picture(results, machine)
@@ -222,7 +222,7 @@ def test_several_at_once_leave_what_one_leaves(growing):
     growing.add(growing.commits[:20])
     stores = [Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
-        done = list(pool.map(lambda store: survey(store, Thresholds(), growing.repo)[1], stores))
+        done = list(pool.map(lambda store: analyse_store(store, Thresholds(), growing.repo)[1], stores))
     assert done[0].found == done[1].found == done[2].found
     growing.says_the_same()
     findings = Findings(growing.store.cache, growing.repo)
@@ -231,10 +231,10 @@ def test_several_at_once_leave_what_one_leaves(growing):
 
 def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20])
-    survey(growing.store, Thresholds(), growing.repo)
+    analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21])
     monkeypatch.setattr("lockstep.alerts.analysis_cache._STAY", -1.0)
-    survey(growing.store, Thresholds(), growing.repo)
+    analyse_store(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)
     each = dict.fromkeys(("detector.npz", "notes.json", "changes"), machines)

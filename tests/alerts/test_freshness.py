@@ -19,7 +19,7 @@ def report(commits, states="number", versions="v1", **name):
     return Reports(series(**name), commits, states, versions)
 
 
-def look(*series, now=NOW, commits=COMMITS):
+def alerts_of(*series, now=NOW, commits=COMMITS):
     found = freshness(MachineReports("h200", commits, commits[-1][1], series), now)
     return [(one.topic, one.family, one.after, one.text) for one in found]
 
@@ -28,26 +28,26 @@ STEADY = report(range(60), variant="torch")
 
 
 def test_everything_that_reports_says_nothing():
-    assert look(STEADY, report(range(60))) == []
+    assert alerts_of(STEADY, report(range(60))) == []
 
 
 def test_a_case_that_stopped_is_told_after_three_commits():
-    assert look(STEADY, report(range(60)), report(range(57), case="M=1")) == [
+    assert alerts_of(STEADY, report(range(60)), report(range(57), case="M=1")) == [
         ("stopped", "linear", COMMITS[57][0], "since 39393939 1 series report nothing: linear.triton M=1 cold")
     ]
-    assert look(STEADY, report(range(60)), report(range(58), case="M=1")) == []
+    assert alerts_of(STEADY, report(range(60)), report(range(58), case="M=1")) == []
 
 
 def test_a_case_that_fails_is_told_at_once():
     states = ["number"] * 59 + ["failed"]
-    [(topic, _, after, text)] = look(STEADY, report(range(60), states), report(range(60), case="M=1"))
+    [(topic, _, after, text)] = alerts_of(STEADY, report(range(60), states), report(range(60), case="M=1"))
     assert (topic, after) == ("stopped", COMMITS[59][0])
     assert text == "since 3b3b3b3b 1 series fail: linear.triton M=8,K=64 cold"
 
 
 def test_one_commit_that_breaks_some_and_silences_others_is_one_alert():
     failing = report(range(60), ["number"] * 50 + ["failed"] * 10, case="M=2")
-    [(topic, _, after, text)] = look(STEADY, report(range(60)), failing, report(range(50), case="M=1"))
+    [(topic, _, after, text)] = alerts_of(STEADY, report(range(60)), failing, report(range(50), case="M=1"))
     assert (topic, after) == ("stopped", COMMITS[50][0])
     assert (
         text == "since 32323232 1 series fail: linear.triton M=2 cold; 1 series report nothing: linear.triton M=1 cold"
@@ -55,7 +55,7 @@ def test_one_commit_that_breaks_some_and_silences_others_is_one_alert():
 
 
 def test_what_never_had_a_number_is_not_missed():
-    assert look(STEADY, report(range(60), "na"), report(range(60), "failed", case="M=1")) == []
+    assert alerts_of(STEADY, report(range(60), "na"), report(range(60), "failed", case="M=1")) == []
 
 
 def test_a_benchmark_that_vanished():
@@ -73,18 +73,18 @@ def test_a_benchmark_that_vanished_blames_no_commit():
 
 
 def test_a_benchmark_that_was_renamed():
-    [(topic, _, after, text)] = look(STEADY, report(range(50)), report(range(50, 60), variant="fast"))
+    [(topic, _, after, text)] = alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast"))
     assert (topic, after, text) == ("renamed", COMMITS[50][0], "linear.triton is now linear.fast")
     # Other cases: not the same thing under another name.
-    assert look(STEADY, report(range(50)), report(range(50, 60), variant="fast", case="M=1"))[0][0] == "vanished"
+    assert alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast", case="M=1"))[0][0] == "vanished"
 
 
 def test_a_family_that_was_not_asked_for_is_not_missed():
-    assert look(STEADY, report(range(20), family="kda")) == []
+    assert alerts_of(STEADY, report(range(20), family="kda")) == []
 
 
 def test_a_machine_that_is_silent():
-    assert look(STEADY, now=COMMITS[-1][1] + 6 * DAY) == []
+    assert alerts_of(STEADY, now=COMMITS[-1][1] + 6 * DAY) == []
     [alert] = freshness(MachineReports("h200", COMMITS, COMMITS[-1][1], [STEADY]), COMMITS[-1][1] + 7 * DAY)
     assert (alert.topic, alert.family, alert.before) == ("silent", "", COMMITS[-1][0])
     assert alert.text == "h200 has reported nothing since 2026-11-19"
@@ -108,12 +108,12 @@ def test_a_version_that_changed_is_a_change_of_the_measuring():
 
 @pytest.mark.parametrize("versions", [["v1"] * 55 + [""] * 5, [""] * 55 + ["v1"] * 5])
 def test_an_unknown_version_is_no_other_one(versions):
-    assert look(STEADY, report(range(60), versions=versions)) == []
+    assert alerts_of(STEADY, report(range(60), versions=versions)) == []
 
 
 def test_five_are_named_and_the_others_counted():
     gone = [report(range(57), case=f"M={m}") for m in range(1, 8)]
-    [(_, _, _, text)] = look(STEADY, report(range(60)), *gone)
+    [(_, _, _, text)] = alerts_of(STEADY, report(range(60)), *gone)
     assert text.startswith("since 39393939 7 series report nothing: linear.triton M=1 cold, ")
     assert text.endswith("linear.triton M=5 cold and 2 more")
 

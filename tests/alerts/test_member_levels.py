@@ -15,7 +15,7 @@ from dashboard.pages import series_view
 from dashboard.pages.alert import body
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.member_levels import member_levels
-from lockstep.alerts.publish import survey
+from lockstep.alerts.publish import analyse_store
 from lockstep.alerts.tracked import Tracked
 from lockstep.compare.status import keys_by_name
 from lockstep.history.store import Store
@@ -52,7 +52,7 @@ def here(tmp_path_factory):
             results = {"sorting.TimeSort.time_other": content["results"][NAME]}
             file.write_text(json.dumps(content | {"results": results}))
     store = Store.open(root, cache=folder / "cache")
-    results, found = survey(store, Thresholds(), root, ())
+    results, found = analyse_store(store, Thresholds(), root, ())
     [alert] = [one for one in found.alerts if one.topic == "slower" and one.members]
     picture = Findings(store.cache, root).picture(results, "lab")
     assert picture is not None

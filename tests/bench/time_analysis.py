@@ -27,8 +27,8 @@ from random import Random
 from statistics import median
 from typing import TypeVar
 
-from lockstep.alerts.analysis import look
-from lockstep.alerts.analysis_cache import Kept, key_of
+from lockstep.alerts.analysis import analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache, key_of
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.publish import publish
@@ -85,14 +85,14 @@ def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
 
     thresholds, before = Thresholds(), cpu()
     store = Store.open(folder, cache=cache)
-    results, kept = timed("files", store.current), Kept(store.cache)
+    results, kept = timed("files", store.current), AnalysisCache(store.cache)
     now = datetime.now(UTC)
-    picture = timed("changes", lambda: look(results, thresholds, Ranges(folder), now, kept))
+    picture = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, kept))
     timed("pages", lambda: publish(picture, results, kept, key_of(results, thresholds, folder, ())))
-    timed("alerts", lambda: alerts.sync(picture.seen))
+    timed("alerts", lambda: alerts.sync(picture.current_alerts))
     took, used = sum(parts.values()), cpu() - before
     each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
-    found = f"{picture.series} series, {len(picture.found)} changes, {len(picture.alerts)} alerts"
+    found = f"{sum(picture.series.values())} series, {len(picture.found)} changes, {len(picture.alerts)} alerts"
     print(f"{what:11} {took:.2f} s, {used:.2f} s of CPU ({each}); {found}", flush=True)
     return took, used
 

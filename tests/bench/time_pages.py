@@ -30,8 +30,8 @@ from dashboard.server.app import create_app
 from dashboard.server.serve import collect_seldom
 from lockstep.alerts.database import Database
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.publish import survey
-from lockstep.alerts.service import Desk
+from lockstep.alerts.publish import analyse_store
+from lockstep.alerts.service import AlertService
 from lockstep.alerts.store import AlertStore
 from lockstep.compare.rows import keys_of
 from lockstep.history.snapshot import Results
@@ -48,9 +48,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         cache = args.cache or Path(scratch)
         began = time.perf_counter()
-        analyst = get_context("spawn").Process(target=analyse, args=(args.folder, cache))
-        analyst.start()
-        analyst.join()
+        runner = get_context("spawn").Process(target=analyse, args=(args.folder, cache))
+        runner.start()
+        runner.join()
         print(f"read and analysed in {time.perf_counter() - began:.1f} s")
         store = Store.open(args.folder, cache=cache, patience=0.2)
         results = store.current()
@@ -59,15 +59,15 @@ def main() -> None:
         if findings.picture(results, machine) is None:
             raise SystemExit("the analysis left nothing")
         collect_seldom()
-        desk = Desk(AlertStore(Database(cache / "alerts.sqlite")))
-        ask(results, machine, Local(create_app(store, desk, findings=findings)))
+        service = AlertService(AlertStore(Database(cache / "alerts.sqlite")))
+        ask(results, machine, Local(create_app(store, service, findings=findings)))
         print(f"memory      {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB at most")
 
 
 def analyse(folder: Path, cache: Path) -> None:
     """What ``lockstep alerts list`` does before it lists."""
-    _, picture = survey(Store.open(folder, cache=cache), Thresholds(), folder)
-    AlertStore(Database(cache / "alerts.sqlite")).sync(picture.seen)
+    _, picture = analyse_store(Store.open(folder, cache=cache), Thresholds(), folder)
+    AlertStore(Database(cache / "alerts.sqlite")).sync(picture.current_alerts)
 
 
 class Local(Reader):

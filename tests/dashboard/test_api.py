@@ -12,9 +12,9 @@ from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard.api.badge import badge
 from dashboard.server.app import create_app
-from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.analysis_runner import AnalysisRunner
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.service import Desk
+from lockstep.alerts.service import AlertService
 
 HOSTILE = '<script>alert(1)</script>"&'
 
@@ -74,7 +74,7 @@ def test_a_comparison_is_told_with_its_cases(here, get):
 
 def test_alerts_are_told_with_their_log(here, get):
     every = get("/api/v1/alerts").json
-    assert [one["id"] for one in every] == [one.id for one in here.desk.alerts.alerts()]
+    assert [one["id"] for one in every] == [one.id for one in here.service.alerts.alerts()]
     one = get(f"/api/v1/alerts/{every[0]['id']}").json
     assert one["link"] == f"https://bench.example.org/alert/{one['id']}"
     assert one["log"][0]["what"] == "opened"
@@ -111,7 +111,7 @@ def test_the_feed_is_atom_with_an_entry_an_alert(here, get):
     feed = ElementTree.fromstring(get("/feed.atom").data)
     atom = "{http://www.w3.org/2005/Atom}"
     assert feed.tag == f"{atom}feed"
-    assert len(feed.findall(f"{atom}entry")) == len(here.desk.alerts.alerts())
+    assert len(feed.findall(f"{atom}entry")) == len(here.service.alerts.alerts())
 
 
 def test_badges_say_what_is_open_and_how_fast(get):
@@ -154,12 +154,12 @@ def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
     turn = tmp_path / "turn"
     # An analysis that cannot work: its thresholds are not there.
     options = ["--results", str(here.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(tmp_path / "none")]
-    analyst = Analyst(options, str(tmp_path / "alerts.sqlite"), turn)
-    desk = Desk(here.desk.alerts, analyst)
-    client = create_app(here.store, desk, findings=Findings(here.store.cache, here.root, analyst=analyst)).server
+    runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), turn)
+    service = AlertService(here.service.alerts, runner)
+    client = create_app(here.store, service, findings=Findings(here.store.cache, here.root, runner=runner)).server
     client = client.test_client()
     assert client.get("/healthz").json["analysis"]["state"] == "pending"
-    analyst.wait(60)
+    runner.wait(60)
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json["status"]) == (200, "degraded")
     assert (answer.json["analysis"]["state"], answer.json["analysis"]["failures"]) == ("failing", 1)

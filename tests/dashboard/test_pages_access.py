@@ -55,7 +55,7 @@ LOOKS = """() => { window.lookOf = (one) => {
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
     there = place(tmp_path_factory.mktemp("access"))
-    [one] = there.desk.alerts.alerts(machine="h200", family="linear")
+    [one] = there.service.alerts.alerts(machine="h200", family="linear")
     paths = {
         "overview": "/?machine=h200&since=all",
         "family": FAMILY.link(),

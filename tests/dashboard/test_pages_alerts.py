@@ -18,7 +18,7 @@ def here(tmp_path_factory):
 @pytest.fixture(scope="module")
 def slower(here):
     """The alert of the planted slowdown on the unlocked machine."""
-    [one] = here.desk.alerts.alerts(machine="h200", family="linear")
+    [one] = here.service.alerts.alerts(machine="h200", family="linear")
     return one
 
 
@@ -32,7 +32,7 @@ def known(here):
 
 def listed(here, state, family="", machine="", owner="", search="", order="urgent"):
     """The list of a choice, as the page shows it."""
-    page = here.desk.alerts.page(alerts.chosen_by(state, family, machine, owner, search), order, 0, alerts.MOST)
+    page = here.service.alerts.page(alerts.chosen_by(state, family, machine, owner, search), order, 0, alerts.MOST)
     return alerts.listed(page, order, state, 0, page.total, "", now_ms())
 
 
@@ -45,7 +45,7 @@ def test_the_list_has_each_alert_once_with_its_number_and_size(here, slower):
 
 
 def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
-    every = here.desk.alerts.alerts()
+    every = here.service.alerts.alerts()
 
     def numbers(*chosen):
         text = words(listed(here, *chosen))
@@ -72,7 +72,7 @@ def test_the_list_is_asked_for_again_only_when_something_changed(tmp_path):
     assert again.json["response"] == {}
     assert again.request.content_length < 500
     assert len(again.data) < 100
-    here.desk.alerts.act(1, Act("ack", NAME))
+    here.service.alerts.act(1, Act("ack", NAME))
     assert call(here.client, "alerts-version.data", [3], (version,)).json["response"]["alerts-version"] != version
 
 
@@ -110,10 +110,10 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
     assert act(client, number, "reopen", headers=header).endswith("is reopened.")
     assert act(client, number, "intended", "exact rounding", headers=header).endswith("resolved (intended).")
     assert act(client, number, "reopen", headers=header).endswith("is reopened.")
-    log = [(event.who, event.what, event.note) for event in here.desk.alerts.log(number)]
+    log = [(event.who, event.what, event.note) for event in here.service.alerts.log(number)]
     assert (NAME, "comment", "it is the tile size") in log
     assert (NAME, "acknowledged", "looking") in log
-    assert "exact rounding" in words(alert.history(here.desk.alerts.log(number)))
+    assert "exact rounding" in words(alert.history(here.service.alerts.log(number)))
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
 )
 def test_what_is_missing_is_said_and_nothing_is_done(here, slower, known, doing, because, until, said):
     client, header = known
-    before = here.desk.alerts.log(slower.id)
+    before = here.service.alerts.log(slower.id)
     answer = act(client, slower.id, doing, because, until, header)
     assert said in answer
     assert "--" not in answer
-    assert here.desk.alerts.log(slower.id) == before
+    assert here.service.alerts.log(slower.id) == before
 
 
 @pytest.mark.parametrize("number", ["0", "999999", "x", "1e3", "-1", "9" * 30])
@@ -143,7 +143,7 @@ def test_a_number_without_an_alert_is_told(here, number):
 
 def test_the_overview_tells_new_alerts_from_acknowledged_ones(tmp_path):
     here = place(tmp_path)
-    [one] = here.desk.alerts.alerts(OPEN, machine="h200", family="linear")
+    [one] = here.service.alerts.alerts(OPEN, machine="h200", family="linear")
 
     def shown():
         inputs = ("h200", "cold", "all", "change", 0, "light", None)
@@ -153,13 +153,13 @@ def test_the_overview_tells_new_alerts_from_acknowledged_ones(tmp_path):
     assert f'"/alert/{one.id}"' in shown()
     assert "acknowledged" not in shown()
     assert '"h200-locked"' in shown()
-    here.desk.alerts.act(one.id, Act("ack", NAME))
+    here.service.alerts.act(one.id, Act("ack", NAME))
     assert "1 acknowledged" in shown()
 
 
 def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
     here = place(tmp_path)
-    [one] = here.desk.alerts.alerts(machine="h200", family="linear")
+    [one] = here.service.alerts.alerts(machine="h200", family="linear")
     with serving(here.app) as address:
         page = visit.page
         page.goto(f"{address}/sign-in")
@@ -177,7 +177,7 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         page.keyboard.press("a")
         page.get_by_text(f"Alert {one.id} is acknowledged.").wait_for()
         page.get_by_role("cell", name=NAME).wait_for()
-        assert here.desk.alerts.alert(one.id).state == "acknowledged"
+        assert here.service.alerts.alert(one.id).state == "acknowledged"
         page.set_viewport_size({"width": 390, "height": 844})
         page.reload()
         page.locator(".js-plotly-plot .points path").first.wait_for()

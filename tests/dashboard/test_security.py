@@ -26,7 +26,7 @@ def here(tmp_path_factory):
 
 @pytest.fixture
 def number(here):
-    return here.desk.alerts.alerts(machine="h200")[0].id
+    return here.service.alerts.alerts(machine="h200")[0].id
 
 
 def app_of(tmp_path, access=None):
@@ -55,7 +55,7 @@ def test_a_stranger_cannot_act(here, number):
     client = here.client
     said = act(client, number, "ack", headers={"X-CSRFToken": csrf_of(client)})
     assert said == "Only people who are known can do that; sign in."
-    assert here.desk.alerts.alert(number).state == "new"
+    assert here.service.alerts.alert(number).state == "new"
 
 
 def test_the_proxys_word_counts_from_the_proxy_alone(here, number):
@@ -65,7 +65,7 @@ def test_the_proxys_word_counts_from_the_proxy_alone(here, number):
     assert "Only people who are known" in said
     said = act(client, number, "comment", "x", headers=header, remote="10.1.2.3", base=https)
     assert said == "Comment added."
-    assert here.desk.alerts.log(number)[-1].who == "Ana Proxy"
+    assert here.service.alerts.log(number)[-1].who == "Ana Proxy"
     for cookie in client.get("/_dash-layout", base_url=https).headers.getlist("Set-Cookie"):
         assert "Secure" in cookie
         assert "SameSite=Strict" in cookie
@@ -73,7 +73,7 @@ def test_the_proxys_word_counts_from_the_proxy_alone(here, number):
 
 def test_a_page_of_another_site_cannot_act_as_the_reader(tmp_path):
     here = place(tmp_path)
-    number = here.desk.alerts.alerts()[0].id
+    number = here.service.alerts.alerts()[0].id
     client = here.client
     sign_in(client)
     for header in ({}, {"X-CSRFToken": "made up"}):
@@ -218,7 +218,7 @@ def test_no_callback_breaks_on_values_that_no_page_has(here, value):
 
 def test_writes_are_limited(tmp_path):
     here = place(tmp_path)
-    number = here.desk.alerts.alerts()[0].id
+    number = here.service.alerts.alerts()[0].id
     client = here.client
     sign_in(client)
     header = {"X-CSRFToken": csrf_of(client)}

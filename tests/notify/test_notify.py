@@ -13,7 +13,7 @@ from alerting import COMMITS, Service, alerts, python, series, step
 from lockstep.alerts.database import Database
 from lockstep.alerts.lifecycle import Act
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen
+from lockstep.alerts.sync import CurrentAlerts
 from lockstep.notify.deliver import deliver
 from lockstep.notify.feed import alerts_json, atom
 from lockstep.notify.outbox import ATTEMPTS, LEASE_MS, Outbox, now_ms
@@ -39,7 +39,7 @@ def store(tmp_path):
 
 
 def sync(store, *steps):
-    return store.sync(Seen(alerts(*steps), {"h200": COMMITS}))
+    return store.sync(CurrentAlerts(alerts(*steps), {"h200": COMMITS}))
 
 
 def run(store, environment, now=None):
@@ -94,14 +94,14 @@ def test_a_refused_message_waits_longer_each_time_and_arrives_once(store, servic
     assert deliver(outbox, told).refused == ()
     now, waits = now_ms(), []
     for _ in range(ATTEMPTS - 1):
-        [parcel] = outbox.parcels("due")
-        now = parcel.due_at
+        [queued] = outbox.messages("due")
+        now = queued.due_at
         assert outbox.take(told, now - 1) is None
         outbox.returned(outbox.take(told, now), "refused", now)
-        waits += [parcel.due_at - now for parcel in outbox.parcels("due")]
+        waits += [queued.due_at - now for queued in outbox.messages("due")]
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (60_000, 4 * 3_600_000)
-    [given_up] = outbox.parcels("failed")
+    [given_up] = outbox.messages("failed")
     assert given_up.attempts == ATTEMPTS
     service.answer = lambda handler: handler.send_response(200)
     assert outbox.again(given_up.id, now_ms())
@@ -117,7 +117,7 @@ def test_a_receiver_that_takes_it_and_hangs_up_is_in_doubt_and_not_told_again(st
     service.answer = lambda handler: handler.send_response(200)
     run(store, environment, now_ms() + DAY_MS)
     assert len(service.got) == 1
-    assert [parcel.alert for parcel in Outbox(store).parcels("doubt")] == [1]
+    assert [queued.alert for queued in Outbox(store).messages("doubt")] == [1]
 
 
 def test_what_was_closed_before_it_could_be_told_is_dropped(store, service):
@@ -128,7 +128,7 @@ def test_what_was_closed_before_it_could_be_told_is_dropped(store, service):
     store.act(1, Act("resolve", "ada", "fixed"))
     outbox = Outbox(store)
     assert outbox.take(receivers(environment), now_ms() + DAY_MS) is None
-    assert len(outbox.parcels("dropped")) == 1
+    assert len(outbox.messages("dropped")) == 1
 
 
 SEND = """
@@ -173,11 +173,11 @@ def test_killed_while_sending_nothing_is_told_twice_and_nothing_forgotten(store,
     outbox.take(told, now_ms() + LEASE_MS + 1)
     time.sleep(0.1)
     assert len(service.got) == len(set(service.titles))
-    sent, doubt = (outbox.parcels(state) for state in ("sent", "doubt"))
+    sent, doubt = (outbox.messages(state) for state in ("sent", "doubt"))
     assert len(sent) + len(doubt) == 12
-    told_or_named = {parcel.message.title for parcel in (*sent, *doubt)}
+    told_or_named = {queued.message.title for queued in (*sent, *doubt)}
     assert set(service.titles) <= told_or_named
-    assert {parcel.message.title for parcel in sent} <= set(service.titles)
+    assert {queued.message.title for queued in sent} <= set(service.titles)
 
 
 def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
@@ -192,9 +192,9 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
     for hour in (1, 2, 25):
         outbox, told = Outbox(store), receivers(environment)
         outbox.write_digest(told, SITE, midnight + hour * 3_600_000)
-        while parcel := outbox.take(told, midnight + 3 * DAY_MS):
-            outbox.sent(parcel, midnight + 3 * DAY_MS)
-    first, second = outbox.parcels("sent")
+        while queued := outbox.take(told, midnight + 3 * DAY_MS):
+            outbox.sent(queued, midnight + 3 * DAY_MS)
+    first, second = outbox.messages("sent")
     assert first.message.title == "Lockstep: 2 open alerts, 2 of them slower"
     assert "hgemm on h200 faster by 20.0 %" in first.message.body
     assert "hgemm" not in second.message.body
@@ -205,7 +205,7 @@ def test_a_digest_that_is_late_tells_what_closed_since_one_that_had_nothing_to_s
     assert outbox.write_digest(told, SITE, now_ms()) == 0
     sync(store, step(15, by=-0.2, name=series(family="hgemm")))
     assert outbox.write_digest(told, SITE, now_ms() + DAY_MS + 3_600_000) == 1
-    assert "hgemm on h200 faster by 20.0 %" in outbox.parcels("due")[0].message.body
+    assert "hgemm on h200 faster by 20.0 %" in outbox.messages("due")[0].message.body
 
 
 def test_addresses_come_from_the_environment_and_are_not_shown():

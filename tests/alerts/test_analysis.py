@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts.analysis import look
-from lockstep.alerts.analysis_cache import Kept
+from lockstep.alerts.analysis import analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.detector_state import said, scales
@@ -47,8 +47,8 @@ def planted(tmp_path_factory):
         write_history(root / "results", machine, commits, plan)
     write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
     results = Store.open(root / "results", cache=root.parent / "cache").current()
-    kept = Kept(root.parent / "found")
-    return results, commits, look(results, Thresholds(), Ranges(root, ("kernels",)), NOW, kept), kept
+    kept = AnalysisCache(root.parent / "found")
+    return results, commits, analyse_results(results, Thresholds(), Ranges(root, ("kernels",)), NOW, kept), kept
 
 
 def alerts_on(picture, machine):
@@ -133,7 +133,9 @@ def test_the_range_is_narrowed_by_a_machine_that_measured_more(planted):
     [alert] = alerts_on(picture, "seldom")
     assert alert.commits == (commits[AT],)
     assert (alert.before, alert.also_on) == (commits[AT - 1], ("changed code", "fixed", "new ruler after", "slowdown"))
-    alone = look(planted[0], Thresholds(), Ranges(planted[0].root.parent, ("kernels",)), NOW, planted[3], ["seldom"])
+    alone = analyse_results(
+        planted[0], Thresholds(), Ranges(planted[0].root.parent, ("kernels",)), NOW, planted[3], ["seldom"]
+    )
     [alert] = alone.alerts
     assert alert.commits == (commits[AT], commits[AT + 1])
     assert alert.suspects == (commits[AT],)
@@ -161,7 +163,10 @@ def test_replayed_commit_by_commit_each_event_opens_one_alert(planted, tmp_path)
         write_history(root / "results", "slowdown", commits[:upto], PLANTED["slowdown"])
         results = Store.open(root / "results", cache=tmp_path / "cache").current()
         now = datetime.datetime.fromtimestamp((START_MS + upto * DAY_MS) / 1000, datetime.UTC)
-        store.sync(look(results, Thresholds(), Ranges(root), now, Kept(tmp_path / "found")).seen, now.date())
+        store.sync(
+            analyse_results(results, Thresholds(), Ranges(root), now, AnalysisCache(tmp_path / "found")).current_alerts,
+            now.date(),
+        )
     [one] = store.alerts()
     assert (one.state, one.alert.topic, len(one.alert.members)) == ("new", "slower", 3)
 
@@ -184,10 +189,10 @@ def test_thresholds_decide_what_is_told(planted, tmp_path):
         because = "exact rounding"
         """
     )
-    picture = look(results, read_thresholds(path), Ranges(tmp_path), NOW, kept, ["slowdown"])
+    picture = analyse_results(results, read_thresholds(path), Ranges(tmp_path), NOW, kept, ["slowdown"])
     [alert] = picture.alerts
     assert {member.series.case for member in alert.members} == {"M=8,K=64", "M=64,K=64"}
-    assert (alert.owner, alert.excuse) == ("small-batch", None)
+    assert (alert.owner, alert.waiver) == ("small-batch", None)
     assert {one.quiet for one in picture.found} == {"", "small"}
 
 
@@ -204,7 +209,7 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     write_foreign(results, "toolchain", commits, step(1e-3, 1.2e-3), requirements=step({"numpy": "1"}, {"numpy": "2"}))
     write_foreign(results, "quiet", commits, lambda n: 1e-3)
     found = Store.open(results, cache=tmp_path / "cache").current()
-    picture = look(found, Thresholds(), Ranges(results), NOW, Kept(tmp_path / "found"))
+    picture = analyse_results(found, Thresholds(), Ranges(results), NOW, AnalysisCache(tmp_path / "found"))
     alerts = {one.machine: one for one in picture.alerts}
     assert {machine: one.cause.kind for machine, one in alerts.items()} == {
         "commit": "own commit",
@@ -221,7 +226,7 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
 def test_the_recorded_history_rings_for_what_changed_alone(tmp_path):
     results = Store.open(ROOT / "results", cache=tmp_path).current()
     now = datetime.datetime.fromtimestamp(results.machines["h200-unlocked"].last_date / 1000, datetime.UTC)
-    picture = look(results, Thresholds(), Ranges(ROOT, ("kernels",)), now, Kept(tmp_path / "found"))
+    picture = analyse_results(results, Thresholds(), Ranges(ROOT, ("kernels",)), now, AnalysisCache(tmp_path / "found"))
     assert sum(picture.series.values()) > 500
     # A real one: commits of this range changed the kernel's code.
     (slower,) = [one for one in picture.alerts if one.topic == "slower"]
