@@ -125,7 +125,7 @@ def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom,
             write_whole(path, what)
 
         with monkeypatch.context() as killed:
-            for module in ("memory", "notes"):
+            for module in ("detector_state", "change_cache"):
                 killed.setattr(f"lockstep.alerts.{module}.write_whole", write)
             with pytest.raises(KeyboardInterrupt):
                 growing.looked(growing.kept)

@@ -145,7 +145,7 @@ def place(template, tmp_path, monkeypatch):
     for name in ("CACHE", "DATA", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("dashboard.server.serve", lambda *_: None)  # what is served would be taken for a mistake
+    monkeypatch.setattr("dashboard.server.serve.serve", lambda *_: None)  # what is served would be taken for a mistake
 
     def make():
         number = next(numbers)

@@ -231,7 +231,7 @@ def test_a_dashboard_that_has_nothing_or_nowhere_to_serve(run, monkeypatch):
     def fail(*_):
         raise RuntimeError("so")
 
-    monkeypatch.setattr("dashboard.server.serve", fail)
+    monkeypatch.setattr("dashboard.server.serve.serve", fail)
     status, said = run("dashboard", "--port", "0")
     assert (status, "unexpected RuntimeError: so" in said) == (3, True)
 
