@@ -7,16 +7,14 @@ clone lists the commits down to its boundary without a word about those below it
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
-from lockstep.processes.children import run
+from lockstep.processes.git import Git
 
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -56,7 +54,8 @@ class Ranges:
     """
 
     def __init__(self, repo: Path, packages: Sequence[str] = ()) -> None:
-        self._repo = repo
+        # A partial clone would fetch missing objects over the network.
+        self._git = Git(repo, timeout_s=30.0, fetch=False)
         self._packages = tuple("" if path in (".", "./") else path.removeprefix("./") for path in packages)
         self._strange: set[str] = set()
         self._trees: dict[str, tuple[str, ...]] = {}
@@ -66,11 +65,11 @@ class Ranges:
     def text(self) -> str:
         """The repository, where its history ends, and the packages: others answer otherwise."""
         boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
-        return "\n".join((str(self._repo.resolve()), boundary, *self._packages))
+        return "\n".join((str(self._git.folder.resolve()), boundary, *self._packages))
 
     def learn(self, commits: Sequence[str]) -> None:
         """Find out at once which of them git does not know, rather than for each range that holds one of those."""
-        lines = self._run(["cat-file", "--batch-check"], commits)
+        lines = self._git.try_lines("cat-file", "--batch-check", given=commits)
         known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
         self._strange |= set(commits) - known
 
@@ -83,8 +82,8 @@ class Ranges:
         if self._shallow is None:
             return Range(unknown="no repository")
         known = all(_HASH.fullmatch(commit) and commit not in self._strange for commit in (before, after))
-        ask = ["rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--"]
-        lines = self._run(ask) if known else None
+        ask = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
+        lines = self._git.try_lines(*ask) if known else None
         if lines is None:
             return Range(unknown="shallow" if self._shallow else "missing")
         parents = {commit: tuple(others) for commit, *others in map(str.split, lines)}
@@ -135,7 +134,7 @@ class Ranges:
         new = sorted(set(commits) - self._trees.keys())
         asked = [f"{commit}:{path}" for commit in new for path in self._packages]
         # The format keeps git from opening the objects, which a partial clone may lack.
-        lines = self._run(["cat-file", "--batch-check=%(objectname)"], asked) if new else []
+        lines = self._git.try_lines("cat-file", "--batch-check=%(objectname)", given=asked) if new else []
         found = [_ABSENT if line.endswith(" missing") else line for line in lines or [_ABSENT] * len(asked)]
         width = len(self._packages)
         self._trees |= {commit: tuple(found[width * at : width * at + width]) for at, commit in enumerate(new)}
@@ -143,26 +142,15 @@ class Ranges:
     @cached_property
     def _shallow(self) -> frozenset[str] | None:
         """Commits at which a shallow clone ends; ``None`` where there is no repository."""
-        lines = self._run(["rev-parse", "--git-path", "shallow"])
+        lines = self._git.try_lines("rev-parse", "--git-path", "shallow")
         if not lines:
             return None
         try:
-            return frozenset((self._repo / lines[0]).read_text(encoding="ascii").split())
+            return frozenset((self._git.folder / lines[0]).read_text(encoding="ascii").split())
         except OSError:
             return frozenset()
 
     @cached_property
     def _partial(self) -> bool:
         """Whether the repository is a partial clone."""
-        return bool(self._run(["config", "--get-regexp", r"^remote\..*\.promisor$"]))
-
-    def _run(self, command: Sequence[str], lines: Sequence[str] = ()) -> list[str] | None:
-        """Lines that git prints; ``None`` where there is no git, no repository or no answer within 30 s."""
-        whole = ["git", "-C", str(self._repo), *command]
-        try:
-            # A partial clone would fetch what it lacks over the network.
-            env = os.environ | {"GIT_NO_LAZY_FETCH": "1"}
-            done = run(whole, given="".join(f"{line}\n" for line in lines), text=True, timeout=30, env=env)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return None if done.returncode else done.stdout.splitlines()
+        return bool(self._git.try_lines("config", "--get-regexp", r"^remote\..*\.promisor$"))

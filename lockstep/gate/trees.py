@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lockstep.machine_code import Tree
 from lockstep.machine_code.trees import WORKING_TREE, sources
-from lockstep.processes.children import run
+from lockstep.processes.git import Git
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,18 @@ def version(repository: Path, name: str, packages: Sequence[str], trusted: Seque
         RefError: no such commit, or no repository.
     """
     with sources(name, repository, packages, trusted) as tree:
-        commit = _git(repository, "rev-parse", "--verify", f"{'HEAD' if name == WORKING_TREE else name}^{{commit}}")
-        changed = name == WORKING_TREE and _git(repository, "status", "--porcelain", "--", *packages)
+        git = Git(repository)
+        commit = git.try_line("rev-parse", "--verify", f"{'HEAD' if name == WORKING_TREE else name}^{{commit}}")
+        changed = name == WORKING_TREE and git.try_lines("status", "--porcelain", "--", *packages)
         yield Version(name, f"{commit}+dirty" if changed else commit, tree)
 
 
 def commits_between(repository: Path, base: Version, head: Version) -> list[str]:
     """Hashes and subjects of the commits in head and not in base, for ``Thresholds.accepted``."""
     commits = f"{base.commit.removesuffix('+dirty')}..{head.commit.removesuffix('+dirty')}"
-    return _git(repository, "log", "--format=%H%n%s", commits).splitlines()
+    return Git(repository).try_lines("-c", "log.showSignature=false", "log", "--format=%H%n%s", commits) or []
 
 
 def prefix_of(repository: Path) -> str:
     """Where the project lies in its repository: "" or "sub/folder/"."""
-    return _git(repository, "rev-parse", "--show-prefix")
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = run(["git", "-C", str(folder), *arguments], text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return Git(repository).try_line("rev-parse", "--show-prefix")

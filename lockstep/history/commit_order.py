@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from lockstep.history.asv_head import FULL_HASH
 from lockstep.history.model import Commit
-from lockstep.processes.children import run
+from lockstep.processes.git import Git
+
+#: Seconds that one git command may take.
+_TIMEOUT_S = 30.0
 
 
 def order_commits(dates: Mapping[str, int], repo: Path) -> tuple[Commit, ...]:
@@ -35,7 +37,8 @@ def repository_state(repo: Path) -> str:
 
     ``git fetch --unshallow`` leaves the head where it is, and brings the commits below the boundary.
     """
-    head, path, *_ = [*_git(repo, [], "rev-parse", "HEAD", "--git-path", "shallow"), "", ""]
+    lines = Git(repo, _TIMEOUT_S).try_lines("rev-parse", "HEAD", "--git-path", "shallow")
+    head, path, *_ = [*(lines or []), "", ""]
     try:
         boundary = (repo / path).read_text(encoding="ascii").split() if path else []
     except OSError:
@@ -45,30 +48,16 @@ def repository_state(repo: Path) -> str:
 
 def _git_log(hashes: list[str], repo: Path) -> list[tuple[str, str]]:
     """Hash and subject of those ``hashes`` that the repository knows, parents first."""
-    # ``git log`` refuses all of them for one that it does not know.
-    # A name that is no hash would be looked up: "HEAD" is another commit every day.
-    full = [one for one in hashes if FULL_HASH.fullmatch(one)]
-    objects = (line.split(" ") for line in _git(repo, full, "cat-file", "--batch-check"))
+    git = Git(repo, _TIMEOUT_S)
+    # ``git log`` refuses all of them if it does not know one.
+    # Git would look up a name that is not a hash: "HEAD" is another commit every day.
+    full = [text for text in hashes if FULL_HASH.fullmatch(text)]
+    objects = (line.split(" ") for line in git.try_lines("cat-file", "--batch-check", given=full) or ())
     known = [part[0] for part in objects if len(part) == 3 and part[1] == "commit"]
     if not known:
         return []
     # With a user's log.showSignature, gpg's words would stand between the lines.
     log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--reverse", "--format=%H %s")
-    lines = (line.partition(" ") for line in _git(repo, known, *log))
+    lines = (line.partition(" ") for line in git.try_lines(*log, given=known) or ())
     wanted = set(known)
     return [(commit, subject) for commit, _, subject in lines if commit in wanted]
-
-
-def _git(repo: Path, lines: list[str], *command: str) -> list[str]:
-    """Lines that git prints; none where there is no git, no repository or no answer within 30 s."""
-    try:
-        done = run(
-            ["git", "-C", str(repo), *command],
-            given="".join(f"{line}\n" for line in lines),
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [] if done.returncode else done.stdout.split("\n")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.session import Tree
-from lockstep.processes.children import run
+from lockstep.processes.git import Git, GitError
 from lockstep.suite.missing_files import TREE_PREFIX
 
 #: How the working tree is called where a commit could stand.
@@ -38,17 +38,35 @@ def sources(ref: str, repository: Path, packages: Sequence[str], trusted: Sequen
     if ref == WORKING_TREE:
         yield Tree(ref, repository.resolve(), tuple(packages), tuple(trusted))
         return
-    commit = _git(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").decode().strip()
-    if not commit:
-        # The packages may lie in a folder of the repository.
-        top = _git(repository, "rev-parse", "--show-toplevel").decode().strip() or repository
-        raise RefError(f"{top} has no commit {ref!r}; give what git knows, or . for the working tree")
-    there = _git(repository, "ls-tree", "--name-only", commit, "--", *packages).decode().split()
+    git = Git(repository)
     with tempfile.TemporaryDirectory(prefix=TREE_PREFIX) as folder:
-        if there:
-            with tarfile.open(fileobj=io.BytesIO(_git(repository, "archive", commit, "--", *there))) as archive:
+        try:
+            commit = _commit(git, ref)
+            present = git.lines("ls-tree", "--name-only", commit, "--", *packages)
+            content = git.output("archive", commit, "--", *present) if present else b""
+        except GitError as error:
+            raise RefError(str(error)) from error
+        if content:
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 unpack(archive, Path(folder))
         yield Tree(ref, Path(folder).resolve(), tuple(packages), tuple(trusted))
+
+
+def _commit(git: Git, ref: str) -> str:
+    """Return the full hash of a commit.
+
+    Raises:
+        GitError: no repository, or git cannot be run.
+        RefError: the repository has no such commit.
+    """
+    try:
+        return git.lines("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")[0]
+    except GitError as error:
+        if error.stderr or error.__cause__:
+            raise
+    # The packages may lie in a folder of the repository.
+    top = git.try_line("rev-parse", "--show-toplevel") or git.folder
+    raise RefError(f"{top} has no commit {ref!r}; give what git knows, or . for the working tree")
 
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:
@@ -78,14 +96,3 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
             # "x": nothing is written through a link.
             with content, path.open("xb") as file:
                 shutil.copyfileobj(content, file)
-
-
-def _git(repository: Path, *arguments: str) -> bytes:
-    try:
-        done = run(["git", "-C", str(repository), *arguments])
-    except OSError as error:
-        raise RefError(f"git cannot be run ({error})") from error
-    if done.returncode and done.stderr:
-        raise RefError(f"git {arguments[0]} failed: {done.stderr.decode('utf-8', 'replace').strip()}")
-    printed: bytes = done.stdout
-    return printed

@@ -16,6 +16,7 @@ from lockstep.gpu.clock_state import ClockState
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.toolchain import assembler_version
 from lockstep.processes.children import end_with_parent, run
+from lockstep.processes.git import Git
 from lockstep.processes.import_torch import load_torch
 
 
@@ -92,20 +93,16 @@ def harness_commit(folder: Path, results: Path) -> str:
         folder: in the repository.
         results: what lies there is written while measuring: it is no change of the ruler.
     """
-    commit = _git(folder, "rev-parse", "HEAD")
+    git = Git(folder)
+    commit = git.try_line("rev-parse", "HEAD")
     if not commit:
         return ""
-    root, own = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve(), results.resolve()
+    root, own = Path(git.try_line("rev-parse", "--show-toplevel")).resolve(), results.resolve()
     # Git refuses to leave out what lies elsewhere; and it takes paths from ``folder`` on, unless told otherwise.
     inside = own != root and own.is_relative_to(root)
     without = ["--", f":(top,exclude,literal){own.relative_to(root)}"] if inside else []
-    changed = _git(folder, "status", "--porcelain", *without)
+    changed = git.try_lines("status", "--porcelain", *without)
     return f"{commit}+dirty" if changed else commit
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = run(["git", "-C", str(folder), *arguments], text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _version(distribution: str) -> str:
