@@ -8,10 +8,11 @@ import pytest
 import torch
 from fakes import FakeDevice, steady_controls
 
-from lockstep import Suite, arms, cases
+from lockstep import Suite, cases
 from lockstep.record.model import TWIN
 from lockstep.suite.family import Family
 from lockstep.suite.inputs import tensors_of
+from lockstep.timing import arms
 from lockstep.timing.arms import (
     CACHE_FACTOR,
     MOST_SETS,

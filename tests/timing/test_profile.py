@@ -6,9 +6,10 @@ import pytest
 import torch
 from fakes import FakeDevice
 
-from lockstep import Suite, cases, profiling
+from lockstep import Suite, cases
 from lockstep.suite.family import Family
 from lockstep.suite.model import SuiteError
+from lockstep.timing import profiling
 from lockstep.timing.profiling import commands, run_marked
 from tests.project import make_project
 
