@@ -14,7 +14,8 @@ from typing import Any
 from asv.results import Results
 from asv.runner import BenchmarkResult
 
-from lockstep.record.model import SUFFIX, Code, Estimate, Kernel, Provenance, Record, write_records
+from lockstep.record.file import SUFFIX, write_records
+from lockstep.record.model import Code, Estimate, Kernel, Provenance, Record
 
 BASELINE, VARIANT = "torch", "triton"
 CASES = ("M=1,K=64", "M=8,K=64", "M=64,K=64")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from history import CASES, START_MS, VARIANT, Here, commits_of, write_history
 
-from lockstep.record.model import SUFFIX, read_records, write_records
+from lockstep.record.file import SUFFIX, read_records, write_records
 
 COMMITS = 60
 FAST, FREE, SLOW = "h200-locked-1500", "h200-unlocked", "b200-locked-1500"

@@ -8,7 +8,8 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.publish import analyse_store
 from lockstep.compare.rows import rows_of
 from lockstep.history.store import Store
-from lockstep.record.model import Clocks, Estimate, Provenance, Record, write_records
+from lockstep.record.file import write_records
+from lockstep.record.model import Clocks, Estimate, Provenance, Record
 from lockstep.suite.thresholds import Thresholds
 
 COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25"]

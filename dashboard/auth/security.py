@@ -15,10 +15,10 @@ from werkzeug.exceptions import TooManyRequests
 from wtforms.validators import ValidationError
 
 from dashboard.auth.access import Access
+from dashboard.auth.callback_bodies import add_checks
+from dashboard.auth.request_counts import RequestCounts
+from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
-from dashboard.server.callback_bodies import add_checks
-from dashboard.server.request_counts import RequestCounts
-from dashboard.server.request_ids import add_request_ids
 
 #: Requests by one person or address to one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}

@@ -14,7 +14,8 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.auth.access import AccessError, access_of, add_access
-from lockstep.commands.alert_options import STATE, add_sources, add_state, check_thresholds, open_alerts, packages_of
+from lockstep.alerts.state_location import STATE
+from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.locations import check_locations, open_store, results_folder
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def open_desk(args: argparse.Namespace, cache: Path) -> AlertService:
         lockstep.alerts.database.StateError: their database cannot be used.
     """
     from lockstep.alerts.analysis_runner import AnalysisRunner
-    from lockstep.alerts.database import default_state
     from lockstep.alerts.service import AlertService
+    from lockstep.alerts.state_location import default_state
     from lockstep.notify.receivers import SITE
     from lockstep.suite.thresholds import FILE
 

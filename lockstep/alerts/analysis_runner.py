@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from lockstep.alerts.analysis_status import AnalysisStatus, read_status, write_status
-from lockstep.commands.alert_options import STATE
+from lockstep.alerts.state_location import STATE
 from lockstep.history.snapshot import Results
 from lockstep.processes.children import run
 

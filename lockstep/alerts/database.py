@@ -9,13 +9,10 @@ transaction never ended.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
@@ -109,14 +106,6 @@ class Database:
             raise StateError(
                 f"the state of the alerts at {self} was written by a newer Lockstep ({error}): update this one"
             ) from error
-
-
-def default_state(results: Path) -> Path:
-    """The database file of a results folder, in the user's data folder."""
-    root = results.resolve()
-    folder = platformdirs.user_data_path("lockstep", appauthor=False)
-    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
-    return folder / f"{root.parent.name or 'results'}-{digest}" / "alerts.sqlite"
 
 
 def _url(where: str | Path) -> URL:

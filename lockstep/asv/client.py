@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.processes.watched import CONTEXT_LOST, Watched, WorkerDied
-from lockstep.record.model import Record, record_from
+from lockstep.record.file import record_from
+from lockstep.record.model import Record
 
 __all__ = ["CONTEXT_LOST", "Worker", "WorkerDied", "WorkerSpec"]
 

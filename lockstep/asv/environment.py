@@ -31,7 +31,8 @@ from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.processes.children import tied
-from lockstep.record.model import SUFFIX, Record
+from lockstep.record.file import SUFFIX
+from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
 from lockstep.suite.discovery import load_suites, packages_under_test
 from lockstep.timing.stage_times import told

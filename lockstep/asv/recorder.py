@@ -14,7 +14,8 @@ from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.machine_code.precompile import precompile
-from lockstep.record.model import Provenance, Record, RecordError, read_records, write_records
+from lockstep.record.file import RecordError, read_records, write_records
+from lockstep.record.model import Provenance, Record
 from lockstep.suite.model import PROTOCOL_VERSION
 from lockstep.timing.reference_clocks import NAME, UsualClocks
 

@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING
 from asv.console import log
 from asv.util import UserError
 
+from lockstep.alerts.state_location import STATE
 from lockstep.commands.cli import UsageError
 from lockstep.commands.locations import add_location_options, check_locations, load_config, open_store, results_folder
+from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.suite.discovery import nearest
 
 if TYPE_CHECKING:
     from lockstep.alerts.analysis import AnalysisResult
     from lockstep.alerts.store import AlertStore
     from lockstep.history.snapshot import Results
-
-#: Exit status: done; the verb's own bad news; what it needs is broken; wrong usage.
-OK, BAD_NEWS, BROKEN, USAGE = 0, 1, 3, 4
-
-#: Where the state of the alerts lies, if not in the user's data folder.
-STATE = "LOCKSTEP_STATE"
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +117,8 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:
     """The alerts that are kept for these results."""
-    from lockstep.alerts.database import Database, default_state
+    from lockstep.alerts.database import Database
+    from lockstep.alerts.state_location import default_state
     from lockstep.alerts.store import AlertStore
 
     check_locations(args)

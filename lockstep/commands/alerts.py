@@ -13,9 +13,6 @@ from asv.commands import Command, common_args
 from asv.console import log
 
 from lockstep.commands.alert_options import (
-    BAD_NEWS,
-    BROKEN,
-    OK,
     add_sources,
     add_state,
     alert_number,
@@ -26,6 +23,7 @@ from lockstep.commands.alert_options import (
     run_verb,
 )
 from lockstep.commands.locations import open_store
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,18 +13,9 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.console import log
 
-from lockstep.commands.alert_options import (
-    BAD_NEWS,
-    BROKEN,
-    OK,
-    USAGE,
-    add_sources,
-    add_state,
-    alert_number,
-    open_alerts,
-    run_verb,
-)
+from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
 from lockstep.commands.locations import load_config, open_store, results_folder
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.console import log
 
-from lockstep.commands.alert_options import (
-    BAD_NEWS,
-    BROKEN,
-    OK,
-    add_sources,
-    expect_names,
-    names_of,
-    run_analysis,
-    run_verb,
-)
+from lockstep.commands.alert_options import add_sources, expect_names, names_of, run_analysis, run_verb
 from lockstep.commands.locations import open_store
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

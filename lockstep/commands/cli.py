@@ -21,13 +21,10 @@ from asv.commands.run import Run as AsvRun
 from asv.console import log
 
 from lockstep.commands.config import ConfigError, check_config
-from lockstep.record.model import RecordError
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
+from lockstep.record.file import RecordError
 from lockstep.suite.model import SuiteError
 from lockstep.suite.thresholds import ThresholdsError
-
-#: Exit status where no verdict is possible (a file, a machine, an unexpected error); of a wrong command line,
-#: configuration or suite; of Ctrl-C, as shells have it.
-BROKEN, USAGE, INTERRUPTED = 3, 4, 128 + signal.SIGINT
 
 
 class UsageError(ValueError):

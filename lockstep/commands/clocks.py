@@ -16,8 +16,7 @@ from rich.console import Console
 from lockstep.gpu.clock_lock import ClocksHeld, ClockState, clock_state, lock, recorded_state, reset
 from lockstep.gpu.lock_file import read_record
 from lockstep.gpu.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
-
-OK, REFUSED, NO_GPU, USAGE = 0, 1, 3, 4
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 
 class Clocks(Command):  # type: ignore[misc]  # asv has no types
@@ -64,9 +63,9 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
                 return _fail(args, USAGE, f"say which of the {len(gpus)} GPUs with --gpu; `nvidia-smi -L` lists them")
             return _lock(gpus[0], args) if args.action == "lock" else _reset(gpus[0], args)
         except NoGpu as error:
-            return _fail(args, NO_GPU, str(error))
+            return _fail(args, BROKEN, str(error))
         except (ClocksHeld, Refused, OSError, ValueError) as error:
-            return _fail(args, REFUSED, str(error))
+            return _fail(args, BAD_NEWS, str(error))
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
@@ -90,7 +89,7 @@ def _status(gpus: tuple[Gpu, ...], args: argparse.Namespace) -> int:
         sample = gpu.sample()
         state = clock_state(gpu) if args.verify else recorded_state(gpu)
         if state.reason:
-            code = REFUSED
+            code = BAD_NEWS
         report.append(
             {
                 **{name: getattr(gpu, name) for name in _SHOWN},
@@ -126,7 +125,7 @@ def _lock(gpu: Gpu, args: argparse.Namespace) -> int:
         _say(f"GPU {gpu.uuid}: {state.label}: {state.detail}")
         if state.locked:
             _say("It stays so until `lockstep clocks reset`, a reboot or a reload of the driver.")
-    return OK if state.locked else REFUSED
+    return OK if state.locked else BAD_NEWS
 
 
 def _reset(gpu: Gpu, args: argparse.Namespace) -> int:

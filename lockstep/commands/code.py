@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command, common_args
 
 from lockstep.commands.cli import expect_folder
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.suite.model import Suite, SuiteError
 
 if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Comparison, Target
 
-DONE, DIFFERENT, NO_WORKER, USAGE = 0, 1, 3, 4
 
 #: Compiled for unless asv.conf.json says otherwise ({"lockstep": {"targets": […]}}) or ``--target`` does.
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
@@ -101,7 +101,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         except RefError as error:
             return _fail(USAGE, str(error))
         except TracingFailed as error:
-            return _fail(NO_WORKER, str(error))
+            return _fail(BROKEN, str(error))
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
@@ -115,12 +115,12 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     out = console()
     with sources(args.ref, *packages) as tree:
         if absent := _absent(suites, tree.root):
-            return _fail(NO_WORKER, f"{args.ref} has no family {absent}")
+            return _fail(BROKEN, f"{args.ref} has no family {absent}")
         for target in targets:
             codes = codes_of(tree, suites, target, say=_say)
             codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
             if not codes:
-                return _fail(NO_WORKER, f"{args.ref} has no code for these variants and cases")
+                return _fail(BROKEN, f"{args.ref} has no code for these variants and cases")
             if args.json:
                 for key, code in codes.items():
                     print(json.dumps(_row(target, key, code)))
@@ -131,7 +131,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
                     out.print(line, markup=False, highlight=False, soft_wrap=True)
             for line in unknown_lines(codes):
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
-    return DONE
+    return OK
 
 
 def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
@@ -143,7 +143,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     with ExitStack() as trees:
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
         if absent := _absent(suites, base.root, head.root):
-            return _fail(NO_WORKER, f"nothing can be said: neither {args.base} nor {args.head} has the family {absent}")
+            return _fail(BROKEN, f"nothing can be said: neither {args.base} nor {args.head} has the family {absent}")
         out = console()
         comparisons = []
         for target in targets:
@@ -160,10 +160,10 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     _summarize(comparisons, args)
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     if not args.exit_code or not kinds:
-        return DONE
+        return OK
     if kinds - {"unknown"}:
-        return DIFFERENT
-    return _fail(NO_WORKER, "nothing is known to differ, but some code is unknown: see above")
+        return BAD_NEWS
+    return _fail(BROKEN, "nothing is known to differ, but some code is unknown: see above")
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from asv.commands import Command
 from rich.console import Console
 
-from lockstep.commands.cli import USAGE, expect_folder
+from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.model import EXIT, Report
@@ -25,6 +25,7 @@ from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.trees import WORKING_TREE, RefError
+from lockstep.processes.exit_status import USAGE
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import CACHE_STATES
 from lockstep.suite.thresholds import FILE, read_thresholds

@@ -13,13 +13,11 @@ from asv.console import log
 from asv.util import UserError
 
 from lockstep.commands.locations import add_location_options, check_locations, open_store
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
     from lockstep.history.model import Refreshed
     from lockstep.history.snapshot import Results
-
-#: Exit status where there were problems, where the store cannot be used, and of wrong usage.
-PROBLEMS, BROKEN, USAGE = 1, 3, 4
 
 
 class Ingest(Command):  # type: ignore[misc]  # asv has no types
@@ -67,7 +65,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
             print(json.dumps(told))
         else:
             _print(results, done)
-        return PROBLEMS if results.problems else 0
+        return BAD_NEWS if results.problems else OK
 
 
 def _machines(results: Results) -> list[dict[str, Any]]:

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
-from lockstep.commands.cli import BROKEN, UsageError
+from lockstep.commands.cli import UsageError
+from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import Record
 from lockstep.record.table import reasons, records_table
 from lockstep.suite.discovery import (

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.commands.cli import BROKEN, UsageError, expect_folder
+from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import TWIN, Record
 from lockstep.record.table import reasons
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites

@@ -14,11 +14,10 @@ from asv.commands.asv_profiling import Profile as AsvProfile
 from rich.console import Console
 
 from lockstep.processes.deadline import deadline
+from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.suite.discovery import load_suites, nearest
 from lockstep.suite.model import CACHE_STATES, SuiteError
-
-NO_GPU = 3
 
 
 class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
@@ -77,7 +76,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         device = open_device()
         if device.kind == "cpu":
             console.print("There is no GPU here: run one of these on a machine that has one, with this working tree.")
-            return NO_GPU
+            return BROKEN
         try:
             with deadline(args.limit):
                 sets = run_marked(device, suite, variant, case, args.l2, args.calls)

@@ -19,7 +19,7 @@ from asv.runner import BenchmarkResult
 
 from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
-from lockstep.commands.cli import BROKEN
+from lockstep.processes.exit_status import BROKEN
 from lockstep.record.provenance import ask_host
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 

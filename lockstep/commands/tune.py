@@ -21,8 +21,9 @@ from asv.console import log
 from rich.console import Console
 from rich.table import Table
 
-from lockstep.commands.cli import BROKEN, UsageError
+from lockstep.commands.cli import UsageError
 from lockstep.processes.deadline import deadline
+from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites
 from lockstep.suite.model import CACHE_STATES, PROTOCOL_VERSION, Case, Suite, SuiteError

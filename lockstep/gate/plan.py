@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
-from lockstep.record.model import SUFFIX, RecordError, read_records
+from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.suite.model import CACHE_STATES, Suite, bind
 
 #: Most time for a case, as a multiple of an equal share of what is left of the budget; and seconds that a case gets

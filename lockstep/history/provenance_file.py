@@ -18,7 +18,8 @@ from lockstep.history.columns import COLUMNS, FilePoints, blank
 from lockstep.history.model import STATES, Complaint
 from lockstep.history.series_ids import SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
-from lockstep.record.model import SUFFIX, Estimate, Provenance, Record, read_records
+from lockstep.record.file import SUFFIX, read_records
+from lockstep.record.model import Estimate, Provenance, Record
 
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 

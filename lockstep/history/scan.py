@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lockstep.history.model import Problem
 from lockstep.history.validation import shown
-from lockstep.record.model import SUFFIX
+from lockstep.record.file import SUFFIX
 
 #: Modification time (ns since 1970) and size (bytes) of a result file, and of the provenance beside it.
 Stamp = tuple[int, int, int, int]

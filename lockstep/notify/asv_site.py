@@ -61,8 +61,9 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
 def _current(conf: Any) -> list[Tracked]:
     """All alerts, in step with the results."""
-    from lockstep.alerts.database import Database, StateError, default_state
+    from lockstep.alerts.database import Database, StateError
     from lockstep.alerts.publish import analyse_store
+    from lockstep.alerts.state_location import default_state
     from lockstep.alerts.store import AlertStore
     from lockstep.history.store import Store, StoreError
     from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from lockstep.commands.cli import BROKEN
+from lockstep.processes.exit_status import BROKEN
 
 
 class Deadline:

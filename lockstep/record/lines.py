@@ -13,10 +13,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from lockstep.record.model import Kernel, Record
+from lockstep.record.model import Kernel, Record
 
 #: A field whose own fields are shared one by one: temperature and power of all arms, but not their clocks.
 PARTED = "clocks"

@@ -1,35 +1,15 @@
-"""What one measurement says, as it is stored beside asv's results.
-
-asv's file of a commit and environment, ``results/MACHINE/COMMIT-ENV.json``, has no place for clocks,
-intervals of a ratio or the toolchain. They go into ``COMMIT-ENV.provenance.jsonl`` beside it: the
-first line is a ``Provenance``, the further ones tell each ``Record`` (``lockstep.record.lines``). The
-file is replaced whole and atomically, so a reader never sees half of one. ``docs/schema.md`` describes
-every field.
-"""
+"""The result of one measurement. ``docs/schema.md`` describes every field as it is stored."""
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
-
-from lockstep.record.lines import json_line, lines_of, rows_of
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 #: Version of the file's layout. A reader refuses a newer one by name instead of guessing.
 SCHEMA_VERSION = 2
 
-SUFFIX = ".provenance.jsonl"
-
 #: Appended to a variant's name for the second arm of an A/A comparison.
 TWIN = "~again"
-
-
-class RecordError(ValueError):
-    """A file beside asv's results cannot be read; the message names the file, the line and what to do."""
 
 
 @dataclass(frozen=True)
@@ -181,100 +161,3 @@ class Provenance:
     protocol: int
     schema: int = SCHEMA_VERSION
     spent_s: Mapping[str, float] = field(default_factory=dict)
-
-
-def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
-    """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one.
-
-    Records of one case, cache state and state are put together, where the first of them stands.
-    """
-    first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
-    text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
-    replace_file(path, text)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file whole, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def read_records(path: Path) -> tuple[Provenance, list[Record]]:
-    """Read a provenance file.
-
-    Unknown fields of a line are ignored (a newer minor version may add some); absent ones have their default.
-
-    Raises:
-        RecordError: not UTF-8, not JSON, half written, a newer schema, or a line whose structure or identity
-            has the wrong type. Numbers and notes are handed on as they stand.
-        FileNotFoundError: no such file.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path} is not UTF-8 text ({error}); delete it and measure again") from error
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise RecordError(
-                f"{path}, line {number}: not JSON ({error}); delete the file and measure again"
-            ) from error
-        if not isinstance(row, dict):
-            raise RecordError(f"{path}, line {number}: expected an object, got {type(row).__name__}")
-        rows.append(row)
-    if not rows:
-        raise RecordError(f"{path} is empty; delete it and measure again")
-    schema = rows[0].get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA_VERSION:
-        raise RecordError(
-            f"{path} has schema {schema!r}; this version of lockstep reads up to {SCHEMA_VERSION}: update it"
-        )
-    try:
-        provenance = Provenance(**_known(Provenance, rows[0]))
-        _demand(str, rows[0], "commit", "machine", "recorded_at")
-        _demand(dict, rows[0], "host")
-        return provenance, [record_from(row) for row in rows_of(rows[1:])]
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise RecordError(f"{path}: a field is missing or of the wrong type ({error})") from error
-
-
-def record_from(row: dict[str, Any]) -> Record:
-    """A record from its JSON object; unknown fields are ignored."""
-    known = _known(Record, row)
-    _demand(str, row, "suite", "variant", "case", "l2", "state", "version")
-    for name in ("latency", "speedup"):
-        known[name] = Estimate(**_known(Estimate, known[name])) if known.get(name) else None
-    clocks = _known(Clocks, known.get("clocks") or {})
-    known["clocks"] = Clocks(**{**clocks, "reasons": tuple(clocks.get("reasons", ()))})
-    for name in ("latency_samples", "speedup_samples"):
-        known[name] = tuple(float(sample) for sample in known.get(name, ()))
-    known["code"] = _code_from(known["code"]) if known.get("code") else None
-    return Record(**known)
-
-
-def _code_from(row: dict[str, Any]) -> Code:
-    kernels = tuple(Kernel(**_known(Kernel, kernel)) for kernel in row.get("kernels", ()))
-    return Code(**{**_known(Code, row), "kernels": kernels})
-
-
-def _demand(kind: type, row: dict[str, Any], *names: str) -> None:
-    for name in names:
-        if not isinstance(row[name], kind):
-            raise TypeError(f"{name} is {row[name]!r}")
-
-
-def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
-    return {name: value for name, value in row.items() if name in names}

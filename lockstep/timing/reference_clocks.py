@@ -13,7 +13,8 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from lockstep.record.model import TWIN, Record, RecordError, replace_file
+from lockstep.record.file import RecordError, replace_file
+from lockstep.record.model import TWIN, Record
 
 #: Not ".json": asv takes every other such file of a machine's folder for results.
 NAME = "usual-clocks.jsonl"

@@ -20,10 +20,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from lockstep.alerts.attribution import Cause
-from lockstep.alerts.database import HEAD, Database, StateError, default_state
+from lockstep.alerts.database import HEAD, Database, StateError
 from lockstep.alerts.grouping import Alert, Waiver
 from lockstep.alerts.lifecycle import Act, LifecycleError
 from lockstep.alerts.schema import METADATA
+from lockstep.alerts.state_location import default_state
 from lockstep.alerts.store import AlertStore
 from lockstep.alerts.sync import CurrentAlerts, Synced
 from lockstep.alerts.tracked import NoSuchAlert

@@ -7,7 +7,8 @@ import pytest
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import PATIENCE, Recorder, Target
-from lockstep.record.model import Clocks, Estimate, Record, read_records
+from lockstep.record.file import read_records
+from lockstep.record.model import Clocks, Estimate, Record
 from lockstep.timing.stage_times import told
 
 SPEC = WorkerSpec(Path("checkout"), ("kernels",), Path("benchmarks"))

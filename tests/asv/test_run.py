@@ -11,7 +11,7 @@ import pytest
 from project import BROKEN, KERNELS, SUITE, make_project
 
 from lockstep.commands.noise import in_turn
-from lockstep.record.model import read_records
+from lockstep.record.file import read_records
 from lockstep.suite.discovery import load_suites
 
 M2, M3, GPU_ONLY = (f"M={rows},K=1024,N=512" for rows in (2, 3, 4096))

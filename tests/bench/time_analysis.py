@@ -32,8 +32,8 @@ from lockstep.alerts.analysis_cache import AnalysisCache, key_of
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
 from lockstep.alerts.publish import publish
+from lockstep.alerts.state_location import STATE
 from lockstep.alerts.store import AlertStore
-from lockstep.commands.alert_options import STATE
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

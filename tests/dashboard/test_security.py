@@ -11,10 +11,10 @@ from served import NAME, TOKEN, act, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
 from dashboard.auth.access import Access, AccessError, read_networks, read_tokens
+from dashboard.auth.request_counts import RequestCounts
 from dashboard.auth.security import RATES
 from dashboard.auth.sign_in import FAILURES
 from dashboard.server.app import create_app
-from dashboard.server.request_counts import RequestCounts
 
 PROXY = {"X-Forwarded-User": "Ana Proxy"}
 

@@ -10,7 +10,7 @@ import pytest
 from trees import COMMIT, DATE, MACHINE, edit, open_store, read, record, write_measurement
 
 from lockstep.history.display_names import natural, plain
-from lockstep.record.model import read_records
+from lockstep.record.file import read_records
 from lockstep.timing.intervals import exponential, log_interval
 
 RECORDED = Path(__file__).parents[2] / "results"

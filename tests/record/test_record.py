@@ -9,18 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lockstep.record.model import (
-    SCHEMA_VERSION,
-    Clocks,
-    Code,
-    Estimate,
-    Kernel,
-    Provenance,
-    Record,
-    RecordError,
-    read_records,
-    write_records,
-)
+from lockstep.record.file import RecordError, read_records, write_records
+from lockstep.record.model import SCHEMA_VERSION, Clocks, Code, Estimate, Kernel, Provenance, Record
 
 # The file keeps seven digits.
 numbers = (

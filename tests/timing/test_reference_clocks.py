@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lockstep.record.model import TWIN, Clocks, Record, RecordError
+from lockstep.record.file import RecordError
+from lockstep.record.model import TWIN, Clocks, Record
 from lockstep.timing.reference_clocks import NAME, UsualClocks
 
 

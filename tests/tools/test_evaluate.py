@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from lockstep.detect import Trend
-from lockstep.record.model import RecordError
+from lockstep.record.file import RecordError
 from tools.evaluate.board import replay
 from tools.evaluate.ideal import FALSE, follow, ringing, seeing
 from tools.evaluate.recorded import from_recorded, run_noise

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.record.model import Estimate, Provenance, Record, RecordError, write_records
+from lockstep.record.file import RecordError, write_records
+from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.model import Case, Suite
 from tests.project import make_project

@@ -10,7 +10,7 @@ from statistics import median
 
 import numpy as np
 
-from lockstep.record.model import SUFFIX, RecordError, read_records
+from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.timing.intervals import NOMINAL, t_quantile
 from tools.evaluate.samples import FIRST, LAST, Floats, Law, Sample, label, planted
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 
-from lockstep.commands.cli import BROKEN, UsageError
+from lockstep.commands.cli import UsageError
 from lockstep.processes.children import reap, run, start
+from lockstep.processes.exit_status import BROKEN
 from tools.pictures.chromium import FLAGS, find_chromium
 from tools.pictures.pages import FOR_README, MACHINE, Page, pages
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lockstep.record.model import SUFFIX, Estimate, Provenance, Record, RecordError, read_records
+from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.model import Suite
 
 

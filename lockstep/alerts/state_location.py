@@ -1,0 +1,20 @@
+"""Where the database of the alerts is, without opening it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import platformdirs
+
+#: Environment variable that names the database: a file or a URL.
+STATE = "LOCKSTEP_STATE"
+
+
+def default_state(results: Path) -> Path:
+    """Return the database file of a results folder, in the user's data folder."""
+    root = results.resolve()
+    folder = platformdirs.user_data_path("lockstep", appauthor=False)
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+    return folder / f"{root.parent.name or 'results'}-{digest}" / "alerts.sqlite"
