@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.processes.watched import CONTEXT_LOST, Watched, WorkerDied
+from lockstep.processes.watched import Watched, WorkerDied
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 
-__all__ = ["CONTEXT_LOST", "Worker", "WorkerDied", "WorkerSpec"]
+__all__ = ["Worker", "WorkerDied", "WorkerSpec"]
 
 
 @dataclass(frozen=True)

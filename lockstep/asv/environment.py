@@ -25,12 +25,12 @@ from asv import util
 from asv.environment import Environment
 from asv.machine import Machine
 
-import lockstep
 from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.processes.children import tied
+from lockstep.processes.watched import HOME
 from lockstep.record.file import SUFFIX
 from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
@@ -134,7 +134,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if len(args) > 1 and args[1] == "run" and self._recorder is not None:
             return self._answer(args[2:], str(kwargs.get("cwd", ".")))
         # asv's script drops PYTHONPATH from sys.path and takes this instead.
-        paths = [str(Path(lockstep.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        paths = [str(HOME), os.environ.get("PYTHONPATH", "")]
         kwargs["env"] = {**kwargs.get("env", os.environ), "ASV_PYTHONPATH": os.pathsep.join(filter(None, paths))}
         output = util.check_output(tied([sys.executable, *args]), **kwargs)
         if len(args) > 1 and args[1] == "discover":

@@ -14,13 +14,11 @@ from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.machine_code.precompile import precompile
+from lockstep.processes.watched import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.model import PROTOCOL_VERSION
 from lockstep.timing.reference_clocks import NAME, UsualClocks
-
-#: A variant that hung or killed its worker at this many cases is not tried at further ones.
-PATIENCE = 2
 
 Key = tuple[str, str, str, str]
 
@@ -69,7 +67,7 @@ class Recorder:
         self._worker: Worker | None = None
         self._records: dict[Key, Record] = {}
         self._fresh: set[Key] = set()
-        self._deaths: dict[tuple[str, str], list[str]] = {}
+        self._culprits = Culprits()
         self._before: Provenance | None = None
         self._host: Mapping[str, str] = {}
         self._controls: Mapping[str, Mapping[str, float | str]] = {}
@@ -140,7 +138,7 @@ class Recorder:
         if self._stillborn:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
         taken: dict[str, Record] = {}
-        failed = {name: self._tired(suite, name) for name in variants if self._tired(suite, name)}
+        failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
         groups = [variants]
         usual_mhz = self._usual_clocks.of(suite, case, l2)
         while groups:
@@ -162,7 +160,7 @@ class Recorder:
                     continue
                 self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}")
                 failed[culprit] = died.how
-                self._deaths.setdefault((suite, culprit), []).append(died.how)
+                self._culprits.add(suite, culprit, died.how)
                 if culprit in group and len(group) == 1:
                     taken[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how)
                 else:
@@ -176,10 +174,6 @@ class Recorder:
                     taken[record.variant] = record
         self._usual_clocks.learn(taken.values())
         return list(taken.values())
-
-    def _tired(self, suite: str, variant: str) -> str:
-        deaths = self._deaths.get((suite, variant), [])
-        return f"not tried: {deaths[-1]} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
 
     def _up(self) -> Worker:
         """The worker, started if need be.

@@ -1,51 +1,38 @@
 """The worker of one commit: imports torch and the commit's packages once, then measures what it is asked.
 
-It reads one JSON request a line from standard input and writes one JSON event a line to the file
-descriptor it was given; whatever kernels and compilers print goes to its log. It ends at end of input,
-and with its parent. Exit status 70: the CUDA context broke.
-
-Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed", "twins", "usual_mhz"}}`` and, for ordinary asv
-benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
+``lockstep.processes.worker`` has the protocol. Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed",
+"twins", "usual_mhz"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events:
+``ready``, ``stage``, ``records``, ``ran``, ``lost``.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
-import json
 import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from lockstep.asv.client import CONTEXT_LOST
 from lockstep.machine_code.model import CaseCode, CaseKey
-from lockstep.processes.children import end_with_parent
 from lockstep.processes.import_torch import load_torch
+from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.model import Suite
 
 
 def main() -> int:
     """Serve requests until standard input ends."""
-    end_with_parent()
-    parser = argparse.ArgumentParser(prog="lockstep worker")
+    process = WorkerProcess("lockstep worker")
+    parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
-    parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all-variants", action="store_true", help="also what a history does not follow")
     parser.add_argument("--seed", type=int, help="of checked inputs, places and order")
-    options = parser.parse_args()
-    reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
-
-    def emit(event: str, **content: Any) -> None:
-        reply.write(json.dumps({"event": event, **content}) + "\n")
-
+    options = process.parse()
     load_torch()
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
@@ -64,19 +51,18 @@ def main() -> int:
     measurer = Measurer(
         device,
         QUICK if options.quick else Plan.on(device),
-        listener=lambda stage, variant: emit("stage", stage=stage, variant=variant),
+        listener=process.stage,
         history=not options.all_variants,
     )
     if options.seed is not None:
         measurer.seed = measurer.places = options.seed
     host = host_facts()
-    emit("ready", host=host)
+    process.emit("ready", host=host)
     informed = False
-    for line in sys.stdin:
-        request = json.loads(line)
+    for request in process.requests():
         if "run" in request:
             code, out = _run(request["run"], request["cwd"])
-            emit("ran", code=code, out=out)
+            process.emit("ran", code=code, out=out)
             continue
         if not informed:
             # Not before: kernels are compiled ahead, and read, once the worker says that it is ready.
@@ -95,9 +81,8 @@ def main() -> int:
                 asked["usual_mhz"],
             )
         except DeviceLost as lost:
-            emit("lost", variant=lost.variant, reason=lost.reason)
-            return CONTEXT_LOST
-        emit(
+            return process.lost(lost.variant, lost.reason)
+        process.emit(
             "records",
             records=[asdict(record) for record in records],
             controls=measurer.controls_summary(),

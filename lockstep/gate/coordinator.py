@@ -25,11 +25,8 @@ from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import Test, furthest
 from lockstep.gate.turns import APART, Turns
 from lockstep.gate.verdict import UNREACHED, Asked, Group, SeriesKey, SideFacts, Verdict
-from lockstep.processes.watched import WorkerDied
+from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
-
-#: A variant that hung or killed its worker at this many cases is not tried at further ones.
-PATIENCE = 2
 
 #: Share of the epochs in which a control may move before the machine counts as unfit.
 MOST_MOVED = 0.5
@@ -80,7 +77,7 @@ class Judge:
         self._say = say
         self._worker: GateWorker | None = None
         self._skip: dict[str, str] = {}
-        self._deaths: dict[tuple[str, str], list[str]] = {}
+        self._culprits = Culprits()
         self.machine: dict[str, str] = {}
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self._widened: dict[SeriesKey, float] = {}
@@ -297,10 +294,8 @@ class Judge:
         """Verdicts of one group, in as many workers as it takes."""
         left = {key.variant: key for key in group.cases()}
         for variant in list(left):
-            deaths = self._deaths.get((group.suite, variant), [])
-            if len(deaths) >= PATIENCE:
-                reason = f"not tried: {deaths[-1]} at {len(deaths)} cases before"
-                yield Verdict(left.pop(variant), "failed", reason)
+            if refusal := self._culprits.refusal(group.suite, variant):
+                yield Verdict(left.pop(variant), "failed", refusal)
         while left and (left_s := deadline - time.monotonic()) > 0:
             keys = list(left.values())
             thresholds = {key.variant: self.terms.thresholds.of(*_fields(key)) for key in keys}
@@ -325,7 +320,7 @@ class Judge:
                 variant, _, side = died.variant.partition("@")
                 culprit = variant if variant in left else next(iter(left))
                 self._say(f"{left[culprit]}: {died.how}")
-                self._deaths.setdefault((group.suite, culprit), []).append(died.how)
+                self._culprits.add(group.suite, culprit, died.how)
                 yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:

@@ -8,24 +8,19 @@ says how they travel.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lockstep.processes.children import end_with_parent
 from lockstep.processes.import_torch import load_torch
-from lockstep.processes.watched import CONTEXT_LOST
+from lockstep.processes.worker import WorkerProcess
 
 
 def main() -> int:
     """Serve requests until standard input ends."""
-    end_with_parent()
-    parser = argparse.ArgumentParser(prog="lockstep gate worker")
-    parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
+    process = WorkerProcess("lockstep gate worker")
+    parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--head", type=Path, required=True)
@@ -35,11 +30,7 @@ def main() -> int:
     parser.add_argument("--alone", choices=("base", "head"), help="hold only this side")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
-
-    def emit(event: str, **content: Any) -> None:
-        reply.write(json.dumps({"event": event, **content}) + "\n")
+    options = process.parse()
 
     load_torch()
     from lockstep.gate.namespaces import Sides
@@ -57,7 +48,7 @@ def main() -> int:
     from lockstep.timing.measure import DeviceLost
 
     def stage(doing: str, variant: str, side: str) -> None:
-        emit("stage", stage=doing, variant=f"{variant}@{side}" if side else variant)
+        process.stage(doing, f"{variant}@{side}" if side else variant)
 
     device = open_device()
     referee = Referee(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
@@ -69,25 +60,23 @@ def main() -> int:
                 found.setdefault(name, {})[side] = asdict(referee.load(suites[name], side))
     facts = host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
-    emit("ready", host=facts, clock_state=clocks, found=found)
-    for line in sys.stdin:
-        request = json.loads(line)
+    process.emit("ready", host=facts, clock_state=clocks, found=found)
+    for request in process.requests():
         try:
             if "time" in request:
                 alone = alone_from(request["time"])
-                emit("timed", timed=referee.time_alone(suites[alone.group.suite], alone))
+                process.emit("timed", timed=referee.time_alone(suites[alone.group.suite], alone))
                 continue
             if "observe" in request:
                 wanted = request["observe"]
-                emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))
+                process.emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))
                 continue
             asked = asked_from(request["judge"])
             for verdict in referee.judge(suites[asked.group.suite], asked):
-                emit("verdict", verdict=asdict(verdict))
+                process.emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:
-            emit("lost", variant=lost.variant, reason=lost.reason)
-            return CONTEXT_LOST
-        emit("judged", controls=referee.controls_summary())
+            return process.lost(lost.variant, lost.reason)
+        process.emit("judged", controls=referee.controls_summary())
     return 0
 
 

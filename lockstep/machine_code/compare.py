@@ -16,7 +16,6 @@ from functools import cache, cached_property
 from importlib.metadata import distributions
 from pathlib import Path
 
-import lockstep
 from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.differences import CodeChange, differences, differing
@@ -291,7 +290,7 @@ def _family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
 @cache
 def _surroundings() -> str:
     """Of this version of lockstep, of all that is installed, and of the environment: a kernel may import anything."""
-    home = Path(lockstep.__file__).parent
+    home = Path(__file__).parents[1]
     harness = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.py")}
     installed = sorted(f"{one.metadata['Name']} {one.version}" for one in distributions())
     variables = sorted(

@@ -1,28 +1,19 @@
-"""The parent's side of ``lockstep.machine_code.worker``: start it, ask it, get over a variant that kills it."""
+"""The parent's side of ``lockstep.machine_code.worker``: trace and compile one tree, without variants that kill it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lockstep
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, environment_from, kernel_code_from
 from lockstep.machine_code.targets import Target
-from lockstep.processes.children import kill_group, reap, start
-from lockstep.processes.watched import LOST_S
+from lockstep.processes.watched import Watched, WorkerDied
 
-#: Seconds without any event after which a worker counts as hung. Compiling one batch takes less than one of them.
-SILENCE = 300.0
+#: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less.
+SILENCE_S = 300.0
 
 
 class TracingFailed(RuntimeError):
@@ -58,7 +49,7 @@ class Session:
         self.tree = tree
         self._benchmark_dir = benchmark_dir
         self._processes = processes
-        self._process: subprocess.Popen[bytes] | None = None
+        self._worker: Watched | None = None
         self._skip: dict[str, str] = {}
         self._traced: list[dict[str, Any]] = []
         self._stopped = False
@@ -81,11 +72,11 @@ class Session:
         while True:
             try:
                 event = self._ask({"trace": {**asked, "skip": self._skip}}, "traced")
-            except _Died as died:
+            except WorkerDied as died:
                 self.close()
-                if not died.at:
-                    raise TracingFailed(f"{self.tree.name}: {died}") from died
-                self._skip[died.at] = f"cannot be followed without a GPU ({died})"
+                if not died.variant:
+                    raise TracingFailed(f"{self.tree.name}: {died.how}") from died
+                self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
                 continue
             self._traced.append(asked)
             kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
@@ -115,102 +106,45 @@ class Session:
             self.trace(suites, target)
         try:
             event = self._ask({"build": {"target": asked["target"], "identities": list(identities)}}, "built")
-        except _Died as died:
+        except WorkerDied as died:
             self.close()
-            raise TracingFailed(f"{self.tree.name}: {died}") from died
+            raise TracingFailed(f"{self.tree.name}: {died.how}") from died
         return {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
 
     def stop(self) -> None:
-        """Have another thread's request fail at once, and every further one; ``close`` still has to be called."""
+        """Let a request of another thread fail at once, and every further one; ``close`` still has to be called."""
         self._stopped = True
-        process = self._process  # the other thread may close it meanwhile
-        if process is not None:
-            kill_group(process)
+        worker = self._worker  # the other thread may close it meanwhile
+        if worker is not None:
+            worker.kill()
 
     def close(self) -> None:
         """End the process, if there is one, and whatever its compilers started."""
-        process, self._process = self._process, None
+        worker, self._worker = self._worker, None
         self._traced.clear()
-        if process is None:
-            return
-        reap(process, 0.0)
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        self._events.close()
-        self._log.close()
+        if worker is not None:
+            worker.close(patience_s=0.0)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the process
-        ours, theirs = os.pipe()
-        arguments = [sys.executable, "-m", "lockstep.machine_code.worker", "--reply", str(theirs)]
-        arguments += ["--benchmarks", str(self._benchmark_dir), "--tree", str(self.tree.root)]
+    def _start(self) -> Watched:
+        arguments = ["--benchmarks", str(self._benchmark_dir), "--tree", str(self.tree.root)]
         arguments += ["--processes", str(self._processes), "--packages", *self.tree.packages]
         arguments += ["--trusted", *self.tree.trusted]
-        home = str(Path(lockstep.__file__).parents[1])
-        path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
-        # No interpreter, which compiles nothing, and no GPU, which a CUDA context would take memory of.
+        # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-        environment |= {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
-        process = start(
-            arguments,
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(theirs,),
-            env=environment,
-        )
-        os.close(theirs)
-        self._events = os.fdopen(ours, "rb", buffering=0)
-        self._buffer = b""
-        return process
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+        return Watched("lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment)
 
     def _ask(self, request: Mapping[str, Any], answer: str) -> dict[str, Any]:
-        """The answer to a request.
+        """Return the answer to a request.
 
         Raises:
-            _Died: the worker ended or hung.
+            WorkerDied: the worker ended or hung; ``variant`` is the "suite variant" that it was tracing, or "".
         """
-        at = ""
-        if self._process is None:
-            self._process = self._start()
+        if self._worker is None:
+            self._worker = self._start()
             if not self._stopped:
-                self._next(at)  # ready
+                self._worker.wait("ready")
         if self._stopped:
-            raise _Died("stopped", "")
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        while (event := self._next(at))["event"] != answer:
-            at = f"{event['suite']} {event['variant']}"
-        return event
-
-    def _next(self, at: str) -> dict[str, Any]:
-        assert self._process is not None
-        while b"\n" not in self._buffer:
-            if not select.select([self._events], [], [], SILENCE)[0]:
-                raise _Died(f"hung for {SILENCE:g} s", at)
-            chunk = self._events.read(1 << 20)
-            if not chunk:
-                code = reap(self._process, LOST_S)
-                how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-                last = self._last_words()
-                raise _Died(f"{how}: {last}" if last else how, at)
-            self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        event: dict[str, Any] = json.loads(line)
-        return event
-
-    def _last_words(self) -> str:
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4096))
-        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
-
-
-class _Died(RuntimeError):
-    """The worker is gone; ``at`` is the "suite variant" that it was tracing, or ""."""
-
-    def __init__(self, how: str, at: str) -> None:
-        super().__init__(how)
-        self.at = at
+            raise WorkerDied("", "stopped")
+        self._worker.ask(dict(request))
+        return self._worker.wait(answer)

@@ -1,29 +1,23 @@
 """The process that traces and compiles one tree; ``lockstep.machine_code.session`` is its parent's side.
 
-It reads one JSON request a line from standard input and writes one JSON event a line to the file descriptor it was
-given. It ends at end of input.
-
-Requests: ``{"trace": {"suites", "target", "skip"}}``, ``{"build": {"target", "identities"}}``. Events: ``ready``,
-``at`` (before a variant is traced: whoever dies next is the culprit), ``traced``, ``built``.
+``lockstep.processes.worker`` has the protocol. Requests: ``{"trace": {"suites", "target", "skip"}}``, ``{"build":
+{"target", "identities"}}``. Events: ``ready``, ``stage`` (before a variant is traced), ``traced``, ``built``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from lockstep.machine_code.model import KernelCode
 from lockstep.machine_code.sources import closure
 from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
-from lockstep.processes.children import end_with_parent
+from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.model import Suite, bind
 
 #: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
@@ -32,19 +26,14 @@ Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
 
 def main() -> int:
     """Serve requests until standard input ends."""
-    end_with_parent()
-    parser = argparse.ArgumentParser(prog="lockstep code worker")
+    process = WorkerProcess("lockstep code worker")
+    parser = process.parser
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--tree", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--trusted", nargs="*", default=[])
     parser.add_argument("--processes", type=int, required=True)
-    parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
-    options = parser.parse_args()
-    reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
-
-    def emit(event: str, **content: Any) -> None:
-        reply.write(json.dumps({"event": event, **content}) + "\n")
+    options = process.parse()
 
     from lockstep.gpu.toolchain import keep_toolchain
     from lockstep.machine_code.assembler import fix_addresses
@@ -55,10 +44,9 @@ def main() -> int:
     keep_toolchain()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)
-    tracer = Tracer(suites, options.tree, options.packages, options.trusted, options.processes, emit)
-    emit("ready")
-    for line in sys.stdin:
-        request = json.loads(line)
+    tracer = Tracer(suites, options.tree, options.packages, options.trusted, options.processes, process)
+    process.emit("ready")
+    for request in process.requests():
         if "trace" in request:
             tracer.trace(**request["trace"])
         else:
@@ -76,7 +64,7 @@ class Tracer:
         packages: Iterable[str],
         trusted: Iterable[str],
         processes: int,
-        emit: Callable[..., None],
+        process: WorkerProcess,
     ) -> None:
         self._suites = suites
         self._tree = tree
@@ -84,7 +72,7 @@ class Tracer:
         self._watch = Watch(self._packages, frozenset(trusted), tree)
         self._answering: str | None = None
         self._processes = processes
-        self._emit = emit
+        self._process = process
         self._requests: dict[tuple[str, str], tuple[Request, KernelCode]] = {}
 
     def trace(self, suites: Iterable[str], target: str, skip: Mapping[str, str]) -> None:
@@ -103,7 +91,7 @@ class Tracer:
             identities = [kernels[id(one)].identity for one in wanted]
             rows.append([suite, variant, case, identities, steps, unknown])
         environment = sorted(self._watch.environment.items())
-        self._emit(
+        self._process.emit(
             "traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows, environment=environment
         )
 
@@ -113,7 +101,7 @@ class Tracer:
 
         pairs = [self._requests[target, identity] for identity in identities]
         built = build([request for request, _ in pairs], [kernel for _, kernel in pairs], self._processes)
-        self._emit("built", kernels=[asdict(kernel) for kernel in built])
+        self._process.emit("built", kernels=[asdict(kernel) for kernel in built])
 
     def _answer_as(self, target: str) -> None:
         """Have torch and Triton answer as the target; modules that ask while they are imported hear it."""
@@ -147,7 +135,7 @@ class Tracer:
             if reason := skip.get(f"{suite.name} {variant}"):
                 yield from self._unknown(suite, [variant], reason)
                 continue
-            self._emit("at", suite=suite.name, variant=variant)
+            self._process.stage("trace", f"{suite.name} {variant}")
             limit = suite.limits.get(variant)
             for case in suite.cases:
                 if limit is not None and not limit.allows(**bind(limit.allows, case)):

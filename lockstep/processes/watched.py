@@ -1,8 +1,7 @@
-"""A process that may hang or die: started, asked, and watched by its parent.
+"""The parent's side of a worker, a process that may hang or die; ``lockstep.processes.worker`` is the other side.
 
-It reads one JSON request a line from standard input, and writes one JSON event a line to the file descriptor
-named by ``--reply``; whatever kernels and compilers print goes to a log. Before anything that may hang or
-crash it tells a ``stage`` event, so that the parent knows what it was doing.
+Every worker is started, asked and watched here: the one that measures a commit, the gate's, and the one that traces and
+compiles.
 """
 
 from __future__ import annotations
@@ -15,32 +14,46 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import lockstep
 from lockstep.processes.children import kill_group, reap, start
+from lockstep.processes.worker import CONTEXT_LOST
 
-#: Exit status of a worker whose CUDA context broke. Here, because a module that is run by its name must
-#: not have been imported by its package before: Python warns, and the warning is taken for last words.
-CONTEXT_LOST = 70
+#: The folder that Lockstep is imported from, for ``PYTHONPATH`` of workers.
+HOME = Path(__file__).parents[2]
 
-#: Seconds without any event for which a worker may start, where a shorter silence counts as hung afterwards: it
-#: imports torch, which takes long on a busy machine.
+#: Seconds without an event that a worker may take to start, however short its limit is afterwards: it imports torch,
+#: which takes long on a busy machine.
 START_S = 60.0
 
 #: Seconds that a worker may take to end once it has reported a broken CUDA context.
 LOST_S = 30.0
 
 
+#: A variant that hung or killed its worker at this many cases is not tried at further ones.
+PATIENCE = 2
+
+#: What a worker did when it died, by its last ``stage`` event.
+_DOING = {
+    "start": "at start",
+    "load": "in its import",
+    "trace": "while it was traced",
+    "check": "in its check",
+    "draw": "while its arguments were prepared",
+    "capture": "while its calls were captured",
+    "time": "while timing",
+}
+
+
 class WorkerDied(RuntimeError):
-    """The worker hung, was killed or broke; ``variant`` is what it was checking ("" while timing all).
+    """The worker hung, was killed or broke.
 
     Attributes:
-        variant: the culprit, if one variant was running alone.
-        how: a line for people: "hung for 120 s", "killed by SIGSEGV", …
-        at_start: it never came up, so another one would not either.
+        variant: the culprit, if one variant was running alone; "" while all were timed.
+        how: a line for people: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
+        at_start: it did not come up, so another worker would not either.
     """
 
     def __init__(self, variant: str, how: str, *, at_start: bool = False) -> None:
@@ -50,30 +63,53 @@ class WorkerDied(RuntimeError):
         self.at_start = at_start
 
 
+class Culprits:
+    """Variants that hung or killed a worker; after ``PATIENCE`` cases a variant is not tried again."""
+
+    def __init__(self) -> None:
+        self._deaths: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, suite: str, variant: str, how: str) -> None:
+        """Count one death."""
+        self._deaths.setdefault((suite, variant), []).append(how)
+
+    def refusal(self, suite: str, variant: str) -> str:
+        """Return why the variant is not tried any more, or ""."""
+        deaths = self._deaths.get((suite, variant), [])
+        return f"not tried: {deaths[-1]} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
+
+
 class Watched:
-    """A running worker. ``close`` it, or let its standard input end with this process.
+    """A running worker. ``close`` it; it also ends when this process ends.
 
     Args:
-        module: run as ``python -m``; it takes ``--reply``.
+        module: run as ``python -m``; it uses ``lockstep.processes.worker``.
         arguments: of its command line.
-        silence_s: seconds without any event after which it counts as hung; at its start it may take ``START_S``.
-        check_s: seconds that a check may take at least: it compiles, where nothing was compiled ahead.
+        silence_s: seconds without an event after which it counts as hung; its start may take ``START_S``.
+        check_s: seconds that a check may take at least: it compiles what was not compiled ahead.
+        environment: variables of the worker; by default those of this process.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], silence_s: float, check_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        silence_s: float,
+        check_s: float = 0.0,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self.silence_s = silence_s
         self._least_s = {"start": START_S, "check": check_s}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         ours, theirs = os.pipe()
-        home = str(Path(lockstep.__file__).parents[1])
-        path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+        path = os.pathsep.join(part for part in (str(HOME), environment.get("PYTHONPATH", "")) if part)
         self._process = start(
             [sys.executable, "-m", module, "--reply", str(theirs), *arguments],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
             pass_fds=(theirs,),
-            env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+            env={**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
         )
         os.close(theirs)
         self._events = ours
@@ -82,7 +118,7 @@ class Watched:
         self._owes = False  # an answer
 
     def wait(self, answer: str) -> dict[str, Any]:
-        """The next event of this kind.
+        """Wait for the next event of a kind and return it.
 
         Raises:
             WorkerDied: it hung, died or lost its CUDA context; start another one.
@@ -90,7 +126,7 @@ class Watched:
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Events up to and with the next of this kind; stages are noted and not handed on. Raises as ``wait``."""
+        """Yield events up to and including the next of a kind, without ``stage`` events. Raises as ``wait``."""
         while True:
             event = self._next()
             if event["event"] == "stage":
@@ -105,7 +141,7 @@ class Watched:
                     return
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Hand over a request; ``wait`` for its answer. Raises as ``wait``."""
+        """Send a request; ``wait`` for its answer. Raises as ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
         assert self._process.stdin is not None
         try:
@@ -114,8 +150,12 @@ class Watched:
         except BrokenPipeError:
             self._died()
 
+    def kill(self) -> None:
+        """Kill the worker from another thread: a ``wait`` under way raises ``WorkerDied``. Still ``close`` it."""
+        kill_group(self._process)
+
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker, by force if it is at work or does not end by itself within ``patience_s`` seconds."""
+        """End the worker: kill it if it owes an answer or does not end by itself within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:
@@ -131,7 +171,8 @@ class Watched:
             while b"\n" not in self._buffer:
                 patience = max(self._least_s.get(self._stage, 0.0), self.silence_s)
                 if not selector.select(patience):
-                    self._kill()
+                    self.kill()
+                    self._process.wait()
                     how = f"hung for {patience:g} s {self._doing()}"
                     raise WorkerDied(self._variant, how, at_start=self._stage == "start")
                 chunk = os.read(self._events, 1 << 16)
@@ -155,20 +196,10 @@ class Watched:
         raise WorkerDied(self._variant, how, at_start=self._stage == "start")
 
     def _doing(self) -> str:
-        doing = {"start": "at start", "load": "in its import", "check": "in its check"}
-        doing |= {
-            "draw": "while its arguments were prepared",
-            "capture": "while its calls were captured",
-            "time": "while timing",
-        }
-        return doing.get(self._stage, "on a request")
+        return _DOING.get(self._stage, "on a request")
 
     def _tail(self) -> str:
-        """Last line the worker printed."""
+        """Return the last line that the worker printed."""
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4096))
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
-
-    def _kill(self) -> None:
-        kill_group(self._process)
-        self._process.wait()
