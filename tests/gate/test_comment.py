@@ -15,8 +15,9 @@ import pytest
 from project import make_project
 from workflows import ROOT, Runner, workflow
 
+from lockstep.gate.report import received
 from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT
-from lockstep.gate.report.model import Report, received
+from lockstep.gate.report.model import Report
 from lockstep.gate.report.received import Unreadable, from_json, from_zip
 from lockstep.gate.verdict import SeriesKey, Verdict
 from lockstep.record.model import Estimate
