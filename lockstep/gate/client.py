@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.gate.launches import Ran, ran_from
-from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict, group_from, verdict_from
+from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict, verdict_from
 from lockstep.processes.watched import Watched
 
 
@@ -34,28 +34,6 @@ class Ring:
     quick: bool = False
 
 
-@dataclass(frozen=True)
-class Alone:
-    """What a worker that holds one side is asked: an epoch of each variant.
-
-    Attributes:
-        group: which cases.
-        side: "base" or "head".
-        seed: of the buffers; the same on every side.
-        rotations: by variant, how often a replay walks through the sets; 0: as often as it takes.
-    """
-
-    group: Group
-    side: str
-    seed: int
-    rotations: Mapping[str, int]
-
-
-def alone_from(row: Mapping[str, Any]) -> Alone:
-    """A request from its JSON object."""
-    return Alone(**{**row, "group": group_from(row["group"])})
-
-
 class GateWorker(Watched):
     """A running worker of the gate.
 
@@ -73,7 +51,7 @@ class GateWorker(Watched):
             ring: what it holds.
             silence_s: seconds without any event after which it counts as hung.
             skip: "suite@side" that is known to hang or kill at import.
-            alone: "base" or "head": hold only this side.
+            alone: "base" or "head": hold only this side, to see whether it can be imported.
 
         Raises:
             WorkerDied: it did not come up; ``variant`` is the "suite@side" whose import it was, if it was one.
@@ -107,12 +85,6 @@ class GateWorker(Watched):
                 yield verdict_from(event["verdict"])
             else:
                 self.controls = event["controls"]
-
-    def time_alone(self, asked: Alone) -> dict[str, dict[str, Any]]:
-        """By variant: seconds a call and rotations, or an outcome ("na", "failed") and why. Raises as ``judge``."""
-        self.ask({"time": asdict(asked)})
-        timed: dict[str, dict[str, Any]] = self.wait("timed")["timed"]
-        return timed
 
     def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Ran, Ran]:
         """What base and head of a case launch; ``calls`` for torch's operators as well. Raises as ``judge``."""

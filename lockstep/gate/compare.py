@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
-from lockstep.gate.client import Alone
 from lockstep.gate.decision import Trial, verdict_of
 from lockstep.gate.launches import observe
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.pairing import Epoch, Pace, run_epoch, time_alone
+from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
 from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
 from lockstep.suite.family import Family
@@ -107,40 +106,6 @@ class Referee:
         }
         for key in self._round(suite, case, l2, count, again, deadline):
             yield verdict_of(key, first[key], again[key])
-
-    def time_alone(self, suite: Suite, asked: Alone) -> dict[str, dict[str, Any]]:
-        """An epoch of one side; by variant seconds a call and rotations, or an outcome and its reason.
-
-        Raises:
-            DeviceLost: it broke the CUDA context.
-        """
-        case, l2 = suite.case(asked.group.case), asked.group.l2
-        answer: dict[str, dict[str, Any]] = {}
-        for key in asked.group.cases():
-            error = self._check(suite, case, key.variant, asked.side)
-            if error is not None:
-                outcome = "na" if isinstance(error, NotImplementedError) else "failed"
-                answer[key.variant] = {"outcome": outcome, "reason": brief(error)}
-                continue
-            self._listener("time", key.variant, asked.side)
-            family = self._families[suite.name, asked.side]
-            contender = Contender(
-                key.variant, dict.fromkeys((BASE, HEAD), family), dict.fromkeys((BASE, HEAD), asked.side)
-            )
-            try:
-                count = self._set_count(suite, case, l2, [contender])
-                with self.sides.active(asked.side):
-                    sets = draw_sets(suite, case, self.device, count, asked.seed)
-                buffers = Buffers(sets, self.sides, asked.seed)
-                rotations = asked.rotations.get(key.variant, 0)
-                seconds, rotations = time_alone(contender, buffers, self.device, self.pace, rotations)
-                answer[key.variant] = {"outcome": "", "seconds": seconds, "rotations": rotations}
-            except NotImplementedError as error:
-                answer[key.variant] = {"outcome": "na", "reason": str(error)}
-            except (SideFailed, torch.cuda.OutOfMemoryError) as error:
-                self.device.release()
-                answer[key.variant] = {"outcome": "failed", "reason": brief(error)}
-        return answer
 
     def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
         """What a case of base and of head launches, by side; see ``lockstep.gate.launches``.

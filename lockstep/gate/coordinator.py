@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +21,7 @@ from lockstep.gate.plan import (
 )
 from lockstep.gate.proof import Proof
 from lockstep.gate.report.rows import line
-from lockstep.gate.sequential import Test, furthest
-from lockstep.gate.turns import APART, Turns
+from lockstep.gate.sequential import furthest
 from lockstep.gate.verdict import UNREACHED, Asked, Group, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
@@ -59,6 +57,24 @@ class Terms:
     results: Path | None = None
 
 
+@dataclass(frozen=True)
+class Conflict:
+    """A suite whose versions one process cannot hold: a compiled extension registers its operators once, for example.
+
+    Attributes:
+        head: what a process that holds only head imported.
+        error: why head cannot be imported beside base.
+    """
+
+    head: SideFacts
+    error: str
+
+    @property
+    def reason(self) -> str:
+        """Why cases of the suite are unsure."""
+        return f"one process cannot hold both versions ({self.error})"
+
+
 class Judge:
     """Judges the selected cases in as many workers as it takes.
 
@@ -82,7 +98,7 @@ class Judge:
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self._widened: dict[SeriesKey, float] = {}
         self.found: Mapping[str, Mapping[str, SideFacts]] = {}
-        self.apart: dict[str, SideFacts] = {}
+        self.conflicts: dict[str, Conflict] = {}
         self._cases = 0
         self.compared_s = 0.0
 
@@ -142,12 +158,8 @@ class Judge:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
         self._cases = len(todo)
-        apart = [key for key in todo if key.suite in self.apart]
-        todo = [key for key in todo if key.suite not in self.apart]
         self._meter(proved, todo, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
-        if apart:
-            self._take_turns(worst_first(groups(apart), proof.severity, noise, chance), apart, proof)
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
         for number, group in enumerate(ordered):
             if time.monotonic() >= self.terms.deadline:
@@ -181,18 +193,23 @@ class Judge:
             return Ran(error=died.how), Ran(error=died.how)
 
     def _is_in_head(self, key: SeriesKey) -> bool:
-        head = self.apart.get(key.suite) or self.found.get(key.suite, {}).get("head", SideFacts())
-        return key.variant in head.variants
+        head = self._head(key)
+        return head is not None and key.variant in head.variants
+
+    def _head(self, key: SeriesKey) -> SideFacts | None:
+        """Return what was imported of the head of a case's suite, beside base or without it."""
+        conflict = self.conflicts.get(key.suite)
+        return conflict.head if conflict else self.found.get(key.suite, {}).get("head")
 
     def _held_by_one(self, key: SeriesKey) -> bool:
         """Whether the worker holds the case's variant in base and in head."""
         sides = self.found.get(key.suite, {})
-        return key.suite not in self.apart and all(
+        return key.suite not in self.conflicts and all(
             key.variant in sides.get(side, SideFacts()).variants for side in ("base", "head")
         )
 
     def _find_conflicts(self) -> None:
-        """Suites whose head is imported alone, but not beside base: they are judged by two processes."""
+        """Find suites whose head can be imported, but not beside base: their cases cannot be compared."""
         failing = {
             name: sides["head"].error
             for name, sides in self.found.items()
@@ -205,25 +222,8 @@ class Judge:
         for name, error in failing.items():
             head = alone.found.get(name, {}).get("head")
             if head is not None and head.variants:
-                self.apart[name] = head
-                self.notes.append(
-                    f"{name}: one process cannot hold both versions ({error}), so two took turns; "
-                    f"changes count only from {APART:.0%} more than asked on"
-                )
-
-    def _take_turns(self, todo: Sequence[Group], keys: Sequence[SeriesKey], proof: Proof) -> None:
-        thresholds = {key: self.terms.thresholds.of(*_fields(key)) for key in keys}
-        tests = {key: Test(self._asked(key), 1 - one.confidence, self._cases) for key, one in thresholds.items()}
-        self.close()  # its context would take memory and, on a GPU, turns
-        turns = Turns(self.ring, self.terms.silence_s, self.terms.deadline)
-        try:
-            for verdict in turns.judge(todo, tests):
-                self.verdicts[verdict.key] = self._dress(verdict, proof)
-                self._say(line(self.verdicts[verdict.key]))
-        finally:
-            turns.close()
-        if turns.spread:
-            self.notes.append(f"two processes of base were {math.expm1(turns.spread):.2%} apart (root mean square)")
+                self.conflicts[name] = Conflict(head, error)
+                self.notes.append(f"{name}: {self.conflicts[name].reason}, so its cases were not compared")
 
     def trouble(self) -> str:
         """Why the machine cannot judge, or ""."""
@@ -235,7 +235,7 @@ class Judge:
         """A verdict that needs no worker: imports that fail, sides that lack it, proved cases."""
         sides = self.found.get(key.suite, {})
         head_died, base_died = (self._skip.get(f"{key.suite}@{side}", "") for side in ("head", "base"))
-        base, head = sides.get("base"), self.apart.get(key.suite) or sides.get("head")
+        base, head = sides.get("base"), self._head(key)
         head_error = f"import of {key.suite}: {head_died}" if head_died else head.error if head else ""
         base_error = f"import of {key.suite}: {base_died}" if base_died else base.error if base else ""
         if head_error:
@@ -245,6 +245,8 @@ class Judge:
         if proof.same(key) and not base_error:
             file, line = head.variants[key.variant]
             return Verdict(key, "same", "proved: the same machine code and launch", proved=True, file=file, line=line)
+        if key.suite in self.conflicts:
+            return Verdict(key, "unsure", self.conflicts[key.suite].reason, code=proof.reasons(key))
         return None
 
     def _meter(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
@@ -326,7 +328,7 @@ class Judge:
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
         """Add what the worker does not know: the code's differences, the source line, whether it is accepted."""
         key = verdict.key
-        head = self.apart.get(key.suite) or self.found.get(key.suite, {}).get("head")
+        head = self._head(key)
         at = head.variants.get(key.variant, ("", 0)) if head else ("", 0)
         file, line = proof.source(key) if proof.source(key)[0] else at
         accepted = None

@@ -126,37 +126,6 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     return _of_fastest(by_side, shared) if device.kind == "cpu" else _of_pairs(by_side, shared)
 
 
-def time_alone(contender: Contender, buffers: Buffers, device: Device, pace: Pace, rotations: int) -> tuple[float, int]:
-    """Seconds a call of base alone, and how often a replay walked through the sets.
-
-    For two processes that take turns; what ``run_epoch`` does is worth far more.
-
-    Args:
-        contender: the variant; its base is timed.
-        buffers: fresh ones.
-        device: where.
-        pace: how long.
-        rotations: as the other process had it; 0: as often as it takes.
-
-    Raises:
-        SideFailed: it cannot be prepared, captured or run, or finds no memory.
-    """
-    arms, _ = buffers.arms(contender)
-    pool = device.new_pool()
-
-    def capture(times: int) -> Replay:
-        return _capture(arms[BASE], times, device, pool, buffers.sides, contender.trees[BASE])
-
-    if not rotations:
-        per_call, _probe = seconds_a_call(capture, len(buffers.sets), device)
-        rotations = max(1, math.ceil(pace.replay_s / (per_call * len(buffers.sets))))
-    replay = capture(rotations)
-    settle([replay], device, pace.warmup_s)
-    timings = time_undisturbed([replay] * (pace.lead + pace.rounds), device)[pace.lead :]
-    told = min if device.kind == "cpu" else median
-    return told([timing.seconds for timing in timings]) / (rotations * len(buffers.sets)), rotations
-
-
 def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> Replay:
     """A replay of the arm's rotation ``times`` over, which runs with its tree's modules.
 

@@ -139,7 +139,6 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             controls=judge.controls,
             trouble=trouble,
             absent=judge.absent,
-            mode="two processes" if judge.apart else "one process",
             wall_s=time.monotonic() - started,
             compared_s=judge.compared_s,
         )

@@ -1,7 +1,7 @@
 """The gate's worker: both versions in one process, judging the groups it is asked about.
 
-Requests: ``{"judge": Asked}``, ``{"time": Alone}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
-what each side of each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``timed``, ``observed``
+Requests: ``{"judge": Asked}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
+what each side of each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``observed``
 (what both sides launched), ``lost``. ``lockstep.processes.watched``
 says how they travel.
 """
@@ -39,7 +39,6 @@ def main() -> int:
     suites = load_suites(options.benchmarks)
     sides = Sides(options.packages, base=options.base, head=options.head)
 
-    from lockstep.gate.client import alone_from
     from lockstep.gate.compare import Referee
     from lockstep.gate.pairing import Pace
     from lockstep.gate.verdict import asked_from
@@ -63,10 +62,6 @@ def main() -> int:
     process.emit("ready", host=facts, clock_state=clocks, found=found)
     for request in process.requests():
         try:
-            if "time" in request:
-                alone = alone_from(request["time"])
-                process.emit("timed", timed=referee.time_alone(suites[alone.group.suite], alone))
-                continue
             if "observe" in request:
                 wanted = request["observe"]
                 process.emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))

@@ -223,7 +223,7 @@ HARM = (
         case(reason=HARM),
         case(code=[HARM] * 3, accepted=HARM),
         case(key={"suite": HARM, "variant": HARM, "case": HARM, "l2": HARM}),
-        changed(notes=[HARM], machine={"gpu": HARM, "torch": HARM}, base=HARM, head=HARM, mode=HARM),
+        changed(notes=[HARM], machine={"gpu": HARM, "torch": HARM}, base=HARM, head=HARM),
         changed(trouble=HARM),
     ],
     ids=["reason", "code", "key", "notes", "trouble"],

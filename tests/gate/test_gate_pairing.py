@@ -11,7 +11,7 @@ from fakes import FakeDevice
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.pairing import CLOCK_TOLERANCE, Pace, run_epoch, steady, time_alone
+from lockstep.gate.pairing import CLOCK_TOLERANCE, Pace, run_epoch, steady
 from lockstep.suite.family import Family
 from lockstep.timing.arms import ArgumentSet
 from lockstep.timing.clock_correction import at_common_clock, midmean
@@ -177,23 +177,6 @@ def test_rounds_that_take_long_are_fewer_but_four_at_least(sides, rounds, epoch_
     # A pair of replays of twelve calls on either side takes 2.4 milliseconds.
     epoch = Timed(sides, {BASE: 1e-4, HEAD: 1e-4}).epoch(pace=replace(PACE, rounds=rounds, epoch_s=epoch_s))
     assert epoch.rounds == taken
-
-
-@pytest.mark.parametrize(("kind", "seconds"), [("cuda", 2.2e-4), ("cpu", 1.1e-4)])
-@pytest.mark.parametrize(("asked", "rotations"), [(0, 5), (3, 3)])
-def test_one_side_alone_is_timed_in_whole_rotations(sides, kind, seconds, asked, rotations):
-    device = FakeDevice()
-    device.kind = kind
-    runs = itertools.count()
-
-    def run(x):
-        # Replays of two sets: the lead one slowest, then one, two or three times as long as the fastest in turn.
-        replay = next(runs) // (2 * rotations) if device.timing and device.timed[-1] == 10 else -1
-        device.spend(1.1e-4 * (9 if replay == 0 else 1 + replay % 3 if replay > 0 else 1))
-
-    pace = replace(PACE, rounds=9)  # with the lead ten replays
-    found = time_alone(contender(run, run), Buffers(sets(), sides, 1), device, pace, asked)
-    assert found == (pytest.approx(seconds), rotations)
 
 
 def test_the_clock_of_each_side_is_told_where_it_is_known(sides):

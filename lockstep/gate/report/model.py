@@ -41,7 +41,6 @@ class Report:
         trouble: why the machine cannot judge; "" if it can.
         interrupted: it was stopped; what it had not reached is unsure.
         controls: as ``Controls.summary``.
-        mode: "one process", or "two processes" where one could not hold both.
         absent: suites that were asked for and whose family neither version has.
         compared_s: seconds of ``wall_s`` that comparing the code took; not part of the budget.
     """
@@ -60,7 +59,6 @@ class Report:
     trouble: str = ""
     interrupted: bool = False
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
-    mode: str = "one process"
     absent: tuple[str, ...] = ()
     compared_s: float = 0.0
 

@@ -80,7 +80,6 @@ def from_json(text: bytes) -> Report:
         notes=entry.texts("notes"),
         trouble=entry.text("trouble"),
         interrupted=entry.flag("interrupted"),
-        mode=entry.text("mode"),
         # Reports of earlier versions lack these fields.
         absent=entry.texts("absent") if "absent" in entry.values else (),
         compared_s=entry.number("compared_s") if "compared_s" in entry.values else 0.0,

@@ -57,7 +57,7 @@ def remarks(report: Report) -> list[str]:
         f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
         f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
         f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
-        f"{report.mode}, seed {report.seed}; "
+        f"seed {report.seed}; "
         f"changes count from {percent(report.min_effect)} on, intervals at {percent(report.confidence)}",
     ]
     if report.meter:
