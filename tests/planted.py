@@ -156,6 +156,59 @@ FEATURES: dict[str, tuple[dict[str, str], str]] = {
         "(_m('{p}.af{i}').O{i}[0] * 10 + _m('{p}.af{i}').O{i}[-1])",
     ),
     "constant folded": ({"{p}/ag{i}.py": "A{i} = {n}\nB{i} = A{i} * 2\n"}, "_m('{p}.ag{i}').B{i}"),
+    "format": (
+        {"{p}/ai{i}.py": "HIDDEN{i} = {n}\n\n\ndef f{i}(me):\n    return int('{{0.HIDDEN{i}}}'.format(me))\n"},
+        "_m('{p}.ai{i}').f{i}(_m('{p}.ai{i}'))",
+    ),
+    "format put together": (
+        {
+            "{p}/aj{i}.py": "HIDDEN{i} = {n}\n\n\ndef f{i}(me):\n"
+            "    return int('<0.HIDDEN{i}>'.replace('<', chr(123)).replace('>', chr(125)).format(me))\n"
+        },
+        "_m('{p}.aj{i}').f{i}(_m('{p}.aj{i}'))",
+    ),
+    "attrgetter by another name": (
+        {
+            "{p}/ak{i}.py": "import operator\n\nget = operator.attrgetter\n\n\ndef hidden{i}():\n    return {n}\n\n\n"
+            "def f{i}(me):\n    return get('hid' + 'den{i}')(me)()\n"
+        },
+        "_m('{p}.ak{i}').f{i}(_m('{p}.ak{i}'))",
+    ),
+    "setattr by another name": (
+        {
+            "{p}/al{i}.py": "put = setattr\n\n\ndef seen{i}():\n    return 0\n\n\ndef hidden{i}():\n    return {n}\n\n\n"
+            "def f{i}(me):\n    put(me, 'seen' + '{i}', getattr(me, 'hidden{i}'))\n    return seen{i}()\n"
+        },
+        "_m('{p}.al{i}').f{i}(_m('{p}.al{i}'))",
+    ),
+    "timeit": (
+        {
+            "{p}/am{i}.py": "import timeit\n\n\ndef hidden{i}():\n    return {n}\n\n\ndef f{i}(me):\n    out = []\n"
+            "    timeit.timeit('out.append(me.hid' + 'den{i}())', number=1, globals={{'me': me, 'out': out}})\n    return out[0]\n"
+        },
+        "_m('{p}.am{i}').f{i}(_m('{p}.am{i}'))",
+    ),
+    "logging's configuration": (
+        {
+            "{p}/an{i}.py": "import logging.config\n\n\ndef hidden{i}():\n    return {n}\n\n\ndef f{i}():\n"
+            "    return logging.config.BaseConfigurator({{}}).resolve('{p}.an{i}.hid' + 'den{i}')()\n"
+        },
+        "_m('{p}.an{i}').f{i}()",
+    ),
+    "xmlrpc": (
+        {
+            "{p}/ao{i}.py": "from xmlrpc.server import resolve_dotted_attribute as find\n\n\ndef hidden{i}():\n    return {n}\n\n\n"
+            "def f{i}(me):\n    return find(me, 'hid' + 'den{i}')()\n"
+        },
+        "_m('{p}.ao{i}').f{i}(_m('{p}.ao{i}'))",
+    ),
+    "left by another": (
+        {
+            "{p}/ap{i}.py": "STATE{i} = {{}}\n\n\ndef leave{i}():\n    STATE{i}['n'] = {n}\n    return 0\n\n\n"
+            "def f{i}():\n    return STATE{i}.get('n', 0)\n",
+        },
+        "(_m('{p}.ap{i}').leave{i}(), _m('{p}.ap{i}').f{i}())[1]",
+    ),
     "environment": (
         {"{p}/ah{i}.py": "import os\n\nN{i} = int(os.environ.get('NOT_SET_{i}', {n}))\n"},
         "_m('{p}.ah{i}').N{i}",

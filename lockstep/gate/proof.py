@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lockstep.gate.reach import reach
+from lockstep.gate.reach import Sources, Unreadable
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources import closure, same_code
@@ -123,10 +123,14 @@ def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
     if same_code(before, after):
         return frozenset(suite.variants())
     prefix, path = (f"{suite.op}." if suite.op else ""), module.replace(".", "/")
+    try:
+        base_sources, head_sources = Sources(before, path), Sources(after, path)
+    except Unreadable:
+        return frozenset()
     found = set()
     for name in suite.variants():
-        reached = reach(before, path, prefix + name)
-        if reached is not None and reached == reach(after, path, prefix + name):
+        reached = base_sources.reach(prefix + name)
+        if reached is not None and reached == head_sources.reach(prefix + name):
             found.add(name)
     return frozenset(found)
 

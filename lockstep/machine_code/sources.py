@@ -87,8 +87,11 @@ def _module_of(file: str) -> tuple[str, bool]:
 def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
     """Whether a module of these may read a file outside the packages, or import from another folder."""
     placed = any(one.placed for one in read.values())
+    opens = any(one.opens for one in read.values())
     return any(
-        one.changes_path or (placed and one.climbs > (name.count("/") if one.placed else 0))
+        one.changes_path
+        or (opens and one.names_files and not one.placed)
+        or (placed and one.climbs > (name.count("/") if one.placed else 0))
         for name, one in read.items()
     )
 

@@ -34,8 +34,21 @@ TEXT_READERS = frozenset(
 PLACES = frozenset(
     {"__file__", "__path__", "__spec__", "__loader__", "getfile", "getabsfile", "co_filename", "find_spec", "files"}
 )
+#: Functions that open a file or look into a folder.
+OPENERS = frozenset(
+    {
+        *("open", "read_text", "read_bytes", "iterdir", "listdir", "scandir", "glob", "rglob", "fromfile", "loadtxt"),
+        *("genfromtxt", "memmap", "from_file", "load_file", "FileIO", "read_csv", "read_parquet", "CDLL"),
+        *("LoadLibrary", "load_library", "walk", "isfile", "is_file", "exists", "isdir", "is_dir"),
+    }
+)
 #: Imports by a function under another name, or one that is handed on, are unseen.
 _PASSED_ON = frozenset({"import_module", "__import__"})
+#: A text that may be the name of a file, found from the working folder: "tables/h200.json".
+_FILE_NAME = re.compile(
+    r"(?:[\w.-]+/)*[\w.*-]*\.(?:json\w*|txt|[ct]sv|ya?ml|toml|ini|cfg|conf|bin|np[yz]|pth?|safetensors|pi?c?kle?|cuh?"
+    r"|cubin|fatbin|ptx|hp?p?|c|cc|cpp|so|dat|parquet|xml|db|sqlite\d?|pkl)"
+)
 _DOTTED = re.compile(r"\.*[A-Za-z_]\w*([.:][A-Za-z_]\w*)*")
 
 
@@ -50,6 +63,8 @@ class Facts:
         climbs: how many folders up the paths in it lead at most, together.
         changes_path: it uses ``sys.path``.
         reads_text: it may read the text of a module, and with it comments and docstrings.
+        opens: it may open a file.
+        names_files: a text of it may be the name of a file, relative to the working folder.
     """
 
     imports: frozenset[str] = frozenset()
@@ -58,6 +73,8 @@ class Facts:
     climbs: float = 0
     changes_path: bool = False
     reads_text: bool = False
+    opens: bool = False
+    names_files: bool = False
 
 
 @functools.lru_cache(maxsize=8192)
@@ -126,7 +143,8 @@ class _Reading:
         self._is_package = is_package
         self._home = module if is_package else module.rpartition(".")[0]
         self._imports: set[str] = set()
-        self._any_import = self._placed = self._changes_path = self._reads_text = False
+        self._any_import = self._placed = self._changes_path = self._reads_text = self._opens = False
+        self._names_files = False
         self._climbs: float = 0
         self._called: set[int] = set()
         self._numbered: set[int] = set()
@@ -147,7 +165,11 @@ class _Reading:
     def facts(self) -> Facts:
         """What the walk found."""
         imports = frozenset(self._imports)
-        return Facts(imports, self._any_import, self._placed, self._climbs, self._changes_path, self._reads_text)
+        return Facts(
+            imports, self._any_import, self._placed, self._climbs, self._changes_path, self._reads_text,
+            self._opens,
+            self._names_files,
+        )  # fmt: skip
 
     def _import(self, node: ast.Import) -> None:
         self._imports.update(alias.name for alias in node.names)
@@ -175,6 +197,11 @@ class _Reading:
                 self._any_import |= name.value.split(".")[0] in LOADERS
             else:
                 self._any_import = True
+        self._opens |= called in OPENERS or (
+            called == "load"
+            and isinstance(function, ast.Attribute)
+            and word(function.value) in ("np", "numpy", "torch")
+        )
         if called == "dirname":
             self._climbs += 1
         match node:
@@ -216,6 +243,7 @@ class _Reading:
             return
         self._reads_text |= text.endswith((".py", ".py*")) and " " not in text
         self._climbs += text.split("/").count("..")
+        self._names_files |= _FILE_NAME.fullmatch(text) is not None
         if _DOTTED.fullmatch(text):
             # A module may be named by a text, as lazy imports do: in full, or in its package.
             dotted = text.replace(":", ".").lstrip(".")

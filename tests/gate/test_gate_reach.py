@@ -149,6 +149,13 @@ def test_looking_others_up_in_the_table_reaches_them_all():
         "list(map(getattr, [x], ['T']))",
         "getattr(toy, '__dict__')['x']",
         "(lambda load: load(x))(importlib.import_module)",
+        "operator.attrgetter('a' + 'b')(toy)",
+        "(lambda get: get('a' + 'b')(toy))(operator.attrgetter)",
+        "list(map(setattr, [toy], ['x'], [1]))",
+        "(lambda put: put(toy, x, 1))(setattr)",
+        "('{0.' + x + '}').format(toy)",
+        "x.format_map({'toy': toy})",
+        "string.Formatter().get_field(x, [toy], {})",
     ],
 )
 def test_names_made_up_at_run_time_prove_nothing(hidden):
@@ -158,8 +165,61 @@ def test_names_made_up_at_run_time_prove_nothing(hidden):
     assert reached("apart", helpers=("return x * 3", "return (")) is None
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "timeit",
+        "logging.config",
+        "xmlrpc.server",
+        "unittest.mock",
+        "cProfile",
+        "doctest",
+        "rlcompleter",
+        "pdb",
+        "trace",
+    ],
+)
+def test_a_module_that_may_evaluate_texts_proves_nothing(module):
+    parent, _, last = module.rpartition(".")
+    for statement in (f"import {module}", f"from {parent} import {last}" if parent else f"from {module} import x"):
+        assert reached("apart", helpers=("def scale", f"{statement}\n\n\ndef scale")) is None
+    assert reached("apart", helpers=("def scale", "import json, os.path\n\n\ndef scale")) is not None
+
+
+def test_a_format_text_names_attributes():
+    looks = ("def apart(x):\n    return x", "def apart(x):\n    return int('tile {0.TILE:d}'.format(x))")
+    assert reached("apart", work=looks) != reached("apart", work=looks, shapes=("TILE = 8", "TILE = 16"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "global STATE\n    STATE = 1",
+        "STATE['n'] = 1",
+        "STATE.setdefault('n', 1)",
+        "shapes.STATE = 1",
+        "STATE.n[0] += 1",
+    ],
+)
+def test_the_order_of_variants_counts_where_one_reads_what_another_writes(write):
+    """The first caller wins; in another order it is another one."""
+
+    def work(table, number):
+        text = "from toy import shapes\nfrom toy.shapes import STATE\n"
+        text += f"def a(x):\n    {write.replace('1', number)}\n    return x\n"
+        text += "def b(x):\n    return STATE\ndef c(x):\n    return x\n"
+        return {"toy/work.py": f"{text}VARIANTS = {table}\n".encode(), "toy/__init__.py": b"",
+                "toy/shapes.py": b"STATE = {}\n"}  # fmt: skip
+
+    before, other = work("{'a': a, 'b': b, 'c': c}", "1"), work("{'b': b, 'a': a, 'c': c}", "1")
+    assert reach(before, "toy/work", "b") != reach(other, "toy/work", "b")
+    assert reach(before, "toy/work", "b") != reach(work("{'a': a, 'b': b, 'c': c}", "2"), "toy/work", "b")
+    assert reach(before, "toy/work", "c") == reach(other, "toy/work", "c")
+
+
 def test_an_import_from_the_future_counts():
-    future = ("def scale", "from __future__ import annotations\n\n\n        def scale")
+    future = ("def scale", "from __future__ import annotations\n\n\ndef scale")
+    assert reached("slow", helpers=future) is not None
     assert reached("slow", helpers=future) != reached("slow")
 
 

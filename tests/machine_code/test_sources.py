@@ -67,6 +67,22 @@ def test_a_walk_up_from_a_file_leaves_the_packages(tree, walk, outside):
     assert (OUTSIDE in closure(tree, ["toy"], "toy.family")) is outside
 
 
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        ("N = open('toy/table.json').read()\n", True),
+        ("from pathlib import Path\nTABLE = 'tables/h200.npz'\nN = Path(TABLE).read_bytes()\n", True),
+        ("import os\nN = open(os.path.join('toy', 'table.json')).read()\n", True),
+        ("from pathlib import Path\nN = Path(__file__).with_name('table.json').read_text()\n", False),
+        ("KINDS = ('f16.f32', 'table of json')\n\n\ndef f(path):\n    return open(path).read()\n", False),
+        ("NAME = 'table.json'\n", False),
+    ],
+)
+def test_a_file_found_from_the_working_folder_is_not_the_packages(tree, text, outside):
+    (tree / "toy/lazy.py").write_text(text)
+    assert (OUTSIDE in closure(tree, ["toy"], "toy.family")) is outside
+
+
 def test_a_module_that_is_not_there_stands_on_nothing(tree):
     assert closure(tree, ["toy"], "toy.absent").keys() <= {"toy/__init__.py", "toy/table.json"}
     assert closure(tree, ["none"], "none.family") == {}
