@@ -66,7 +66,7 @@ sys.argv = ["lockstep", sys.argv[1], "--version"]
 try:
     main()
 except SystemExit:
-    print("dashboard" in sys.modules)
+    print("lockstep.commands.changes" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program, asked], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == loads

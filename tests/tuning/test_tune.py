@@ -89,7 +89,7 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert (one["choice"], one["case"], one["tried"]) == ("repeats", "M=2,K=1024,N=512", 2)
     assert one["best"] == {"times": 1}
     assert one["won"]
-    assert one["ratio"]["value"] > 3
+    assert one["ratio"]["low"] > 1
     assert one["best_s"] < one["previous_s"]
     # Thirty products and more. One of them may beat the floor on a busy machine: the controls had another moment.
     assert 0 < one["floor_s"] < one["previous_s"]
