@@ -1,7 +1,7 @@
 """Checks of a kernel's arguments: one clear ``ValueError`` that names the argument.
 
-A kernel that reads a wrong stride returns wrong numbers without a word, so every public function
-states what it expects of each tensor before it launches anything.
+A kernel that reads a wrong stride returns wrong numbers without an error. So every public function checks each tensor
+before it launches anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def expect(
     device: torch.device | None = None,
     contiguous: bool = False,
 ) -> None:
-    """Raise unless ``tensor`` is what the kernel needs.
+    """Raise unless the tensor has the shape, dtype, device and layout that the kernel needs.
 
     Args:
         tensor: the argument.

@@ -1,7 +1,7 @@
-"""Where a kernel can run, and how large the machine is.
+"""Where a kernel can run, and how many multiprocessors it has.
 
-Triton kernels run on CUDA tensors, on CPU tensors under Triton's interpreter (tests), and are
-compiled without a launch on meta tensors (no GPU needed). Everything else is refused by name.
+Triton kernels run on CUDA tensors, and on CPU tensors under Triton's interpreter (tests). On meta tensors they are
+compiled without a launch, which needs no GPU. Any other device raises an error that names the variant.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def require_triton(tensor: torch.Tensor, variant: str) -> None:
 
 @functools.cache
 def sm_count(device: torch.device) -> int:
-    """Number of streaming multiprocessors of ``device``; an H200's for a CPU.
+    """Return the number of streaming multiprocessors of ``device``; an H200's for a CPU.
 
-    As for ``capability``, a meta tensor answers with the target that Triton compiles for.
+    For "meta" it is that of the target that Triton compiles for.
     """
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).multi_processor_count)
@@ -42,10 +42,9 @@ def sm_count(device: torch.device) -> int:
 
 
 def capability(device: torch.device) -> tuple[int, int]:
-    """Compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` for a CPU.
+    """Return the compute capability of ``device``, e.g. ``(9, 0)`` for Hopper; ``(0, 0)`` for a CPU.
 
-    A meta tensor answers with the target that Triton compiles for, so that a kernel which picks its
-    code by capability is compiled for that target.
+    For "meta" it is that of the target that Triton compiles for, because some kernels choose their code by it.
     """
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
@@ -57,15 +56,15 @@ def capability(device: torch.device) -> tuple[int, int]:
 
 
 def require_wgmma(tensor: torch.Tensor, variant: str) -> None:
-    """Raise unless this tensor's GPU multiplies by ``wgmma``.
+    """Raise unless this tensor's GPU has ``wgmma``.
 
     Raises:
-        NotImplementedError: any other than a Hopper GPU.
+        NotImplementedError: the device is not a Hopper GPU.
     """
     if capability(tensor.device)[0] != 9:
         raise NotImplementedError(f"{variant} uses wgmma, which only Hopper GPUs have (compute capability 9.0)")
 
 
 def capturing(device: torch.device) -> bool:
-    """Whether a CUDA graph is being captured on the current stream; never on a CPU or on "meta"."""
+    """Return whether a CUDA graph is being captured on the current stream; False on a CPU and on "meta"."""
     return device.type not in ("cpu", "meta") and torch.cuda.is_current_stream_capturing()

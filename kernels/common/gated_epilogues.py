@@ -1,9 +1,10 @@
 """Epilogues of ``kernels.common.warp_specialized`` for a gated MLP: activation of packed gate and up, and its gradient.
 
-The sigmoid is ``0.5 + 0.5 · tanh(gate / 2)`` with ``tanh.approx.f32``, one instruction of the special units where an
-exponential and a reciprocal are two, which both epilogues wait for. Its relative error is at most 2^-11 (PTX ISA), so
-the sigmoid is off by at most 2^-12, and silu(gate) by |gate| · 2^-12: less than rounding gate to 16 bits does (2^-8 of
-it in bfloat16, 2^-11 in float16), though relative to a silu near zero, of a large negative gate, it is much.
+The sigmoid is ``0.5 + 0.5 · tanh(gate / 2)`` with ``tanh.approx.f32``. That is one instruction of the special function
+units; an exponential and a reciprocal are two, and both epilogues wait for them. The relative error of tanh is at most
+2^-11 (PTX ISA). So the error of the sigmoid is at most 2^-12, and that of silu(gate) at most |gate| · 2^-12. Rounding
+gate to 16 bits costs more: 2^-8 · |gate| in bfloat16, 2^-11 · |gate| in float16. For a large negative gate, whose silu
+is near zero, the relative error of silu is large.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -32,7 +33,7 @@ def _sigmoid(gate):
 def store_gated(
     total, hidden, gate_up, group, row, column, N, buffers, count, HALF: gl.constexpr, KEEP: gl.constexpr
 ):  # fmt: skip
-    """Store silu(gate) · up of a tile of 128 columns of each, and with ``KEEP`` both; returns the count of stores."""
+    """Store silu(gate) · up of 128 columns of each, with ``KEEP`` gate and up too; return the count of stores."""
     gate, up = halves(total)
     active = gate * _sigmoid(gate) * up
     if KEEP:
@@ -53,13 +54,13 @@ def store_gated(
 
 @gluon.jit
 def _packed_column(group, column, N, piece: gl.constexpr):
-    """Where gate begins for 64 columns of a tile, in a matrix of 128 columns of gate and 128 of up in turn."""
+    """Return where gate begins for 64 columns of a tile. The matrix has 128 columns of gate, 128 of up, and so on."""
     return group * 2 * N + 2 * column + piece // 2 * 256 + piece % 2 * 64
 
 
 @gluon.jit
 def feed_gate_up(gate_up, ring, full, free, tiles, M, N, BAND: gl.constexpr):
-    """Load gate and up of every tile during its product, 64 × 64 of each at a time, for both groups in turn."""
+    """Load gate and up of every tile during its product: 64 × 64 of each at a time, for either warp group in turn."""
     SLOTS: gl.constexpr = full.shape[0] // 2
     count = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
@@ -79,7 +80,7 @@ def feed_gate_up(gate_up, ring, full, free, tiles, M, N, BAND: gl.constexpr):
 def store_gated_grad(
     total, target, group, row, column, N, ring, full, free, count, HALF: gl.constexpr
 ):  # fmt: skip
-    """From a tile of the hidden layer's gradient store those of gate and up; returns the count of pieces."""
+    """Store the gradients of gate and up of a tile of the hidden layer's gradient; return the count of pieces."""
     SLOTS: gl.constexpr = full.shape[0] // 2
     west, east = halves(total)
     first, second = halves(west)
@@ -91,7 +92,7 @@ def store_gated_grad(
         _store_piece(quarters[piece], target, row, at, ring, full, slot, count // SLOTS & 1)
         count += 1
         if piece % SLOTS == SLOTS - 1:
-            # Slot by slot, as its two stores leave it: what comes next travels together.
+            # Free each slot once its two stores have been read, so that its next loads are issued together.
             for freed in gl.static_range(SLOTS):
                 gluon_tma.store_wait(2 * (SLOTS - 1 - freed))
                 mbarrier.arrive(free.index(HALF * SLOTS + (count + freed) % SLOTS))
@@ -100,9 +101,9 @@ def store_gated_grad(
 
 @gluon.jit
 def _store_piece(grad, target, row, column, ring, full, slot, phase):
-    """The gradients take the place of gate and up in shared memory and leave from there."""
+    """Overwrite gate and up in shared memory with their gradients, and store them from there."""
     mbarrier.wait(full.index(slot), phase)
-    # Rounded as the gradient of the hidden layer would be, were it stored.
+    # The other backends store the gradient of the hidden layer, which rounds it: round it here too.
     grad = grad.to(target.dtype).to(gl.float32)
     gate_at = ring.index(2 * slot)
     up_at = ring.index(2 * slot + 1)

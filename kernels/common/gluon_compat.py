@@ -1,4 +1,4 @@
-"""Gluon's functions that Triton 3.7 and 3.8 renamed, by the name that they have now."""
+"""Gluon's functions that Triton 3.7 and 3.8 renamed, under their new names."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A product of few tokens whose weights begin to arrive before the kernel ahead has ended (Gluon, Hopper).
+"""Multiply few tokens by weights whose loads start before the preceding kernel has ended (Gluon, Hopper).
 
-The tensor memory accelerator fills two rings in shared memory, of weight tiles and of token tiles. The first
-``W_STAGES`` weight tiles are asked for before ``gdc_wait``: in inference weights are constants, so nothing that the
-kernel ahead writes is read too early. Tokens come after the wait. If rings take at most half of the shared
-memory, a multiprocessor holds a program of this launch beside one of the launch ahead, and memory never idles
-while the latter adds up its parts.
+The tensor memory accelerator fills two rings in shared memory, one of weight tiles and one of token tiles. The first
+``W_STAGES`` weight tiles are requested before ``gdc_wait``: in inference weights are constants, so the preceding kernel
+does not write them. Tokens are requested after the wait. If the rings take at most half of the shared memory, programs
+of this launch and of the preceding one share a multiprocessor. Then memory is busy while the latter adds up its partial
+sums.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -29,7 +29,7 @@ from kernels.common.gluon_compat import tma_load
 
 
 def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
-    """Descriptor of a contiguous 16-bit matrix in tiles of [rows, columns], swizzled as the tensor cores read them."""
+    """Describe a contiguous 16-bit matrix in tiles of [rows, columns], swizzled as the tensor cores read them."""
     dtype = gl.float16 if matrix.dtype == torch.float16 else gl.bfloat16
     return TensorDescriptor.from_tensor(
         matrix, [rows, columns], gl.NVMMASharedLayout.get_default_for([rows, columns], dtype)
@@ -38,14 +38,14 @@ def tiles_of(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
 
 @gluon.jit
 def fetch(tiles, row, column, ring, full, slot, wanted):
-    """Ask for a tile; the slot's barrier turns over once it has arrived."""
+    """Request a tile; the slot's barrier completes a phase once the tile has arrived."""
     mbarrier.expect(full.index(slot), tiles.block_type.nbytes, pred=wanted)
     tma_load(tiles, [row, column], full.index(slot), ring.index(slot), pred=wanted)
 
 
 @gluon.jit
 def prefetch(at):
-    """Ask for the sectors at these addresses to be in L2, the point where all multiprocessors see the same."""
+    """Prefetch the sectors at these addresses into L2, which all multiprocessors share."""
     gl.inline_asm_elementwise(
         "prefetch.global.L2 [$1];\nmov.u32 $0, 0;", "=r,l", [at.to(gl.int64)], dtype=gl.int32, is_pure=False, pack=1
     )
@@ -53,9 +53,9 @@ def prefetch(at):
 
 @gluon.jit
 def prefetch_tokens(x, token, stride, first, M, K, SPAN: gl.constexpr):
-    """Ask for x[token::stride, first : first + SPAN] to be in L2."""
+    """Prefetch x[token::stride, first : first + SPAN] into L2."""
     lanes: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
-    # A sector of 32 bytes a thread.
+    # Each thread prefetches one sector of 32 bytes.
     within = gl.arange(0, 32 * gl.num_warps(), layout=lanes) * 16
     while token < M:
         for start in gl.static_range(0, SPAN, 512 * gl.num_warps()):
@@ -66,8 +66,8 @@ def prefetch_tokens(x, token, stride, first, M, K, SPAN: gl.constexpr):
 
 @gluon.jit
 def prefetch_rows(matrix, row, first, N, K, ROWS: gl.constexpr, SPAN: gl.constexpr):
-    """Ask for matrix[row : row + ROWS, first : first + SPAN] to be in L2."""
-    # Eight sectors of 32 bytes beside each other.
+    """Prefetch matrix[row : row + ROWS, first : first + SPAN] into L2."""
+    # Eight adjacent sectors of 32 bytes.
     lanes: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [gl.num_warps(), 1], [1, 0])
     rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, lanes))[:, None]
     for start in gl.static_range(0, SPAN, 128):
@@ -78,9 +78,9 @@ def prefetch_rows(matrix, row, first, N, K, ROWS: gl.constexpr, SPAN: gl.constex
 
 @gluon.jit
 def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.constexpr):
-    """[BLOCK_N, BLOCK_M] float32: a tile of weight rows times all tokens, over ``steps`` blocks of K from ``first``.
+    """Return float32 [BLOCK_N, BLOCK_M]: a tile of weight rows times all tokens, over ``steps`` blocks of K.
 
-    Tiles beyond the edges of either matrix are zeros.
+    The first block begins at ``first``. Elements beyond the edges of either matrix count as zeros.
     """
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
     BLOCK_K: gl.constexpr = weight.block_type.shape[1]
@@ -110,7 +110,7 @@ def stream(weight, x, row, first, steps, W_STAGES: gl.constexpr, X_STAGES: gl.co
         product = warpgroup_mma(
             w_ring.index(step % W_STAGES), x_ring.index(step % X_STAGES).permute((1, 0)), total, is_async=True
         )
-        # One product stays in flight: the slots that are free now are those of the one before.
+        # One product stays in flight, so the free slots are those of the product before it.
         total = warpgroup_mma_wait(num_outstanding=1, deps=[product])
         ahead = step + W_STAGES - 1
         fetch(

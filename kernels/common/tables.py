@@ -1,15 +1,15 @@
-"""What was tuned on a GPU: small tables in the repository, read once and only when asked.
+"""Tables of tuned configurations, one file a GPU, read once at first use.
 
-``kernels/<family>/tables/<gpu>.toml`` begins with where its numbers come from. Then it holds, for each choice that a
-family leaves open, rows of a condition and of what to use::
+``kernels/<family>/tables/<gpu>.toml`` begins with the source of its numbers. Then each choice of the family has rows: a
+condition, and what to use where it holds::
 
     split_k = [
         { where = "M<=16", use = { m = 16, n = 64, k = 128, num_warps = 4, num_stages = 6 } },
         { use = { m = 64, n = 32, k = 128, num_warps = 4, num_stages = 6 } },
     ]
 
-The first row whose condition holds is taken. A GPU without a table gets the one in ``DEFAULT``, and every result says
-so (``Table.note``). ``lockstep tune`` writes rows; nothing is ever tuned while something is measured.
+The first row whose condition holds is taken. A GPU without a table gets that of ``DEFAULT``, and every result says so
+(``Table.note``). ``lockstep tune`` writes rows. Measuring never tunes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-#: Whose table serves GPUs that have none, and compiling where there is no GPU.
+#: GPU whose table serves GPUs without one, and compiling without a GPU.
 DEFAULT = "NVIDIA H200"
 
-#: The GPU that code is traced and compiled for where there is none: whoever asks for it says which.
+#: GPU that code is traced and compiled for on a machine without one; the process that traces sets the variable.
 TRACED = os.environ.get("LOCKSTEP_KERNEL_GPU", DEFAULT)
 
 #: Folder whose subfolders, one a family, each have a folder ``tables``.
@@ -48,7 +48,7 @@ class TableError(ValueError):
 
 
 class SearchSpace(NamedTuple):
-    """What may be tuned at one case: configurations for a choice at these sizes."""
+    """What `lockstep tune` tries at one case: configurations of a choice at these sizes."""
 
     choice: str
     sizes: Mapping[str, int]
@@ -64,20 +64,20 @@ class Row:
 
     @property
     def form(self) -> tuple[tuple[str, str], ...]:
-        """The conditions without their bounds: the same for all that is tuned of one choice."""
+        """Return the conditions without their bounds; all tuned rows of one choice have the same."""
         return tuple((name, compare) for name, compare, _ in self.where)
 
     def fits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it is for these sizes."""
+        """Return whether every condition holds for these sizes."""
         return all(_COMPARE[compare](sizes[name], bound) for name, compare, bound in self.where)
 
 
 class Choice(Generic[T]):
-    """One choice of a family; ``Table.choice`` makes it and says what the arguments are.
+    """One choice of a family; see ``Table.choice`` for the arguments.
 
     Attributes:
-        ask: (device, size, …) to what to use there, None where no row fits.
-        demand: the same, but a TableError where no row fits.
+        ask: return what to use for (device, size, …); None if no row fits.
+        demand: the same, but raise TableError if no row fits.
     """
 
     def __init__(self, table: Table, name: str, kind: Callable[..., T], sizes: str, upto: str) -> None:
@@ -105,8 +105,8 @@ class Choice(Generic[T]):
             raise TableError(f"{path}, {self.name}: {error}; sizes are {', '.join(self.sizes)}") from error
 
     def row(self, sizes: Mapping[str, int], config: Any) -> Row:
-        """A row that says what was tuned at these sizes."""
-        # The exact ones first: rows sort by them, and within them a small bound comes before a large one.
+        """Return a row with what was tuned at these sizes."""
+        # Exact conditions first: rows sort by them, and then by rising bounds.
         exact = [(name, "=", int(sizes[name])) for name in self.sizes if name in sizes and name not in self.upto]
         bounds = [(name, "<=", int(sizes[name])) for name in self.upto if name in sizes]
         return Row((*exact, *bounds), config._asdict() if hasattr(config, "_asdict") else config)
@@ -120,21 +120,20 @@ class Table:
         self.choices: dict[str, Choice[Any]] = {}
 
     def choice(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T]:
-        """A choice of this family, as a function of (device, size, …) that answers what to use there.
+        """Define a choice; return a function of (device, size, …) that returns what to use there.
 
-        Answers are kept: a call costs a look into a dict. It raises TableError where the table has a mistake, or no
-        row for the sizes.
+        The function caches its results. It raises TableError if the table has a mistake, or no row for the sizes.
 
         Args:
             name: of the choice.
-            kind: what an entry is made into: a named tuple from its fields, or ``str`` for the name of a variant.
-            sizes: names of the sizes that conditions may speak of, in the order of the function's arguments.
-            upto: those for which a tuned value also serves everything below it; others must be met exactly.
+            kind: type of an entry: a named tuple that takes its fields, or ``str`` for the name of a variant.
+            sizes: names of the sizes that conditions may use, in the order of the function's arguments.
+            upto: sizes for which a tuned row also serves all smaller values; the others must match exactly.
         """
         return self._add(Choice(self, name, kind, sizes, upto)).demand
 
     def maybe(self, name: str, kind: Callable[..., T], sizes: str, upto: str = "") -> Callable[..., T | None]:
-        """As ``choice``, but None where no row fits."""
+        """As ``choice``, but the function returns None if no row fits."""
         return self._add(Choice(self, name, kind, sizes, upto)).ask
 
     def _add(self, choice: Choice[T]) -> Choice[T]:
@@ -142,22 +141,22 @@ class Table:
         return choice
 
     def path(self, gpu: str) -> Path:
-        """The file that serves a GPU."""
+        """Return the file that serves a GPU."""
         own = self.folder / f"{slug(gpu)}.toml"
         return own if own.is_file() else self.folder / f"{slug(DEFAULT)}.toml"
 
     def note(self) -> str:
-        """What a reader of a result must know of the table, "" if nothing."""
+        """Return a note for results whose GPU has no table of its own; "" if it has one."""
         gpu = gpu_name(torch.device("cuda")) if torch.cuda.is_available() else DEFAULT
         if (self.folder / f"{slug(gpu)}.toml").is_file():
             return ""
         return f"no table for {gpu}: tiles and dispatch are those of an {DEFAULT}"
 
     def rows(self, path: Path) -> dict[str, list[Row]]:
-        """Rows by choice.
+        """Return the rows by choice.
 
         Raises:
-            TableError: no TOML, or a condition that cannot be read.
+            TableError: the file is not TOML, or a condition cannot be read.
         """
         _, rows = _read(path)
         return rows
@@ -165,11 +164,11 @@ class Table:
     def save(
         self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path:
-        """Put what was tuned before the rows that are there, in the table of ``gpu``; made from the default if new.
+        """Write tuned rows into the table of ``gpu``, before the others. A new table starts as a copy of the default.
 
         Args:
             gpu: name of the GPU.
-            about: what the head of the file says of the tuning: date, toolchain, protocol.
+            about: fields for the head of the file: date, toolchain, protocol.
             tuned: (choice, sizes, configuration); a row for the same sizes is replaced.
 
         Returns:
@@ -182,7 +181,7 @@ class Table:
             new = choice.row(sizes, config)
             others = [row for row in rows.get(name, []) if row.where != new.where]
             of_tuning = sorted([new, *(row for row in others if row.form == new.form)], key=lambda row: row.where)
-            # The order of the general rows is whoever wrote them's.
+            # Rows written by hand keep their order.
             rows[name] = [*of_tuning, *(row for row in others if row.form != new.form)]
         target = self.folder / f"{slug(gpu)}.toml"
         target.write_text(_write({**head, "gpu": gpu, **about}, rows), encoding="utf-8")
@@ -195,20 +194,20 @@ class Table:
 
 @functools.cache
 def gpu_name(device: torch.device) -> str:
-    """Name of a CUDA device; for meta tensors ``TRACED``, on a CPU the default."""
+    """Return the name of a CUDA device; ``TRACED`` for "meta", the default for a CPU."""
     if device.type == "meta":
         return TRACED
     return torch.cuda.get_device_name(device) if device.type == "cuda" else DEFAULT
 
 
 def slug(gpu: str) -> str:
-    """A GPU's name as part of a file's."""
+    """Return a GPU's name in the form that file names use."""
     return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
 
 
 @functools.cache
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
-    """(head, rows by choice) of a table; both empty where there is no file."""
+    """Return (head, rows by choice) of a table; both are empty if there is no file."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         rows = {
@@ -222,7 +221,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
 
 
 def first_that_can(backends: Sequence[Backend], compute: Callable[[Backend], T]) -> T:
-    """What the first way gives that does not refuse (NotImplementedError); the last one's refusal is the caller's."""
+    """Return the result of the first backend that does not raise NotImplementedError; the last one may raise it."""
     for backend in backends[:-1]:
         with suppress(NotImplementedError):
             return compute(backend)

@@ -1,4 +1,4 @@
-"""In which order programs take the tiles of a product, for Triton's kernels and for Gluon's."""
+"""Order in which programs take the tiles of a product, for Triton and Gluon kernels."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -12,7 +12,7 @@ from triton.experimental import gluon
 
 @triton.jit
 def tile_of(index, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
-    """First row and column of a tile; tiles go down columns of GROUP_M tile rows, so that neighbours share B."""
+    """Return first row and column of a tile. GROUP_M tile rows are taken column by column, so neighbours share B."""
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     group = index // (GROUP_M * tiles_n)
@@ -21,5 +21,5 @@ def tile_of(index, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: 
     return (group * GROUP_M + within % height) * BLOCK_M, within // height * BLOCK_N
 
 
-#: The same in Gluon, which makes its own of Triton's functions in this way too.
+#: The same function for Gluon kernels.
 gluon_tile_of = gluon.jit(tile_of.fn)

@@ -1,4 +1,4 @@
-"""Tiles of warp-specialized kernels: which program has which tile, and how a warp group stores it."""
+"""Tiles of warp-specialized kernels: where a tile lies, and how a warp group stores it."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -15,9 +15,10 @@ from kernels.common.gluon_compat import tma_store
 
 @gluon.jit
 def tile_of(tile, M, N, BAND: gl.constexpr):
-    """(group, first row within it, first column) of a 128 × 256 tile.
+    """Return (group, first row within it, first column) of a 128 × 256 tile.
 
-    Columns are innermost, or rows within bands of ``BAND`` tiles: then what runs together is squarer.
+    Without bands columns are innermost. With them rows are innermost within ``BAND`` tile rows, so that the tiles which
+    run together form a squarer part of the output.
     """
     tiles_n = N // 256
     tiles_m = (M + 127) // 128
@@ -38,14 +39,14 @@ def tile_of(tile, M, N, BAND: gl.constexpr):
 
 @gluon.jit
 def halves(total):
-    """Left and right columns; nothing moves between threads."""
+    """Return the left and the right columns; no data moves between threads."""
     shape: gl.constexpr = (total.shape[0], 2, total.shape[1] // 2)
     return gl.split(gl.permute(gl.reshape(total, shape), (0, 2, 1)))
 
 
 @gluon.jit
 def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
-    """Store 64 × 64 by way of the group's next buffer, once the last store from there has been read."""
+    """Store 64 × 64 through the group's next buffer, once TMA has read the buffer's previous content."""
     BUFFERS: gl.constexpr = buffers.shape[0] // 2
     gluon_tma.store_wait(BUFFERS - 1)
     buffer = buffers.index(HALF * BUFFERS + count % BUFFERS)
@@ -56,7 +57,7 @@ def store(piece, target, row, column, buffers, count, HALF: gl.constexpr):
 
 @gluon.jit
 def store_quarters(total, target, other, row, column, buffers, count, HALF: gl.constexpr, PAIR: gl.constexpr):
-    """Store 64 × 256 in four pieces; the last two to ``other`` at the same place if the tile is a pair."""
+    """Store 64 × 256 in four pieces. If the tile is a pair, the last two go to the same place in ``other``."""
     west, east = halves(total)
     first, second = halves(west)
     third, fourth = halves(east)

@@ -1,10 +1,10 @@
-"""Products of large tiles by warp groups that keep their own pace (Gluon, Hopper).
+"""Products of large tiles by warp groups that do not synchronise with each other (Gluon, Hopper).
 
-One warp fills a ring with steps of the operands by TMA. Each of two warp groups multiplies 64 rows of a 128 × 256 tile
-and stores them by TMA from buffers of its own; it waits for the ring, never for the other group. The second one starts
-some steps later, so that one's epilogue falls into the other's products and the tensor cores do not idle between tiles.
-CUTLASS has the same division of labour with one tile for each group ("ping-pong") or a barrier between them
-("cooperative").
+One warp loads the operands into a ring by TMA. Each of two warp groups multiplies 64 rows of a 128 × 256 tile and
+stores them by TMA from its own buffers. A group waits for the ring, never for the other group. The second group starts
+some steps later, so that one group's epilogue overlaps the other's products and the tensor cores stay busy between
+tiles. CUTLASS divides the work in the same way with one tile for each group ("ping-pong") or a barrier between the
+groups ("cooperative").
 
 Operands of several groups lie in one matrix each: see ``kernels.grouped.tile_schedule``. ``kernels.common.pdl``
 describes the order of launches.
@@ -40,10 +40,10 @@ from kernels.common.warp_group_tiles import store_quarters, tile_of
 
 
 class TileConfig(NamedTuple):
-    """Steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
+    """How a product is tiled: steps of ``k``, a ring of ``stages``, ``buffers`` of 64 × 64 for each group's stores.
 
-    The second group starts when slot ``stagger`` of the ring has been filled for the first time. ``band``: tile rows
-    that are taken together, 0 for row by row.
+    The second group starts once slot ``stagger`` of the ring is filled for the first time. ``band``: tile rows that are
+    taken together; 0 takes them row by row.
     """
 
     k: int
@@ -53,7 +53,7 @@ class TileConfig(NamedTuple):
     band: int = 0
 
 
-#: By what tables call them: k, stages, buffers. They take 208 to 224 KB, of 227 that a program may have.
+#: By the names that tables use: k, stages, buffers. They take 208 to 224 KB of the 227 KB that a program may have.
 TILE_CONFIGS = {
     "k64s3b4": TileConfig(64, 3, 4, 1),
     "k64s4b2": TileConfig(64, 4, 2, 1),
@@ -65,20 +65,20 @@ TILE_CONFIGS = {
 #: Rows and columns of a tile.
 ROWS, COLUMNS = 128, 256
 
-#: How operands lie: a[m, k] @ b[k, n], a[m, k] @ b[n, k], a[k, m] @ b[k, n].
+#: Layout of the operands: a[m, k] @ b[k, n], a[m, k] @ b[n, k], a[k, m] @ b[k, n].
 NN, NT, TN = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2)
-#: What becomes of a tile: stored; its halves stored apart; activated; activated and kept; turned into gradients.
+#: Epilogue of a tile: store; store the halves apart; activate; activate and keep; turn into gradients.
 PLAIN, PAIR, GATED, KEPT, GRAD = (gl.constexpr(number) for number in range(5))
 
-#: Registers a thread at launch (as 12 warps get them), of the warps that multiply, and of those that load.
+#: Registers a thread: at launch (for 12 warps), of the warps that multiply, of those that load.
 LAUNCHED, MULTIPLYING, LOADING = 168, 240, 24
 
 
 def described(matrix: torch.Tensor, shape: Sequence[int], box: Sequence[int]) -> TensorDescriptor:
-    """Descriptor of a contiguous 16-bit matrix seen in another shape, in boxes as the tensor cores read them.
+    """Describe a contiguous 16-bit matrix in another shape, in boxes swizzled as the tensor cores read them.
 
     Raises:
-        NotImplementedError: it does not begin at a multiple of 16 bytes, as TMA needs it.
+        NotImplementedError: it does not begin at a multiple of 16 bytes, which TMA needs.
     """
     if matrix.data_ptr() % 16:
         raise NotImplementedError("warp_specialized needs matrices that begin at a multiple of 16 bytes")
@@ -92,19 +92,19 @@ def launch(
     config: TileConfig, order: int, mode: gl.constexpr = NN, epilogue: gl.constexpr = PLAIN,
     other: TensorDescriptor | None = None, gate_up: TensorDescriptor | None = None,
 ) -> None:  # fmt: skip
-    """Multiply G groups, [M, D] by [D, N] each; every argument has been checked.
+    """Multiply G groups, [M, D] by [D, N] each. The caller has checked every argument.
 
     Args:
-        a: in boxes of 64 rows of the product by ``cut.k``, as ``mode`` has them.
-        b: in boxes of ``cut.k`` by 256 columns.
+        a: in boxes of 64 rows of the product by ``config.k``, laid out as ``mode`` says.
+        b: in boxes of ``config.k`` by 256 columns.
         target: in boxes of 64 × 64; so are ``other`` and ``gate_up``.
-        sizes: G, M, N, D. N must be a multiple of 256, M of 128 in mode TN, D of ``cut.k`` in the others.
-        cut: of the tile.
-        order: when it waits for the launch ahead, see ``kernels.common.pdl``.
+        sizes: G, M, N, D. N must be a multiple of 256, M of 128 in mode TN, D of ``config.k`` in the others.
+        config: tile config.
+        order: when it waits for the preceding launch, see ``kernels.common.pdl``.
         mode: NN, NT or TN.
         epilogue: PLAIN, PAIR, GATED, KEPT or GRAD.
         other: second target of PAIR and KEPT.
-        gate_up: what GRAD reads beside each tile.
+        gate_up: gate and up, which GRAD reads beside each tile.
     """
     G, M, N, D = sizes
     tiles = G * triton.cdiv(M, ROWS) * (N // COLUMNS)
@@ -125,7 +125,7 @@ def _feed(a, b, a_ring, b_ring, full, free, tiles, M, N, D, MODE: gl.constexpr, 
         group, row, column = tile_of(tile, M, N, BAND)
         for d in range(0, D, BLOCK_K):
             slot = step % STAGES
-            # A fresh barrier counts as one whose last phase is over: the first round does not wait.
+            # The parity makes the first round pass: a new barrier counts as one whose preceding phase is complete.
             mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
             mbarrier.expect(full.index(slot), 2 * a.block_type.nbytes + b.block_type.nbytes)
             for half in gl.static_range(2):
@@ -168,7 +168,7 @@ def _multiply(
             if MODE == NT:
                 right = right.permute((1, 0))
             product = warpgroup_mma(left, right, total, is_async=True)
-            # One product stays in flight: the slot that is free now is the one before.
+            # One product stays in flight, so the free slot is that of the product before it.
             total = warpgroup_mma_wait(num_outstanding=1, deps=[product])
             mbarrier.arrive(free.index((step + STAGES - 1) % STAGES), pred=d > 0)
             step += 1
@@ -211,7 +211,7 @@ def _specialized(
     kept_full = full
     kept_free = free
     if EPILOGUE == GRAD:
-        # Gate and up come into the buffers that their gradients leave from: two buffers a slot, half the slots a group.
+        # Gate and up go into the buffers that store their gradients: two buffers a slot, half the slots a group.
         kept_full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
         kept_free = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
         for slot in gl.static_range(BUFFERS):
@@ -224,7 +224,7 @@ def _specialized(
         gdc_launch_dependents()
     upper: gl.constexpr = 0
     lower: gl.constexpr = 1
-    # Written out twice: tuples that have a name lose what is known of them at compile time.
+    # Written out twice: a tuple assigned to a name loses its compile-time values.
     if EPILOGUE == GRAD:
         gl.warp_specialize(
             [

@@ -1,9 +1,10 @@
-"""Workspaces: buffers that kernels keep from call to call, one a device (counters that every launch leaves at zero).
+"""Workspaces: buffers that outlive a call, one a device, e.g. counters that every launch leaves at zero.
 
-One buffer serves all calls of a device, because those must not overlap (each kernel says so). It stays in L2 from call
-to call, as a library's workspace does. Its address shows in a time: base and head of an unchanged ``split_k`` differed
-by up to 2.8 % (an H200, M = 8, warm) with counters of their own. So the buffers are public: whoever measures can place
-them elsewhere and let both sides of a comparison share them. A family's module names ``BUFFERS`` as its ``SCRATCH``.
+One buffer serves all calls on a device, because those must not overlap (each kernel says so). It stays in L2 from call
+to call, as a library's workspace does. Its address affects the time: base and head of an unchanged ``split_k`` differed
+by up to 2.8 % with a buffer each (H200, free clocks, M = 8, warm; docs/measuring.md). So the buffers are public: the
+harness moves them, and lets both sides of a comparison share them. A family's module names ``BUFFERS`` as its
+``SCRATCH``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 
 from kernels.common.devices import capturing
 
-#: Every buffer, by the name of the function that made it and by device.
+#: Every buffer, by the name of the function that made it and the device.
 BUFFERS: dict[tuple[str, torch.device], torch.Tensor] = {}
 
 
@@ -23,8 +24,8 @@ def once_per_device(make: Callable[[torch.device], torch.Tensor]) -> Callable[[t
     """Return ``make`` as a function that allocates once a device and then returns the same buffer.
 
     Raises:
-        RuntimeError: the first call for a device is captured in a CUDA graph. What it fills there would be filled
-            by the graph's first replay, and any kernel before that would count from garbage, or hang.
+        RuntimeError: the first call for a device is captured in a CUDA graph. The graph's first replay would fill the
+            buffer; any kernel before it would count from garbage, or hang.
     """
     name = f"{make.__module__}.{make.__qualname__}"
 
@@ -33,7 +34,7 @@ def once_per_device(make: Callable[[torch.device], torch.Tensor]) -> Callable[[t
         if (name, device) not in BUFFERS:
             if capturing(device):
                 raise RuntimeError(
-                    f"call the kernel once before capturing it in a CUDA graph: what {name} makes would be the graph's"
+                    f"call the kernel once before capturing it in a CUDA graph: the graph would own {name}"
                 )
             BUFFERS[name, device] = make(device)
         return BUFFERS[name, device]

@@ -8,7 +8,7 @@ Rows come in one of two layouts:
   ``host_offsets`` repeats it as a tuple of ints for variants that would otherwise have to synchronise.
 
 Weights are [G, K, N] as in the PR: ``y = x @ weight[g]``, not transposed as in ``torch.nn.Linear``.
-Backward passes are written out: their products are what is measured, not autograd's bookkeeping.
+Backward passes are written out, so that their products are measured without autograd's overhead.
 """
 
 from __future__ import annotations
@@ -52,17 +52,15 @@ def linear(
     products: Products | None = None,
     config: str | None = None,
 ) -> torch.Tensor:
-    """``y = x @ weight[g]`` for the rows of each group g.
+    """Compute ``y = x @ weight[g]`` for the rows of each group g.
 
     Args:
-        x: [T, K], contiguous; T = B·G where groups are even.
-        weight: [G, K, N], contiguous.
-        offsets: int32 [G + 1] where groups are ragged; rising from 0 to T, which is not checked (it is on the GPU).
-        host_offsets: the same as a tuple of ints; only the loop needs it.
-        out: [T, N], contiguous.
-        products: how the products are computed; by default as ``config`` says.
-        config: a name in ``WAYS``, "warp_specialized" or one of its cuts; by default what the GPU's table has for the
-            shape.
+        x: [T, K], contiguous; T = B·G where groups are even. weight: [G, K, N], contiguous. offsets: int32 [G + 1] if
+        groups are ragged, rising from 0 to T; its values are not checked, they are on the GPU. host_offsets: the same
+        as a tuple of ints; only "loop" needs it. out: [T, N], contiguous. products: backend; by default the one that
+        ``config`` names. config: a name in ``BACKENDS``, "warp_specialized" or one of its tile configs; by default the
+        entry of the GPU's
+            table for the shape.
 
     Returns:
         [T, N].
@@ -89,7 +87,7 @@ def linear_train(
     products: Products | None = None,
     config: str | None = None,
 ) -> Three:
-    """``linear`` and its gradients.
+    """Compute ``linear`` and its gradients.
 
     Args:
         x: as in ``linear``; so are ``weight``, the offsets and ``products``.
@@ -98,7 +96,7 @@ def linear_train(
         offsets: int32 [G + 1] or None.
         host_offsets: the same as ints.
         out: buffers for the three results.
-        products: how the products are computed.
+        products: backend.
         config: as in ``linear``.
 
     Returns:
@@ -135,7 +133,7 @@ def mlp(
     products: Products | None = None,
     config: str | None = None,
 ) -> torch.Tensor:
-    """``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
+    """Compute ``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
 
     Args:
         x: [T, K] as in ``linear``; so are the offsets and ``products``.
@@ -144,9 +142,9 @@ def mlp(
         w_down: [G, H, K], contiguous.
         offsets: int32 [G + 1] or None.
         host_offsets: the same as ints.
-        w_gate_up: [G, K, 2·H], both weights from ``pack_gate_up``; without it no packed kernel is used.
+        w_gate_up: [G, K, 2·H], both weights, from ``pack_gate_up``; packed kernels need it.
         out: [T, K], contiguous.
-        products: how the products are computed.
+        products: backend.
         config: as in ``linear``.
 
     Returns:
@@ -191,7 +189,7 @@ def mlp_train(
     products: Products | None = None,
     config: str | None = None,
 ) -> Five:
-    """``mlp`` and its gradients.
+    """Compute ``mlp`` and its gradients.
 
     Args:
         x: as in ``mlp``; so are the weights, the offsets and ``products``.
@@ -203,7 +201,7 @@ def mlp_train(
         host_offsets: the same as ints.
         w_gate_up: as in ``mlp``.
         out: buffers for the five results.
-        products: how the products are computed.
+        products: backend.
         config: as in ``linear``.
 
     Returns:
@@ -278,7 +276,7 @@ PREPARE = {
 }
 
 
-#: What ``lockstep tune`` may try: variant → what is open at a case.
+#: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {
     **{f"{op}.best": partial(best_of, op) for op in BEST},
     **{f"{op}.warp_specialized": partial(tile_configs_at, op) for op in ("linear", "linear_train")},

@@ -1,4 +1,4 @@
-"""What the operations of ``kernels.grouped`` check of their arguments, and the buffers that they write into."""
+"""Check the arguments of ``kernels.grouped``, and make the buffers that its operations write into."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Five = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tenso
 def groups_of(
     x: torch.Tensor, weight: torch.Tensor, name: str, offsets: torch.Tensor | None, host_offsets: Offsets | None
 ) -> Groups:
-    """The groups of x's rows, once x, the weight [G, K, any] and the offsets are known to fit.
+    """Check x, the weight [G, K, any] and the offsets, and return the groups of x's rows.
 
     Raises:
-        ValueError: names the argument that does not fit; so do all functions here.
+        ValueError: an argument does not fit; the message names it. All functions here raise it.
     """
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(weight, name, shape=(None, x.shape[1], None), dtype=x.dtype, device=x.device, contiguous=True)
@@ -46,7 +46,7 @@ def mlp_groups(
     host_offsets: Offsets | None,
     w_gate_up: torch.Tensor | None,
 ) -> Groups:
-    """As ``groups_of``, for the weights of a gated MLP; ``w_gate_up`` may be left out."""
+    """Check the weights of a gated MLP as ``groups_of`` does; ``w_gate_up`` may be None."""
     groups = groups_of(x, w_gate, "w_gate", offsets, host_offsets)
     count, K, H = w_gate.shape
     expect(w_up, "w_up", shape=(count, K, H), dtype=x.dtype, device=x.device, contiguous=True)
@@ -57,7 +57,7 @@ def mlp_groups(
 
 
 def buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """The caller's buffer, checked, or a new one, with dtype and device of x."""
+    """Return the caller's buffer, checked, or a new one with dtype and device of x."""
     if given is None:
         return x.new_empty(shape)
     expect(given, name, shape=shape, dtype=x.dtype, device=x.device, contiguous=True)
@@ -67,7 +67,7 @@ def buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequen
 def buffers(
     out: tuple[torch.Tensor, ...] | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]
 ) -> list[torch.Tensor]:
-    """One buffer for each shape; ``out`` is None or has all of them."""
+    """Return one buffer for each shape; ``out`` is None or has all of them."""
     given = out or [None] * len(shapes)
     if len(given) != len(shapes):
         raise ValueError(f"out must be {len(shapes)} tensors, got {len(given)}")
@@ -75,6 +75,6 @@ def buffers(
 
 
 def five(out: Five | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]) -> Five:
-    """Buffers for the results of the MLP and its gradients."""
+    """Return buffers for the results of the MLP and its gradients."""
     y, grad_x, grad_gate, grad_up, grad_down = buffers(out, x, shapes)
     return y, grad_x, grad_gate, grad_up, grad_down

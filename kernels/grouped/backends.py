@@ -1,4 +1,4 @@
-"""Which way of computing products serves an operation of ``kernels.grouped``: the table's, then one that always can."""
+"""Choose the backend of an operation of ``kernels.grouped``: the table's, then one that takes every shape."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, 
 from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products, Specialized
 from kernels.grouped.table import TABLE, Tile
 
-#: Ways of computing products by the name that variants and tables have for them; beside these "warp_specialized" and
-#: the names of its cuts.
+#: Backends by the names that variants and tables use. Also valid are "warp_specialized" and the names of its tile
+#: configs.
 BACKENDS = {"loop": LOOP, "bmm": BMM, "triton": TRITON, "tma": TMA}
 
-#: The way that is best for R rows a group on average.
+#: Fastest backend for R rows a group on average.
 BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op in ("linear", "linear_train")} | {
     op: TABLE.choice(f"{op}.best", str, "ragged R G K H", upto="R") for op in ("mlp", "mlp_train")
 }
 
 
 def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
-    """Name of the way that the table has for these shapes; on a CPU torch's."""
+    """Return the name of the table's backend for these shapes; torch's on a CPU."""
     ragged = groups.offsets is not None
     if x.device.type == "cpu":
         return "loop" if ragged else "bmm"
@@ -32,7 +32,7 @@ def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str
 def backends_for(
     op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups
 ) -> tuple[Products, ...]:
-    """The way that was asked for; else the best, then one that serves what it cannot."""
+    """Return the backend that ``config`` names; without one the fastest, then one for what that refuses."""
     best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
         return (best,)
@@ -46,14 +46,14 @@ def _backend(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: 
         return BACKENDS[name]
     if name == "warp_specialized":
         if op not in TILE_CONFIG_OF:
-            # Of gate and up that are not packed there is only the product: cuBLAS's is faster.
+            # Without packed gate and up this operation is plain products, and cuBLAS is faster at those.
             return BMM
         name = TILE_CONFIG_OF[op](x.device, groups.rows // groups.count, *weight.shape)
     return Specialized(TILE_CONFIGS[name])
 
 
 def mlp_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpPlan | None:
-    """The launches of ``mlp`` with packed weights; None where the way has no use for them."""
+    """Return the launch plan of ``mlp`` with packed weights; None if the backend does not use them."""
     name = config or _best("mlp", x, w_gate, groups)
     if name == "warp_specialized":
         return MLP(x.device, groups.rows // groups.count, *w_gate.shape)
@@ -61,7 +61,7 @@ def mlp_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: 
 
 
 def mlp_train_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpTrainPlan | None:
-    """The launches of ``mlp_train`` with packed weights; None where the way has no use for them."""
+    """Return the launch plan of ``mlp_train`` with packed weights; None if the backend does not use them."""
     name = config or _best("mlp_train", x, w_gate, groups)
     if name == "warp_specialized":
         return MLP_TRAIN(x.device, groups.rows // groups.count, *w_gate.shape)
@@ -69,12 +69,12 @@ def mlp_train_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, gr
 
 
 def best_of(op: str, B: int, G: int, K: int, ragged: bool, **width: int) -> SearchSpace:
-    """Ways for rows of one layout."""
+    """Return the backends for rows of one layout."""
     backends = ("loop", "triton", "tma") if ragged else ("bmm", "triton", "tma", "warp_specialized")
     return SearchSpace(f"{op}.best", {"ragged": ragged, "R": B, "G": G, "K": K, **width}, backends)
 
 
 def gated_grad_tiles(B: int, G: int, K: int, H: int) -> SearchSpace:
-    """Tiles of the gradient through the gate."""
+    """Return tiles for the gradient through the gate."""
     tiles = (Tile(128, 128, 64, 8, 3, 2), Tile(128, 256, 64, 8, 3), Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 8, 4))
     return SearchSpace("tma.gated_grad", {"R": B, "G": G, "K": K, "H": H}, tiles)

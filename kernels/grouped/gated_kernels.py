@@ -1,4 +1,4 @@
-"""Gate and up as one product with its activation in the epilogue, and the gradient; tiles: ``tile_schedule``."""
+"""Gate and up as one product with the activation in its epilogue, and the gradient (tiles: ``tile_schedule``)."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -15,11 +15,11 @@ from kernels.grouped.groups import Groups
 from kernels.grouped.table import TABLE, Tile
 from kernels.grouped.tile_schedule import halves, locate, require, room_of, rows_of, store_tile, tile_count, weight_of
 
-#: Columns of gate, then of up, that lie side by side in a packed weight: together one tile of the product.
+#: Adjacent columns of gate, then of up, in a packed weight; together they are one tile of the product.
 HALF = 128
 
 GATED = TABLE.choice("tma.gated", Tile, "R G K H", upto="R")
-#: Several programs may share a multiprocessor, so that one multiplies while the other waits for gate and up.
+#: Several programs may share a multiprocessor: one multiplies while the other waits for gate and up.
 GATED_GRAD = TABLE.choice("tma.gated_grad", Tile, "R G K H", upto="R")
 
 
@@ -60,7 +60,7 @@ def _gated(
 def gated(
     x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor, gate_up: torch.Tensor | None = None
 ) -> None:
-    """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
+    """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
 
     Args:
         x: [T, K], contiguous; so is every tensor.
@@ -105,7 +105,7 @@ def _gated_grad(
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
             total = tl.dot(grad.load([row, band * K + k]), w_down.load([group * N + column, k]).T, total)
-        # In four strips of columns and 16 bits, so that a thread's share of all tensors fits in its registers.
+        # Four strips of columns in 16 bits, so that a thread's elements of all tensors fit in its registers.
         STRIP: tl.constexpr = BLOCK_N // 4
         west, east = halves(total.to(grad_gate_up.dtype.element_ty), BLOCK_M, BLOCK_N)
         strip_0, strip_1 = halves(west, BLOCK_M, BLOCK_N // 2)
@@ -122,7 +122,7 @@ def _activation_grad(
     grad, gate_up, grad_gate_up, corner, INDEX: tl.constexpr, count, stride,
     BLOCK_M: tl.constexpr, HALF: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of gate and up for strip ``INDEX`` of a tile, from that of the hidden layer."""
+    """Store the gradients of gate and up for strip ``INDEX`` of a tile, from the gradient of the hidden layer."""
     FIRST: tl.constexpr = INDEX * STRIP // HALF * 2 * HALF + INDEX * STRIP % HALF
     rows = tl.arange(0, BLOCK_M)
     at = corner + FIRST + rows[:, None] * stride + tl.arange(0, STRIP)[None, :]
@@ -140,7 +140,7 @@ def gated_grad(
     grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
     config: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
-    """Gradient of the packed product from that of the output; the hidden layer's gradient is never stored.
+    """Write the gradient of the packed product from that of the output; the hidden layer's gradient is not stored.
 
     Args:
         grad: [T, K], contiguous; so is every tensor.
@@ -148,7 +148,7 @@ def gated_grad(
         gate_up: [T, 2·H], as ``gated`` kept it.
         groups: of the rows.
         grad_gate_up: [T, 2·H], written.
-        cut: by default what the table has.
+        config: tile; by default the table's.
         follows: as in ``kernels.grouped.tma_kernels.product``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How the rows of a matrix are dealt to groups (see ``kernels.grouped`` for the two layouts)."""
+"""Which rows of a matrix belong to which group (``kernels.grouped`` describes the two layouts)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernels.grouped.tile_schedule import schedule_tiles
 
 @dataclass(frozen=True)
 class Groups:
-    """``rows`` rows dealt to ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
+    """``rows`` rows in ``count`` groups; ``offsets`` (and ``host``, the same as ints) only if ragged."""
 
     rows: int
     count: int
@@ -21,16 +21,16 @@ class Groups:
 
     @property
     def bands(self) -> int:
-        """Bands of columns that descriptors see: ``count`` where groups are even."""
+        """Return the bands of columns that descriptors see: ``count`` if groups are even, else 1."""
         return self.count if self.offsets is None else 1
 
     @functools.cached_property
     def scheduled(self) -> torch.Tensor | None:
-        """Which rows each tile of the TMA kernels has; launched once, at first use. None where groups are even."""
+        """Return which rows each tile of the TMA kernels has, computed at first use; None if groups are even."""
         return None if self.offsets is None else schedule_tiles(self.offsets, self.rows, self.count)
 
     def of(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
-        """The rows of one group, a view [rows of the group, columns]."""
+        """Return the rows of one group, a view [rows of the group, columns]."""
         if self.offsets is None:
             return matrix.view(-1, self.count, matrix.shape[1])[:, group]
         if self.host is None:
@@ -38,7 +38,7 @@ class Groups:
         return matrix[self.host[group] : self.host[group + 1]]
 
     def batch(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Every group's rows as a strided view [G, B, columns]; nothing is copied."""
+        """Return every group's rows as a strided view [G, B, columns]; nothing is copied."""
         if self.offsets is not None:
             raise NotImplementedError("a batched product needs groups of equal size")
         return matrix.view(-1, self.count, matrix.shape[1]).transpose(0, 1)

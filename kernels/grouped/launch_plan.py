@@ -1,7 +1,7 @@
-"""How each launch of an operation of ``kernels.grouped`` is computed, where they are not all computed alike.
+"""Launch plans: the backend of each launch of an operation of ``kernels.grouped``.
 
-A part is named after the way that computes it: "bmm" (cuBLAS, for plain products), "tma", or a cut of
-``kernels.common.warp_specialized``. The variants "warp_specialized" take the parts that the GPU's table has for the
+A backend is "bmm" (cuBLAS, for plain products), "tma", or the name of a tile config of
+``kernels.common.warp_specialized``. The variants "warp_specialized" take the plan that the GPU's table has for the
 shape.
 """
 
@@ -29,7 +29,7 @@ class MlpPlan(NamedTuple):
 
 
 class MlpTrainPlan(NamedTuple):
-    """The six of ``mlp_train``, in their order; ``grad_gate_up`` is the gradient of both these weights."""
+    """The six launches of ``mlp_train``, in order; ``grad_gate_up`` is the gradient of both weights."""
 
     gated: str
     down: str
@@ -39,7 +39,7 @@ class MlpTrainPlan(NamedTuple):
     grad_x: str
 
 
-#: Every launch by the kernels of "tma".
+#: Plans with "tma" for every launch.
 MLP_TMA, MLP_TRAIN_TMA = MlpPlan(*("tma",) * 2), MlpTrainPlan(*("tma",) * 6)
 
 #: Tile config of every product of an operation.
@@ -54,7 +54,7 @@ MLP_TRAIN = TABLE.choice("mlp_train.warp_specialized", MlpTrainPlan, "R G K H", 
 def product(
     backend: str, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, follows: bool = True
 ) -> None:
-    """``kernels.grouped.tma_kernels.product`` or another way; all here raise what the way raises."""
+    """Compute ``kernels.grouped.tma_kernels.product`` with a backend; raise what it raises, as all functions here."""
     if backend == "bmm":
         BMM.product(a, weight, groups, out)
     elif backend == "tma":
@@ -67,7 +67,7 @@ def grad_weight(
     backend: str, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor,
     up: torch.Tensor | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
-    """``kernels.grouped.tma_kernels.grad_weight`` or another way."""
+    """Compute ``kernels.grouped.tma_kernels.grad_weight`` with a backend."""
     if backend == "bmm" and up is None:
         BMM.grad_weight(x, grad, groups, out)
     elif backend == "tma":
@@ -80,7 +80,7 @@ def gated(
     backend: str, x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
     gate_up: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
-    """``kernels.grouped.gated_kernels.gated`` or another way."""
+    """Compute ``kernels.grouped.gated_kernels.gated`` with a backend."""
     if backend == "tma":
         grouped_gated.gated(x, w_gate_up, groups, hidden, gate_up)
     else:
@@ -91,7 +91,7 @@ def gated_grad(
     backend: str, grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups,
     grad_gate_up: torch.Tensor, tile: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
-    """``kernels.grouped.gated_kernels.gated_grad``, which alone takes ``tile``, or another way."""
+    """Compute ``kernels.grouped.gated_kernels.gated_grad`` with a backend; only "tma" uses ``tile``."""
     if backend == "tma":
         grouped_gated.gated_grad(grad, w_down, gate_up, groups, grad_gate_up, tile, follows=follows)
     else:
@@ -107,18 +107,21 @@ def _tile_config(backend: str) -> TileConfig:
 
 
 def tile_configs_at(op: str, B: int, G: int, K: int, N: int, ragged: bool = False) -> SearchSpace:
-    """Cuts of ``linear`` and ``linear_train``."""
+    """Return the tile configs of ``linear`` and ``linear_train``."""
     return SearchSpace(f"{op}.warp_specialized", _sizes(B, G, K, N=N), () if ragged else tuple(TILE_CONFIGS))
 
 
 def mlp_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
-    """Gate and up by every cut; the product behind by the same, or by cuBLAS."""
+    """Return plans: gate and up with every tile config, the product after them with the same config or with cuBLAS."""
     plans = [MlpPlan(config, down) for config in TILE_CONFIGS for down in (config, "bmm")]
     return SearchSpace("mlp.warp_specialized", _sizes(B, G, K, H=H), () if ragged else plans)
 
 
 def mlp_train_plans_at(B: int, G: int, K: int, H: int, ragged: bool = False) -> SearchSpace:
-    """One cut for all, but an even number of buffers for the gradient through the gate; the rest or none by cuBLAS."""
+    """Return plans without cuBLAS, and plans with cuBLAS for ``down`` and ``grad_x``.
+
+    The gradient through the gate needs a config with an even number of buffers.
+    """
     plans = []
     for config, through_gate in (("k64s3b4", "k64s3b4"), ("k32s7b3", "k32s6b4"), ("k32s7b3", "k64s3b4")):
         plans.append(MlpTrainPlan(config, config, config, through_gate, config, config))

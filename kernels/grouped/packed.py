@@ -22,7 +22,7 @@ def mlp_tma(
     *,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
+    """Compute ``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
 
     Args:
         x: [T, K] as in ``linear``; so is ``offsets``.
@@ -54,9 +54,9 @@ def mlp_warp_specialized(
     out: torch.Tensor | None = None,
     config: MlpPlan | None = None,
 ) -> torch.Tensor:
-    """``mlp_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
+    """Compute ``mlp_tma`` by warp groups that do not synchronise; launches that cuBLAS does faster use cuBLAS.
 
-    The sigmoid is off by up to 2^-12: see ``kernels.common.gated_epilogues``.
+    The error of the sigmoid is at most 2^-12: see ``kernels.common.gated_epilogues``.
 
     Args:
         x: as in ``mlp_tma``; so are the weights.
@@ -64,7 +64,7 @@ def mlp_warp_specialized(
         w_down: [G, H, K].
         offsets: must be None: even groups only.
         out: [T, K], contiguous.
-        config: who computes which launch; by default the table's.
+        config: launch plan; by default the table's.
 
     Returns:
         [T, K].
@@ -83,7 +83,7 @@ def mlp_warp_specialized(
 def compute_mlp(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor, plan: MlpPlan
 ) -> None:
-    """``mlp`` into ``y``; every argument has been checked. Raises what the parts raise."""
+    """Compute ``mlp`` into ``y``. The caller has checked every argument. Raises what the backends raise."""
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
     launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden)
     launch_plan.product(plan.down, hidden, w_down, groups, y)
@@ -99,7 +99,7 @@ def mlp_train_tma(
     out: Five | None = None,
     config: Tile | None = None,
 ) -> Five:
-    """``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
+    """Compute ``mlp_train`` in six launches: each pair of gate and up products is one product of packed operands.
 
     Args:
         x: as in ``mlp_tma``; so are the weights and ``offsets``.
@@ -133,7 +133,7 @@ def mlp_train_warp_specialized(
     out: Five | None = None,
     config: MlpTrainPlan | None = None,
 ) -> Five:
-    """``mlp_train_tma`` by warp groups that keep their own pace; what cuBLAS does faster stays with it.
+    """Compute ``mlp_train_tma`` by warp groups that do not synchronise; launches that cuBLAS does faster use cuBLAS.
 
     Args:
         x: as in ``mlp_warp_specialized``; so are the weights and ``offsets``.
@@ -142,7 +142,7 @@ def mlp_train_warp_specialized(
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: must be None.
         out: buffers for the five results.
-        config: who computes which launch; by default the table's.
+        config: launch plan; by default the table's.
 
     Returns:
         As ``mlp_train_tma``.
@@ -161,14 +161,14 @@ def compute_mlp_train(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
     results: Five, plan: MlpTrainPlan, tile: Tile | None = None,
 ) -> None:  # fmt: skip
-    """``mlp_train`` into ``results``; every argument has been checked. Raises what the parts raise."""
+    """Compute ``mlp_train`` into ``results``. The caller has checked every argument. Raises what the backends raise."""
     y, grad_x, grad_gate, grad_up, grad_down = results
     gate_up, grad_gate_up = (x.new_empty(x.shape[0], w_gate_up.shape[2]) for _ in range(2))
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
     launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden, gate_up)
     launch_plan.product(plan.down, hidden, w_down, groups, y)
-    # The launches that do not read what the one ahead writes begin while it ends; but not behind cuBLAS, of which
-    # nobody says whether it waits for the launch ahead before it lets the next one begin.
+    # A launch that does not read what the preceding one writes begins while that one ends. Not after cuBLAS: it is not
+    # documented whether cuBLAS waits for its predecessor before it lets the next launch begin.
     behind = plan.down == "bmm"
     launch_plan.grad_weight(plan.grad_down, hidden, grad_out, groups, grad_down, follows=behind)
     behind = plan.grad_down == "bmm"
@@ -181,9 +181,9 @@ def compute_mlp_train(
 
 
 def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
-    """``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
+    """Return ``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
 
-    Where H is no multiple of 128 there is no such weight, and its shape says so to ``mlp_tma``.
+    If H is not a multiple of 128 the weights are only concatenated, and ``mlp_tma`` refuses their shape.
     """
     half = grouped_gated.HALF
     if w_gate.shape[2] % half:
@@ -195,7 +195,7 @@ def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Te
 def _packed_groups(
     x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
 ) -> Groups:
-    """Check what all variants here share."""
+    """Check the arguments that all variants here share."""
     groups = groups_of(x, w_gate_up, "w_gate_up", offsets, None)
     G, K, H = _weight_shape(w_gate_up)
     expect(w_down, "w_down", shape=(G, H, K), dtype=x.dtype, device=x.device, contiguous=True)
@@ -213,6 +213,6 @@ def _train_arguments(
 
 
 def _weight_shape(w_gate_up: torch.Tensor) -> tuple[int, int, int]:
-    """(G, K, H): the shape of each of the two weights."""
+    """Return (G, K, H), the shape of each of the two weights."""
     G, K, width = w_gate_up.shape
     return G, K, width // 2

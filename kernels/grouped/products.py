@@ -1,6 +1,6 @@
-"""The products that the ``grouped`` operations are made of, in each way of computing them.
+"""Backends for the products of the ``grouped`` operations.
 
-``kernels.grouped`` has checked every argument by the time a method here is called.
+``kernels.grouped`` checks every argument before it calls a method here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class Products(ABC):
-    """One way of computing grouped products. T rows in all, G groups; every method writes its last tensors."""
+    """A backend for grouped products of T rows in G groups; every method writes its last tensors."""
 
     @abstractmethod
     def product(
@@ -34,26 +34,25 @@ class Products(ABC):
         too: Pair | None = None,
         follows: bool = True,
     ) -> None:
-        """``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
+        """Write ``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
 
-        ``follows``: whether the call before writes what this one reads; only what is launched with PDL can use that it
-        does not.
+        ``follows``: whether the preceding call writes what this one reads; only backends with PDL use it.
         """
 
     @abstractmethod
     def grad_weight(
         self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
     ) -> None:
-        """``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
+        """Write ``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
 
     def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
-        """``out = silu(gate) · up``."""
+        """Write ``out = silu(gate) · up``."""
         torch.mul(silu(gate), up, out=out)
 
     def activate_grad(
         self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
     ) -> None:
-        """Gradients of ``activate`` by its two inputs."""
+        """Write the gradients of ``activate`` by its two inputs."""
         torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=of_gate)
         torch.mul(grad, silu(gate), out=of_up)
 
@@ -66,7 +65,7 @@ class Products(ABC):
         hidden: torch.Tensor,
         keep: Pair | None = None,
     ) -> None:
-        """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``; ``keep`` gets the two products for the way back."""
+        """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``; ``keep`` gets both products for the backward pass."""
         gate, up = keep or (torch.empty_like(hidden), torch.empty_like(hidden))
         self.product(x, w_gate, groups, gate)
         self.product(x, w_up, groups, up)
@@ -82,14 +81,14 @@ class Products(ABC):
         of_gate: torch.Tensor,
         of_up: torch.Tensor,
     ) -> None:
-        """From the gradient behind ``w_down`` to the gradients of the gate and up products."""
+        """Write the gradients of the gate and up products, from the gradient of the output."""
         of_hidden = torch.empty_like(gate)
         self.product(grad_out, w_down.transpose(1, 2), groups, of_hidden)
         self.activate_grad(gate, up, of_hidden, of_gate, of_up)
 
 
 class Loop(Products):
-    """One product a group, the results stacked afterwards: the "before" of recsys-examples PR 263."""
+    """One product for each group, then a stack of the results: the "before" of recsys-examples PR 263."""
 
     def product(
         self,
@@ -120,7 +119,7 @@ class Loop(Products):
 
 
 class Fused(Products):
-    """Activation and its gradient in one kernel each; where no Triton kernel runs, torch's two and four."""
+    """Activation and its gradient in one Triton kernel each; without Triton torch takes two and four."""
 
     def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
         """See ``Products``."""
@@ -216,7 +215,7 @@ class Tma(Triton):
 
 
 class Specialized(Triton):
-    """Warp-specialized kernels of one cut (``warp_specialized_kernels``), for even groups on Hopper."""
+    """Warp-specialized kernels with one tile config (``warp_specialized_kernels``), for even groups on Hopper."""
 
     def __init__(self, config: TileConfig) -> None:
         self.config = config

@@ -1,12 +1,12 @@
-"""What the TMA kernels of the ``grouped`` family share: who computes which tile, and how it is loaded and stored.
+"""The TMA kernels of the ``grouped`` family: which program computes which tile, and how a tile is loaded and stored.
 
-Even groups are addressed as one matrix [B, G · columns]: group g is a band of columns, and the descriptor's bounds
-cut the last rows. So no tile may reach across a band, which is why widths must be multiples of the tile's. Ragged
-groups are bands of rows: a tile that reaches into the next group computes rows that it does not store.
+Even groups are addressed as one matrix [B, G · columns]. Group g is a band of columns, and the descriptor's bounds mask
+the rows beyond the last one. A tile must not cross a band, so widths must be multiples of the tile's. Ragged groups are
+bands of rows: a tile that reaches into the next group computes rows that it does not store.
 
-Tiles are dealt group by group with columns innermost: what runs together shares one group's weight, which stays
-in L2, and few rows of x. Where groups are ragged a small launch of its own writes down first which rows each tile
-has (``deal``): searching the offsets in the kernels would keep Triton from flattening their loops.
+Tiles are scheduled group by group with columns innermost. Programs that run together share one group's weight, which
+stays in L2, and few rows of x. For ragged groups a small launch first writes which rows each tile has
+(``schedule_tiles``): a search of the offsets in the kernels would keep Triton from flattening their loops.
 
 Launches overlap, in the order that ``kernels.common.pdl`` describes.
 """
@@ -24,13 +24,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernels.common.devices import capability
 from kernels.common.pdl import begin, launch_options, order_of
 
-#: Rows of a tile, in every kernel that reads what was dealt.
+#: Rows of a tile, in every kernel that reads scheduled tiles.
 BLOCK_M = 128
 
-#: What is dealt for each tile of ragged groups: its group, its first row, how many rows of the group are left there.
+#: Fields of a scheduled tile of ragged groups: its group, its first row, the rows of the group from there on.
 FIELDS = 3
 
-#: Tiles that a program of ``deal`` looks after.
+#: Tiles that a program of ``_deal`` schedules. The kernel's name is in recorded histories, so it stays.
 TILES_PER_PROGRAM = 128
 
 
@@ -53,7 +53,7 @@ def _deal(offsets, scheduled, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constex
 
 
 def schedule_tiles(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
-    """Which rows each tile of ``BLOCK_M`` rows has, one tile after another.
+    """Return which rows each tile of ``BLOCK_M`` rows has, one tile after another.
 
     Args:
         offsets: int32 [groups + 1], rising from 0 to ``rows``.
@@ -61,8 +61,8 @@ def schedule_tiles(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tenso
         groups: how many.
 
     Returns:
-        int32 [tiles + 1, FIELDS]. How many tiles there are only the GPU knows: it writes their number into the last
-        row, behind room for as many as there can be.
+        int32 [tiles + 1, FIELDS], with room for the largest possible number of tiles. The GPU writes the actual number
+        into the last row.
     """
     tiles = rows // BLOCK_M + groups
     scheduled = offsets.new_empty(tiles + 1, FIELDS)
@@ -75,19 +75,19 @@ def schedule_tiles(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tenso
 
 
 def room_of(scheduled: torch.Tensor | None) -> int:
-    """The row of ``dealt`` that holds the number of tiles."""
+    """Return the row of ``scheduled`` that holds the number of tiles."""
     return 0 if scheduled is None else len(scheduled) - 1
 
 
 @triton.jit
 def tile_count(scheduled, room, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
-    """Row tiles of all groups."""
+    """Return the number of row tiles of all groups."""
     return tl.load(scheduled + room * 3) if RAGGED else G * tl.cdiv(rows // G, BLOCK_M)
 
 
 @triton.jit
 def locate(slot, scheduled, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr):
-    """(group, band of columns, first row, rows of the group from there on) of a row tile."""
+    """Return (group, band of columns, first row, rows of the group from there on) of a row tile."""
     if RAGGED:
         group = tl.load(scheduled + slot * 3)
         band = 0
@@ -104,7 +104,7 @@ def locate(slot, scheduled, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr
 
 @triton.jit
 def halves(tile, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The left and the right columns of a tile; nothing moves between threads."""
+    """Return the left and the right columns of a tile; no data moves between threads."""
     return tl.reshape(tile, (BLOCK_M, 2, BLOCK_N // 2)).permute(0, 2, 1).split()
 
 
@@ -113,9 +113,9 @@ def store_tile(
     tile, target, pointer, row, column, left, stride,
     RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Store a tile by TMA; masked where groups are ragged, for it may run over the end of its own.
+    """Store a tile: by TMA if groups are even, with a mask if they are ragged, because it may extend beyond its group.
 
-    All ragged tiles: a choice between the two breaks Triton's pass that flattens loops (3.6, 3.7.1).
+    Every tile of ragged groups is masked: a choice for each tile breaks Triton's loop flattening (3.6, 3.7.1).
     """
     if RAGGED:
         rows = tl.arange(0, BLOCK_M)
@@ -129,7 +129,7 @@ def store_tile(
 def require(tensor: torch.Tensor, **widths: tuple[int, int]) -> None:
     """Raise unless TMA can serve 16-bit elements of these widths on this GPU."""
     if tensor.element_size() != 2:
-        raise NotImplementedError(f"tma is cut for 16-bit elements, got {tensor.dtype}")
+        raise NotImplementedError(f"tma needs 16-bit elements, got {tensor.dtype}")
     if tensor.device.type != "cpu" and capability(tensor.device) < (9, 0):
         raise NotImplementedError("tma needs a GPU with TMA, compute capability 9.0 or later")
     for name, (width, block) in widths.items():
@@ -138,12 +138,12 @@ def require(tensor: torch.Tensor, **widths: tuple[int, int]) -> None:
 
 
 def rows_of(matrix: torch.Tensor, bands: int, rows: int, columns: int) -> TensorDescriptor:
-    """Descriptor of a matrix [T, columns], or as [T / bands, bands · columns] where groups are even."""
+    """Describe a matrix [T, columns]; if groups are even as [T / bands, bands · columns]."""
     total, width = matrix.shape[0] // bands, matrix.shape[1] * bands
     return TensorDescriptor(matrix, [total, width], [width, 1], [rows, columns])
 
 
 def weight_of(weight: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    """Descriptor of a [G, rows, columns] weight as one matrix of G · rows rows."""
+    """Describe a [G, rows, columns] weight as one matrix of G · rows rows."""
     groups, rows, columns = weight.shape
     return TensorDescriptor(weight, [groups * rows, columns], [columns, 1], block)

@@ -1,4 +1,4 @@
-"""Persistent products of the ``grouped`` family whose operands travel by TMA: see ``kernels.grouped.tile_schedule``."""
+"""Persistent products of the ``grouped`` family with operands loaded by TMA (``kernels.grouped.tile_schedule``)."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -21,7 +21,7 @@ GRAD_WEIGHT = TABLE.choice("tma.grad_weight", Tile, "R G K N", upto="R")
 
 @triton.jit
 def _load_weight(weight, group, k, n, K, N, TRANSPOSED: tl.constexpr):
-    """The [k, n] tile of a group's weight, stored [K, N], or [N, K] if transposed."""
+    """Load the [k, n] tile of a group's weight, which is stored [K, N], or [N, K] if transposed."""
     return weight.load([group * N + n, k]).T if TRANSPOSED else weight.load([group * K + k, n])
 
 
@@ -42,7 +42,7 @@ def _product(
         for k in range(0, K, BLOCK_K):
             weight_tile = _load_weight(weight, group, k, column, K, N, TRANSPOSED)
             total = tl.dot(a.load([row, band * K + k]), weight_tile, total)
-        # In two halves: the store is staged in shared memory, and half as much leaves room for a fourth stage.
+        # In two halves: the store is staged in shared memory, and half the buffer leaves room for a fourth stage.
         west, east = halves(total, BLOCK_M, BLOCK_N)
         store_tile(
             west.to(target.dtype), target, pointer, row, band * N + column, left, N,
@@ -56,17 +56,17 @@ def _product(
 
 
 def product(a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, follows: bool = True) -> None:
-    """``out = a @ weight`` group by group.
+    """Write ``out = a @ weight`` group by group.
 
     Args:
         a: [T, K], contiguous.
         weight: [G, K, N], contiguous or the transpose of a contiguous [G, N, K].
         groups: of the rows.
         out: [T, N], contiguous, written.
-        follows: whether the launch ahead writes what this one reads; see ``kernels.grouped.tile_schedule``.
+        follows: whether the preceding launch writes what this one reads; see ``kernels.common.pdl``.
 
     Raises:
-        NotImplementedError: not 16-bit elements, widths that are no multiples of the tile's, or a GPU without TMA.
+        NotImplementedError: not 16-bit elements, widths that are not multiples of the tile's, or a GPU without TMA.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
     config = PRODUCT(a.device, rows // G, G, K, N)
@@ -110,7 +110,7 @@ def _grad_weight(
             x_tile = x.load([row, band * K + first_k])
             total = tl.dot(x_tile.T, grad.load([row, band * N + first_n]), total)
         if RAGGED:
-            # The last rows by masked loads: TMA would bring in the next group's.
+            # Load the last rows with a mask: TMA would load rows of the next group.
             left = tl.load(offsets + group + 1) - stop
             if left > 0:
                 depth = tl.arange(0, BLOCK_K)
@@ -138,7 +138,7 @@ def grad_weight(
     *,
     follows: bool = True,
 ) -> None:
-    """``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
+    """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
 
     With ``up``, grad is packed [T, 2·N] (see ``kernels.grouped.gated_kernels``); ``out`` and ``up`` are the gradients
     of both weights. The rest as in ``product``.

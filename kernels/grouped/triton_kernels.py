@@ -15,20 +15,20 @@ import triton.language as tl
 
 from kernels.grouped.table import TABLE, Tile
 
-#: Tiles by R, the rows that a group has on average.
+#: Tiles by R, the average rows of a group.
 PRODUCT = TABLE.choice("triton.product", Tile, "R", upto="R")
 GRAD_WEIGHT = TABLE.choice("triton.grad_weight", Tile, "R", upto="R")
 
-#: Elements a program of the elementwise kernels handles: 8 a thread, one 16-byte access.
+#: Elements for each program of the elementwise kernels: 8 a thread, one 16-byte access.
 ELEMENTS = 1024
 
 
 @triton.jit
 def locate(slot, offsets, rows, G, RAGGED: tl.constexpr, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr):
-    """(group, first row in it, its rows, global row of its row 0, step between its rows) of row tile ``slot``.
+    """Return (group, first row in it, its rows, global row of its row 0, step between its rows) of row tile ``slot``.
 
-    Ragged groups have at most ``rows / BLOCK_M + G`` tiles, a bound the host knows without reading the offsets;
-    a slot beyond the last tile gets a group of no rows.
+    Ragged groups have at most ``rows / BLOCK_M + G`` tiles: the host knows this bound without reading the offsets. A
+    slot beyond the last tile gets a group without rows.
     """
     if RAGGED:
         index = tl.arange(0, GROUPS)
@@ -59,7 +59,7 @@ def _product(
     PAIR: tl.constexpr, RAGGED: tl.constexpr, GROUPS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    # Column tiles innermost: the programs that run together need a few row tiles of x and one group's weight.
+    # Column tiles innermost: programs that run together need few row tiles of x and one group's weight.
     tiles_n = tl.cdiv(N, BLOCK_N)
     group, first, count, base, step = locate(tl.program_id(0) // tiles_n, offsets, rows, G, RAGGED, BLOCK_M, GROUPS)
     if first >= count:
@@ -67,7 +67,7 @@ def _product(
     first_column = (tl.program_id(0) % tiles_n) * BLOCK_N
     row_ok = first + tl.arange(0, BLOCK_M) < count
     column_ok = first_column + tl.arange(0, BLOCK_N) < N
-    # 64-bit products only for the tile's corner: offsets inside a tile fit in 32 bits and halve the registers.
+    # 64-bit products only for the tile's corner: offsets inside a tile fit in 32 bits and take half the registers.
     corner = base.to(tl.int64) + first.to(tl.int64) * step
     tile_rows = tl.arange(0, BLOCK_M) * step
     depth = tl.arange(0, BLOCK_K)
@@ -112,14 +112,14 @@ def product(
     out: torch.Tensor,
     too: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> None:
-    """``out = a @ weight`` group by group, plus ``too[0] @ too[1]`` of the same shapes.
+    """Write ``out = a @ weight`` group by group, plus ``too[0] @ too[1]`` of the same shapes.
 
     Args:
         a: [T, K], contiguous.
         weight: [G, K, N], any strides.
         offsets: int32 [G + 1], or None for even groups.
         out: [T, N], contiguous, written.
-        too: a second pair added to the same result without a trip through memory.
+        too: a second pair of operands, whose product is added before the store.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
     tile = PRODUCT(a.device, triton.cdiv(rows, G))
@@ -133,7 +133,7 @@ def product(
 
 
 def _slots(rows: int, groups: int, offsets: torch.Tensor | None, block: int) -> int:
-    """Row tiles, or where the offsets are on the GPU an upper bound of them."""
+    """Return the number of row tiles; if the offsets are on the GPU, an upper bound."""
     return rows // block + groups if offsets is not None else groups * triton.cdiv(rows // groups, block)
 
 
@@ -179,7 +179,7 @@ def _grad_weight(
 
 
 def grad_weight(x: torch.Tensor, grad: torch.Tensor, offsets: torch.Tensor | None, out: torch.Tensor) -> None:
-    """``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N]."""
+    """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N]."""
     G, K, N = out.shape
     tile = GRAD_WEIGHT(x.device, triton.cdiv(x.shape[0], G))
     _grad_weight[(G * triton.cdiv(K, tile.BLOCK_M) * triton.cdiv(N, tile.BLOCK_N),)](
@@ -212,7 +212,7 @@ def _activate_grad(gate, up, grad, grad_gate, grad_up, size, BLOCK: tl.constexpr
 
 
 def activate(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
-    """``out = silu(gate) · up``, elementwise on contiguous tensors of one shape."""
+    """Write ``out = silu(gate) · up``, elementwise on contiguous tensors of one shape."""
     size = gate.numel()
     _activate[(triton.cdiv(size, ELEMENTS),)](gate, up, out, size, BLOCK=ELEMENTS, num_warps=4)
 
@@ -220,7 +220,7 @@ def activate(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
 def activate_grad(
     gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, grad_gate: torch.Tensor, grad_up: torch.Tensor
 ) -> None:
-    """Gradients of ``activate`` by ``gate`` and ``up`` where ``grad`` is that of its result."""
+    """Write the gradients of ``activate`` by ``gate`` and ``up``; ``grad`` is the gradient of its result."""
     size = gate.numel()
     _activate_grad[(triton.cdiv(size, ELEMENTS),)](
         gate, up, grad, grad_gate, grad_up, size, BLOCK=ELEMENTS, num_warps=4

@@ -1,6 +1,6 @@
 """The products of the ``grouped`` family by ``kernels.common.warp_specialized``: even groups, on Hopper GPUs.
 
-The functions take the arguments of those in ``tma_kernels`` and ``gated_kernels``, and a ``cut``.
+The functions take the arguments of those in ``tma_kernels`` and ``gated_kernels``, and a tile config.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kernels.common.warp_specialized import (
 )
 from kernels.grouped.groups import Groups
 
-#: What every store goes by way of.
+#: Shape of the buffers that every store goes through.
 PIECE = (64, 64)
 
 
@@ -39,19 +39,20 @@ def product(
     config: TileConfig,
     follows: bool = True,
 ) -> None:
-    """``out = a @ weight`` group by group.
+    """Write ``out = a @ weight`` group by group.
 
     Args:
         a: [T, K], contiguous.
         weight: [G, K, N], contiguous or the transpose of a contiguous [G, N, K].
         groups: of the rows.
         out: [T, N], contiguous, written.
-        cut: of the tile.
-        follows: whether the launch ahead writes what this one reads; see ``kernels.grouped.tile_schedule``.
+        config: tile config.
+        follows: whether the preceding launch writes what this one reads; see ``kernels.common.pdl``.
 
     Raises:
-        NotImplementedError: ragged groups, no rows, not 16-bit elements, widths that are no multiples of the tile's,
-            matrices that do not begin at a multiple of 16 bytes, or no Hopper GPU.
+        NotImplementedError: ragged groups, no rows, elements of another size than 16 bits, widths that are not
+        multiples
+            of the tile's, matrices that do not begin at a multiple of 16 bytes, or another GPU than Hopper.
     """
     (rows, K), (G, _, N) = a.shape, weight.shape
     require(a, groups, K=(K, config.k), N=(N, COLUMNS))
@@ -72,7 +73,7 @@ def grad_weight(
     x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, up: torch.Tensor | None = None,
     *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
-    """``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
+    """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
 
     With ``up``, grad is packed [T, 2·N] and ``out`` and ``up`` are the gradients of both weights. The rest as in
     ``product``.
@@ -94,9 +95,9 @@ def gated(
     x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
     gate_up: torch.Tensor | None = None, *, config: TileConfig,
 ) -> None:  # fmt: skip
-    """``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
+    """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
 
-    The sigmoid is off by up to 2^-12: see ``kernels.common.gated_epilogues``.
+    The error of the sigmoid is at most 2^-12: see ``kernels.common.gated_epilogues``.
 
     Args:
         x: [T, K], contiguous; so is every tensor.
@@ -104,7 +105,7 @@ def gated(
         groups: of the rows.
         hidden: [T, H], written.
         gate_up: [T, 2·H] for the product itself, packed like the weight; written if given.
-        cut: of the tile.
+        config: tile config.
 
     Raises:
         NotImplementedError: as ``product``.
@@ -123,7 +124,7 @@ def gated_grad(
     grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
     *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
-    """Gradient of the packed product from that of the output; the hidden layer's gradient is never stored.
+    """Write the gradient of the packed product from that of the output; the hidden layer's gradient is not stored.
 
     Args:
         grad: [T, K], contiguous; so is every tensor.
@@ -131,7 +132,7 @@ def gated_grad(
         gate_up: [T, 2·H], as ``gated`` kept it.
         groups: of the rows.
         grad_gate_up: [T, 2·H], written.
-        cut: of the tile; an even number of buffers.
+        config: tile config with an even number of buffers.
         follows: as in ``product``.
 
     Raises:
@@ -152,11 +153,11 @@ def gated_grad(
 def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
     """Raise unless the kernels can serve these groups and widths on this GPU."""
     if groups.offsets is not None:
-        raise NotImplementedError("warp_specialized is for even groups: its tiles are not dealt ragged rows")
+        raise NotImplementedError("warp_specialized is for even groups: its tiles cannot mask ragged rows")
     if groups.rows == 0:
-        raise NotImplementedError("warp_specialized has no tile for groups without rows")
+        raise NotImplementedError("warp_specialized needs groups with rows")
     if tensor.element_size() != 2:
-        raise NotImplementedError(f"warp_specialized is cut for 16-bit elements, got {tensor.dtype}")
+        raise NotImplementedError(f"warp_specialized needs 16-bit elements, got {tensor.dtype}")
     require_wgmma(tensor, "warp_specialized")
     for name, (width, block) in widths.items():
         if width % block:
@@ -164,5 +165,5 @@ def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> 
 
 
 def _bands(matrix: torch.Tensor, G: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
-    """A matrix of rows that groups take in turn, as [rows / G, G · columns]: each group is a band of columns."""
+    """Describe a matrix whose rows belong to the groups in turn as [rows / G, G · columns]: bands of columns."""
     return described(matrix, (len(matrix) // G, matrix.shape[1] * G), box)
