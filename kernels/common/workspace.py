@@ -34,7 +34,8 @@ def once_per_device(make: Callable[[torch.device], torch.Tensor]) -> Callable[[t
         if (name, device) not in BUFFERS:
             if capturing(device):
                 raise RuntimeError(
-                    f"call the kernel once before capturing it in a CUDA graph: the graph would own {name}"
+                    f"call the kernel once before capturing it in a CUDA graph: the graph would own the buffer "
+                    f"of {name}"
                 )
             BUFFERS[name, device] = make(device)
         return BUFFERS[name, device]

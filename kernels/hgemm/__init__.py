@@ -1,7 +1,7 @@
-"""Half-precision GEMM as a ladder: each rung adds one idea on the way from a naive tile to cuBLAS.
+"""Half-precision GEMM in six steps from a naive tile to the speed of cuBLAS; each step adds one optimisation.
 
-``out = alpha · A @ B + beta · C`` with float16 tensors, row-major, accumulated in float32. The rungs follow
-the ladder of minfer's kernels (naive, vectorised and unrolled, pipelined, …), written for Hopper.
+``out = alpha · A @ B + beta · C`` with float16 tensors, row-major, accumulated in float32. The steps follow minfer's
+kernels (naive, vectorised and unrolled, pipelined, …), written for Hopper.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kernels.hgemm.warp_specialized_kernel import TILE_CONFIG, run_specialized, 
 
 FLOATS = (torch.float16, torch.bfloat16)
 
-#: Variant that ``hgemm`` calls; C is 1 where there is one, and elements are the output's.
+#: Variant that ``hgemm`` calls. C is 1 if there is a C; elements are those of the output.
 BEST = TABLE.choice("best", str, "M N K C elements")
 
-#: What serves, before cuBLAS, what the best variant refuses.
+#: Variants for what the best variant refuses; after them cuBLAS.
 PLAINER = {"warp_specialized": ("tma",)}
 
 
@@ -40,14 +40,14 @@ def torch_mm(
 def naive(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """First rung: a small tile, tiles in row order, each load waited for before the product."""
+    """Step 1: a small tile, tiles in row order, the product waits for each load."""
     return _by_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
 
 
 def vectorized(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
-    """Second rung: a tile with four times the reuse, 16-byte loads without masks, two steps of K a loop turn."""
+    """Step 2: a tile with four times the reuse, 16-byte loads without masks, two steps of K in each loop iteration."""
     return _by_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
 
 
@@ -61,9 +61,9 @@ def pipelined(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Third rung: loads run several steps ahead of the products, tiles in an order that reuses L2, tile by size.
+    """Step 3: loads run several steps ahead of the products; tiles in an order that reuses L2; tile chosen by size.
 
-    From Hopper on with programmatic dependent launch: programs are placed while the kernel ahead drains.
+    From Hopper on with programmatic dependent launch: programs start while the preceding kernel drains.
     """
     pdl = a.device.type != "cpu" and capability(a.device) >= (9, 0)
     return _by_pointers("pipelined", config or tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
@@ -79,12 +79,12 @@ def tma(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Fourth rung: the tensor memory accelerator moves whole tiles; programs stay and take tile after tile.
+    """Step 4: the tensor memory accelerator loads whole tiles; programs are persistent.
 
     With programmatic dependent launch, as ``pipelined``.
 
     Raises:
-        NotImplementedError: before Hopper, or rows that are no multiple of 16 bytes.
+        NotImplementedError: before Hopper, or rows that are not a multiple of 16 bytes.
     """
     require_triton(a, "tma")
     out = _checked(a, b, c, beta, out)
@@ -107,11 +107,11 @@ def gluon_wgmma(
     out: Tensor | None = None,
     config: Tile | None = None,
 ) -> Tensor:
-    """Fifth rung: a warp of its own feeds a ring of tiles, two warp groups do nothing but multiply (Gluon, sm_90).
+    """Step 5: one warp only loads tiles into a ring, two warp groups only multiply (Gluon, sm_90).
 
     Raises:
-        NotImplementedError: no Hopper GPU (``wgmma`` exists nowhere else, and Gluon has no interpreter), or rows
-            that are no multiple of 16 bytes, or a ``c``.
+        NotImplementedError: another GPU than Hopper (only Hopper has ``wgmma``, and Gluon has no interpreter), rows
+            that are not a multiple of 16 bytes, or a ``c``.
     """
     out = _checked(a, b, c, beta, out)
     K, N = b.shape
@@ -134,12 +134,13 @@ def warp_specialized(
     out: Tensor | None = None,
     config: TileConfig | None = None,
 ) -> Tensor:
-    """Sixth rung: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
+    """Step 6: the warp groups share no barrier, so that one stores while the other multiplies (Gluon, sm_90).
 
     With programmatic dependent launch, as ``pipelined``.
 
     Raises:
-        NotImplementedError: no Hopper GPU, a ``c``, an ``alpha``, or widths that are no multiples of the tile's.
+        NotImplementedError: another GPU than Hopper, a ``c``, an ``alpha``, or widths that are not multiples of the
+        tile's.
     """
     out = _checked(a, b, c, beta, out)
     if c is not None or alpha != 1:
@@ -159,22 +160,22 @@ def hgemm(
     out: Tensor | None = None,
     config: str | None = None,
 ) -> Tensor:
-    """``alpha · a @ b + beta · c`` by the variant that is fastest at this shape.
+    """Compute ``alpha · a @ b + beta · c`` with the variant that is fastest at this shape.
 
     Args:
         a: ``[M, K]``, contiguous; float16 (or bfloat16).
         b: ``[K, N]``, contiguous, dtype and device of ``a``.
-        c: ``[M, N]``; needed where ``beta`` is not 0, else left out.
+        c: ``[M, N]`` if ``beta`` is not 0, else None.
         alpha: scale of the product.
         beta: scale of ``c``.
         out: ``[M, N]`` to write into; allocated when None. It must not be ``c``.
-        config: name of the variant; by default what the GPU's table has for the shape.
+        config: name of the variant; by default the entry of the GPU's table for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``a``, accumulated and scaled in float32.
 
     Raises:
-        ValueError: names the argument of a wrong shape, dtype, device or layout.
+        ValueError: an argument has a wrong shape, dtype, device or layout; the message names it.
     """
     out = _checked(a, b, c, beta, out)
     if a.device.type == "cpu":
@@ -188,7 +189,7 @@ def hgemm(
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:
-    """The output to write into, once every argument is known to fit."""
+    """Check every argument, and return the output to write into."""
     expect(a, "a", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(b, "b", shape=(a.shape[1], None), dtype=a.dtype, device=a.device, contiguous=True)
     shape = (a.shape[0], b.shape[1])
@@ -203,7 +204,7 @@ def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | 
 
 
 def _in_vectors(a: Tensor, b: Tensor) -> bool:
-    """Whether every row begins at a multiple of 16 bytes, as the tensor memory accelerator needs it."""
+    """Return whether every row begins at a multiple of 16 bytes, which the tensor memory accelerator needs."""
     return a.shape[1] % 8 == 0 and b.shape[1] % 8 == 0
 
 
@@ -248,5 +249,5 @@ def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> SearchSpace:
     return SearchSpace("best", {"M": M, "N": N, "K": K, "C": beta != 0}, BACKENDS)
 
 
-#: What ``lockstep tune`` may try: variant → what is open at a case.
+#: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {"tma": _tiles_at, "warp_specialized": tile_configs_at, "best": _variants_at}

@@ -1,4 +1,4 @@
-"""The Gluon kernel of the ``hgemm`` ladder: one warp loads, two warp groups multiply (Hopper)."""
+"""Variant "gluon" of ``hgemm``: one warp loads, two warp groups multiply (Gluon, Hopper)."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -26,7 +26,7 @@ from kernels.hgemm.tiles import Tile
 
 
 def run_gluon(tile: Tile, a: Tensor, b: Tensor, alpha: float, out: Tensor) -> None:
-    """Launch it, one program a multiprocessor at most; every argument has been checked."""
+    """Launch the kernel with at most one program for each multiprocessor. The caller has checked every argument."""
     (M, K), N = a.shape, b.shape[1]
     programs = min(sm_count(a.device), triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n))
     dtype = gl.float16 if a.dtype == torch.float16 else gl.bfloat16
@@ -56,7 +56,7 @@ def _gluon_load(
         m, n = gluon_tile_of(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         for start in range(0, K, BLOCK_K):
             slot = step % STAGES
-            # A fresh barrier counts as one whose last phase is over: the first round does not wait.
+            # The parity makes the first round pass: a new barrier counts as one whose preceding phase is complete.
             mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
             mbarrier.expect(full.index(slot), a.block_type.nbytes + b.block_type.nbytes)
             tma_load(a, [m, start], full.index(slot), a_ring.index(slot))
@@ -86,12 +86,12 @@ def _gluon_multiply(
             mbarrier.wait(full.index(slot), step // STAGES & 1)
             product = warpgroup_mma(a_ring.index(slot), b_ring.index(slot), acc, is_async=True)
             acc = warpgroup_mma_wait(num_outstanding=1, deps=[product])
-            # One product stays in flight: the slot that is free now is the one before.
+            # One product stays in flight, so the free slot is that of the product before it.
             mbarrier.arrive(free.index((step + STAGES - 1) % STAGES), pred=start > 0)
             step += 1
         acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
         mbarrier.arrive(free.index((step + STAGES - 1) % STAGES))
-        # In halves, as in hgemm_triton; the first store of a tile waits for the last of the tile before.
+        # In halves, as in ``triton_kernels``; a tile's first store waits for the last store of the preceding tile.
         left, right = gl.split(gl.permute(gl.reshape(acc * alpha, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1)))
         gluon_tma.store_wait(0)
         stage.store(left.to(out.dtype))

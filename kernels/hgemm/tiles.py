@@ -1,4 +1,4 @@
-"""Tiles of the ``hgemm`` family's rungs, and which of them serves a shape."""
+"""Tiles of the ``hgemm`` family, and the choice of a tile for a shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernels.common.tables import Table
 
 
 class Tile(NamedTuple):
-    """Tile of the output and how it is computed. ``group`` tile rows share their B tiles in L2."""
+    """Tile of the output and its compile options. ``group`` tile rows share their B tiles in L2."""
 
     m: int
     n: int
@@ -22,8 +22,8 @@ class Tile(NamedTuple):
     num_stages: int
 
 
-#: Largest first. Where no row of the table says otherwise a tile is used where the matrix has enough of it to fill
-#: ``FULL`` of the multiprocessors.
+#: Largest first. Without a row in the table, the first tile is used of which the output has enough to fill ``FULL`` of
+#: the multiprocessors.
 TILES = (
     Tile(128, 256, 64, 8, 8, 4),
     Tile(128, 128, 64, 8, 8, 4),
@@ -39,7 +39,7 @@ TILE = TABLE.maybe("tile", Tile, "M N K")
 
 
 def tile_for(a: Tensor, b: Tensor) -> Tile:
-    """The tile for ``a @ b``."""
+    """Return the tile for ``a @ b``."""
     tuned = TILE(a.device, a.shape[0], b.shape[-1], a.shape[1])
     if tuned is not None:
         return tuned

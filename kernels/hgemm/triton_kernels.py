@@ -1,4 +1,4 @@
-"""The Triton kernels of the ``hgemm`` ladder: one that computes addresses itself, one fed by TMA."""
+"""Triton kernels of the ``hgemm`` family: one that computes addresses itself, one that loads by TMA."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -28,14 +28,14 @@ def run_pointers(
     unroll: int = 0,
     pdl: bool = False,
 ) -> None:
-    """Launch the kernel of the rungs that compute addresses themselves; every argument has been checked.
+    """Launch the kernel of "naive", "vectorized" and "pipelined". The caller has checked every argument.
 
-    ``unroll`` also drops needless masks.
+    ``unroll`` also drops masks where the tile divides the matrix.
     """
     (M, K), N = a.shape, b.shape[1]
     grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)
     even = unroll > 0 and M % tile.m == N % tile.n == K % tile.k == 0
-    # Floats, or an integer alpha of 1 would be compiled in as a constant.
+    # As floats: Triton would compile an integer alpha of 1 in as a constant.
     _pointer_kernel[grid](
         a, b, c, out, M, N, K, float(alpha), float(beta), HAS_C=c is not None, EVEN=even, UNROLL=max(unroll, 1),
         PDL=pdl, BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
@@ -44,7 +44,7 @@ def run_pointers(
 
 
 def run_tma(tile: Tile, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor) -> None:
-    """Launch the kernel of ``tma``, one program a multiprocessor at most; every argument has been checked."""
+    """Launch the kernel of "tma", at most one program for each multiprocessor; arguments have been checked."""
     (M, K), N = a.shape, b.shape[1]
     tiles = triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n)
     programs = min(sm_count(a.device), tiles)
@@ -57,7 +57,7 @@ def run_tma(tile: Tile, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, be
         TensorDescriptor.from_tensor(out, half),
         M, N, K, float(alpha), float(beta), HAS_C=c is not None, PDL=pdl, STAY=tiles > programs, PROGRAMS=programs,
         BLOCK_M=tile.m, BLOCK_N=tile.n, BLOCK_K=tile.k, GROUP_M=tile.group,
-        # C's two halves pass through shared memory as well: one stage of loads makes room for them.
+        # C's two halves need shared memory as well, in the place of one stage of loads.
         num_warps=tile.num_warps, num_stages=tile.num_stages - (c is not None), **launch_options(pdl),
     )  # fmt: skip
 
@@ -75,12 +75,12 @@ def _pointer_kernel(
     k = tl.arange(0, BLOCK_K)
     m_inside = m < M - first_m
     n_inside = n < N - first_n
-    # 64 bits for the tile's corner only: offsets within a tile fit in 32 and cost half the registers.
+    # 64 bits only for the tile's corner: offsets within a tile fit in 32 bits and take half the registers.
     a += first_m.to(tl.int64) * K
     b += first_n
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if PDL:
-        # No memory is touched before this: the kernel before may still be writing what is read here.
+        # Nothing is read before this: the preceding kernel may still write it.
         gdc_wait()
     for start in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL):
         if EVEN:
@@ -131,7 +131,7 @@ def _tma_tile(
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, K, BLOCK_K):
         acc = tl.dot(a.load([m, start]), b.load([start, n]), acc)
-    # Stored in halves: the buffer that the store goes through leaves room for a fourth stage.
+    # Stored in halves: half the staging buffer leaves room for a fourth stage.
     halves = tl.permute(tl.reshape(acc * alpha, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
     left, right = tl.split(halves)
     middle = n + BLOCK_N // 2

@@ -1,4 +1,4 @@
-"""The last rung of the ``hgemm`` ladder: ``kernels.common.warp_specialized`` with one group."""
+"""Variant "warp_specialized" of ``hgemm``: ``kernels.common.warp_specialized`` with one group."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kernels.hgemm.tiles import TABLE
 #: Tile config of "warp_specialized".
 TILE_CONFIG = TABLE.choice("warp_specialized", TileConfig, "M N K")
 
-#: Tile rows taken together, so that what runs at once shares more of both operands in L2.
+#: Tile rows taken together, so that programs which run at once share more of both operands in L2.
 BAND = 8
 
 
 def run_specialized(config: TileConfig, a: Tensor, b: Tensor, out: Tensor) -> None:
-    """Launch it; every argument has been checked.
+    """Launch the kernel. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: widths that are no multiples of the tile's.
+        NotImplementedError: widths that are not multiples of the tile's.
     """
     (M, K), N = a.shape, b.shape[1]
     if N % COLUMNS or K % config.k:

@@ -7,9 +7,9 @@ SGLang PR 17801 merged the six into one product and the last two into one batche
 Sizes: M tokens, K = hidden size, H heads on this rank, R = 128 (head size and rank of f and g), D = H·R.
 Weights are stored as ``torch.nn.Linear`` stores them, [out, in].
 
-``out`` is one flat buffer of ``M · (3·D + H + 2·R + 2·D)`` elements. Each variant lays its own tensors out
-in it, contiguous or as slices of a wider matrix, and returns views: so every variant overwrites the same
-memory and none pays for a layout that suits another.
+``out`` is one flat buffer of ``M · (3·D + H + 2·R + 2·D)`` elements. Each variant lays its tensors out in it,
+contiguous or as slices of a wider matrix, and returns views. So every variant overwrites the same memory in the layout
+that suits it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kernels.kda.stream_kernel import STREAM_LIMIT, decode_stream
 from kernels.kda.table import TABLE
 from kernels.kda.tiles_kernel import decode_tiles
 
-#: Variant that ``kda`` calls. "aligned" is 1 where rows of the merged result are multiples of 16 bytes: they are not
-#: with 4 heads, where cuBLAS falls back to a kernel of half the speed.
+#: Variant that ``kda`` calls. "aligned" is 1 if rows of the merged result are multiples of 16 bytes. With 4 heads they
+#: are not, and cuBLAS falls back to a kernel of half the speed (H200, docs/kernels/kda.md).
 BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
 
 
@@ -48,7 +48,7 @@ def eight(
     *,
     out: torch.Tensor | None = None,
 ) -> Outputs:
-    """Eight products, one a layer: what the model did before the weights were merged.
+    """Eight products, one for each layer: the model before its weights were merged.
 
     Args:
         x: [M, K].
@@ -66,7 +66,7 @@ def eight(
         (q, k, v, beta, f, g): [M, D] each, beta [M, H].
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
     """
     expect(x, "x", shape=(None, None), dtype=FLOATS)
     expect(w_fb, "w_fb", shape=(None, None), dtype=x.dtype, device=x.device)
@@ -78,7 +78,7 @@ def eight(
     for weight, name in ((w_fa, "w_fa"), (w_ga, "w_ga")):
         expect(weight, name, shape=(R, K), dtype=x.dtype, device=x.device)
     expect(w_gb, "w_gb", shape=(D, R), dtype=x.dtype, device=x.device)
-    # beta last: its H columns would push what follows off the 16-byte grid.
+    # beta last: after its H columns, what follows would not begin at a multiple of 16 bytes.
     parts = buffer_of(x, sizes, out).split([M * n for n in (D, D, D, R, R, D, D, H)])
     q, k, v, f_a, g_a, f, g, beta = (part.view(M, -1) for part in parts)
     for weight, target in ((w_q, q), (w_k, k), (w_v, v), (w_beta, beta), (w_fa, f_a), (w_ga, g_a)):
@@ -101,7 +101,7 @@ def merged(x: torch.Tensor, w_qkvbfg: torch.Tensor, w_fg: torch.Tensor, *, out: 
         As ``eight``; q, k, v and beta are slices of one [M, N] matrix.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
     """
     sizes = sizes_of(x, w_qkvbfg, "w_qkvbfg", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
@@ -119,9 +119,8 @@ def two_products(
 
     Args:
         x: [M, K], contiguous.
-        w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last every
-            slice starts on a 16-byte boundary for any number of heads; in the source's order f_a does not
-            for 4 heads.
+        w_in: [3·D + 2·R + H, K], contiguous: the rows of q, k, v, f_a, g_a, beta. With beta last every slice starts
+            at a multiple of 16 bytes for any number of heads. In the source's order f_a does not for 4 heads.
         w_fg: [2, D, R], contiguous.
         out: flat buffer, see the module.
 
@@ -129,8 +128,8 @@ def two_products(
         As ``merged``.
 
     Raises:
-        ValueError: a shape, dtype, device or stride does not fit; names the argument.
-        NotImplementedError: not a CUDA tensor.
+        ValueError: a shape, dtype, device or stride does not fit; the message names the argument.
+        NotImplementedError: the tensor is not on a GPU.
     """
     require_triton(x, "triton")
     sizes = sizes_of(x, w_in, "w_in", w_fg)
@@ -145,7 +144,7 @@ def two_products(
 
 
 def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch, as dot products without tensor cores: ``kernels.kda.rows_kernel.decode_rows``.
+    """One launch of dot products without tensor cores: ``kernels.kda.rows_kernel.decode_rows``.
 
     Args:
         x: [M, K], contiguous, M ≤ 4.
@@ -157,24 +156,24 @@ def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.
         As ``eight``; q, k and v are slices of one matrix.
 
     Raises:
-        ValueError: a shape, dtype, device or stride does not fit; names the argument.
-        NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or not a CUDA tensor.
+        ValueError: a shape, dtype, device or stride does not fit; the message names the argument.
+        NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or a tensor that is not on a GPU.
     """
     return _one_launch("rows", decode_rows, x, w_in, w_fg, out)
 
 
 def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch, on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. Else as ``rows``."""
+    """One launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. Arguments as ``rows``."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
 def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one launch that loads weights ahead (``stream_kernel``), for M ≤ 32. Else as ``rows``."""
+    """One launch that loads weights before the preceding kernel ends (``stream_kernel``), for M ≤ 32. See ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
 def persistent(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
-    """Everything in one persistent launch: ``kernels.kda.prefill_kernel.prefill``, for large M. Else as ``rows``."""
+    """One persistent launch (``kernels.kda.prefill_kernel.prefill``), for large M. Arguments as ``rows``."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
 
 
@@ -191,7 +190,7 @@ def _one_launch(
     for tensor, argument in ((x, "x"), (w_in, "w_in"), (w_fg, "w_fg")):
         expect(tensor, argument, contiguous=True)
     M, _, D, H, R = sizes
-    # beta apart: with its H columns inside, the rows of the wide matrix would not all start on 16 bytes.
+    # beta apart: with its H columns inside, some rows of the wide matrix would not start at a multiple of 16 bytes.
     parts = buffer_of(x, sizes, out).split((2 * M * D, M * (3 * D + 2 * R), M * H))
     fg, wide, beta = parts[0].view(2, M, D), parts[1].view(M, -1), parts[2].view(M, H)
     launch(x, w_in, w_fg, wide, beta, fg)
@@ -207,7 +206,7 @@ def kda(
     out: torch.Tensor | None = None,
     config: str | None = None,
 ) -> Outputs:
-    """The best variant for the shape, by the GPU's table or the one that ``config`` names.
+    """Compute it with the best variant for the shape by the GPU's table, or with the one that ``config`` names.
 
     Arguments, results and errors as ``two_products``; runs on a CPU too.
     """
@@ -240,7 +239,7 @@ BACKENDS = {
     "torch": _cublas,
 }
 
-#: What serves the sizes and GPUs that the best refuses, before cuBLAS.
+#: Variants for the sizes and GPUs that the best one refuses; after them cuBLAS.
 PLAINER = {"stream": ("tiles",), "persistent": ("triton",)}
 
 VARIANTS = {
@@ -274,5 +273,5 @@ def _variants_at(M: int, K: int, heads: int) -> SearchSpace:
     return SearchSpace("best", sizes, [*few, "triton", *(["persistent"] if M >= 512 else []), "torch"])
 
 
-#: What ``lockstep tune`` may try: variant → what is open at a case.
+#: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {"best": _variants_at}

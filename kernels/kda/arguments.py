@@ -1,4 +1,4 @@
-"""What the variants of ``kda`` expect of their arguments, the buffers they write into, and merged weights."""
+"""Check the arguments of ``kda``, lay out its output buffer, and merge its weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from kernels.common.arguments import expect
 
-#: Head size, and rank of f and g, in every published model; the decoding kernels are cut for it.
+#: Head size, and rank of f and g, in every published model. The decoding kernels require it.
 RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -27,12 +27,12 @@ class Sizes(NamedTuple):
 
     @property
     def N(self) -> int:
-        """Rows of the merged weight: q, k, v, f_a, g_a and beta."""
+        """Return the rows of the merged weight: q, k, v, f_a, g_a and beta."""
         return 3 * self.D + 2 * self.R + self.H
 
 
 def sizes_of(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor) -> Sizes:
-    """Check the merged weights against ``x`` and read the sizes off them."""
+    """Check the merged weights against ``x``, and return the sizes."""
     expect(x, "x", shape=(None, None), dtype=FLOATS)
     expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
     expect(w_in, name, shape=(None, x.shape[1]), dtype=x.dtype, device=x.device)
@@ -44,7 +44,7 @@ def sizes_of(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor)
 
 
 def buffer_of(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.Tensor:
-    """``out`` checked, or a fresh one: flat, room for the merged product and for f and g."""
+    """Return ``out``, checked, or a new flat buffer for the merged product and for f and g."""
     length = sizes.M * (sizes.N + 2 * sizes.D)
     if out is None:
         return x.new_empty(length)
@@ -53,9 +53,9 @@ def buffer_of(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.
 
 
 def joint_of(buffer: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
-    """The flat buffer as the merged product [M, N] and as f and g [2, M, D].
+    """Return views of the flat buffer: the merged product [M, N], and f and g [2, M, D].
 
-    f and g come first: M · N elements need not end on a 16-byte boundary, 2 · M · D do.
+    f and g come first, because 2 · M · D elements end at a multiple of 16 bytes and M · N may not.
     """
     fg, joint = buffer.split((2 * sizes.M * sizes.D, sizes.M * sizes.N))
     return joint.view(sizes.M, sizes.N), fg.view(2, sizes.M, sizes.D)
@@ -69,10 +69,10 @@ def _pack(order: tuple[str, ...], name: str, **weights: torch.Tensor) -> dict[st
 
 
 def pack_as_source(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Merged weights in the source's order: q, k, v, beta, f_a, g_a."""
+    """Return merged weights in the source's order: q, k, v, beta, f_a, g_a."""
     return _pack(("w_q", "w_k", "w_v", "w_beta", "w_fa", "w_ga"), "w_qkvbfg", **weights)
 
 
 def pack(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Merged weights as ``kda`` takes them: q, k, v, f_a, g_a, beta."""
+    """Return merged weights in the order that ``kda`` takes: q, k, v, f_a, g_a, beta."""
     return _pack(("w_q", "w_k", "w_v", "w_fa", "w_ga", "w_beta"), "w_in", **weights)

@@ -1,17 +1,17 @@
-"""The flags by which programs of one ``kda`` launch wait for each other.
+"""Flags by which programs of one ``kda`` launch wait for each other.
 
-Reading the weights is nearly all of the work, so what is left to win is latency: one launch instead of two, and
-no wait for f_a and g_a before f and g. The programs of one launch therefore have roles, by rising program id:
+Reading the weights is nearly all of the work, so latency is what can be saved: one launch instead of two, and f and g
+load their weights before f_a and g_a are ready. The programs of one launch have roles, by rising program id:
 
-1. rows of f_a and g_a, cut finest so that they are done first; each raises a flag when its part is stored;
-2. rows of q, k, v and beta, the bulk of the bytes;
+1. rows of f_a and g_a, in the smallest tiles so that they end first; each raises a flag once its part is stored;
+2. rows of q, k, v and beta, most of the bytes;
 3. rows of f and g: they load their weights, then spin until the flag of their half is complete.
 
-Programs start in the order of their ids and a role waits only for lower ids, so the spin ends whatever else
-runs on the GPU; Triton's interpreter, which runs them one after another, never spins.
+Programs start in the order of their ids, and a role waits only for lower ids, so every spin ends. Triton's interpreter
+runs programs one after another and never spins.
 
-Flags and tickets count in a small buffer kept for each device and are back at zero when the kernel ends. Launches
-of one stream follow each other; two streams must not decode on one device at the same time.
+Flags and tickets are counters in a small buffer, one for each device, and are zero when the kernel ends. Launches on
+one stream follow each other; two streams must not decode on one device at the same time.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -26,20 +26,20 @@ import triton.language as tl
 from kernels.common.devices import capability
 from kernels.common.workspace import once_per_device
 
-#: Counters kept for each device: two flags, one exit count, then one ticket a tile.
+#: Counters of a device: two flags, one exit count, then one ticket for each tile.
 COUNTERS = 1024
 
 
 @once_per_device
 def counters_of(device: torch.device) -> torch.Tensor:
-    """The device's counters, zero before and after every launch."""
+    """Return the device's counters: zero before and after every launch."""
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)
 
 
 @triton.jit
 def raise_flag(flag):
-    """Count this program in, once all that it stored can be read by the others."""
-    # The release orders this thread's stores alone; the barrier puts the other threads' before it.
+    """Raise a flag by one, after all stores of this program are visible to the others."""
+    # The release orders the stores of this thread alone; the barrier orders those of the other threads before it.
     tl.debug_barrier()
     tl.atomic_add(flag, 1, sem="release", scope="gpu")
 
@@ -54,7 +54,7 @@ def await_flag(flag, wanted):
 
 @triton.jit
 def leave(counters, programs):
-    """The last program of role 3 puts the flags back: every other one has passed them."""
+    """Reset the flags in the last program of role 3: every other program has passed them."""
     tl.debug_barrier()
     if tl.atomic_add(counters + 2, 1, sem="acq_rel", scope="gpu") == programs - 1:
         tl.store(counters, 0)
@@ -63,6 +63,6 @@ def leave(counters, programs):
 
 
 def overlap(x: torch.Tensor) -> dict[str, bool]:
-    """Programmatic dependent launch where there is one (Hopper on): start while the kernel before still runs."""
+    """Return the options of programmatic dependent launch, from Hopper on: start while the preceding kernel runs."""
     overlap = capability(x.device) >= (9, 0)
     return {"PDL": overlap, "launch_pdl": overlap} if overlap else {"PDL": False}

@@ -1,14 +1,14 @@
 """The eight projections of ``kernels.kda`` in one persistent launch, for many tokens.
 
-One program a multiprocessor works through a list of tiles, in this order:
+One program on each multiprocessor works through a list of tiles, in this order:
 
-1. *low*: 128 tokens of f_a and of g_a, each at once multiplied by its second weight while it is still in
-   registers. So f and g need no launch of their own, and the longest tiles start first;
+1. *low*: 128 tokens of f_a and of g_a, each multiplied by its second weight while it is still in registers. So f and g
+   need no launch of their own, and the longest tiles start first;
 2. *big*: 128 tokens by 256 columns of q, k, v, as many as fill whole waves of the GPU;
-3. *small*: what is left of q, k, v in 64 columns, and beta. A last wave of big tiles would leave most of the GPU
-   idle: at M = 4096 on 132 multiprocessors it would hold 20 of 132.
+3. *small*: the rest of q, k, v in 64 columns, and beta. A last wave of big tiles would leave most of the GPU idle: at
+   M = 4096 it would occupy 20 of 132 multiprocessors.
 
-Operands travel by TMA, so tails of M are cut by the descriptors.
+Operands are loaded by TMA, whose descriptors mask tokens beyond M.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -41,18 +41,18 @@ def _prefill(
     tiles_m = tl.cdiv(M, BLOCK_M)
     for tile in range(tl.program_id(0), tiles_m, PROGRAMS):
         _low_tile(tile * BLOCK_M, x, w_low, w_fg, f, g, K, D, R, BLOCK_M, BLOCK_K)
-    # Each loop takes up where the one before left off, so that no program is dealt two first tiles.
+    # Each loop begins with the program at which the preceding one ended, so that no program gets two first tiles.
     skipped = tl.cdiv(tl.maximum(tiles_m - tl.program_id(0), 0), PROGRAMS)
     first = tl.program_id(0) + skipped * PROGRAMS
-    # Columns innermost: a wave needs few rows of x and the whole weight, which then stays in L2. Flattened: the
-    # loads of the next tile overlap the store of this one.
+    # Columns innermost: a wave needs few rows of x and the whole weight, which stays in L2. Flattened: the loads
+    # of the next tile overlap the store of this one.
     for tile in tl.range(first, big_end, PROGRAMS, flatten=True):
         row = (tile - tiles_m) // COLUMNS * BLOCK_M
         column = (tile - tiles_m) % COLUMNS * BIG
         total = tl.zeros((BLOCK_M, BIG), dtype=tl.float32)
         for start in range(0, K, BLOCK_K):
             total = tl.dot(x.load([row, start]), w_big.load([column, start]).T, total)
-        # In two halves: the store is staged in shared memory, and half as much leaves room for a fourth stage.
+        # In two halves: the store is staged in shared memory, and half the buffer leaves room for a fourth stage.
         left_half, right_half = tl.reshape(total, (BLOCK_M, 2, BIG // 2)).permute(0, 2, 1).split()
         wide_big.store([row, column], left_half.to(wide_big.dtype))
         wide_big.store([row, column + BIG // 2], right_half.to(wide_big.dtype))
@@ -102,7 +102,7 @@ def _low_tile(
 def prefill(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """All eight products for any number of tokens; meant for thousands.
+    """Compute all eight products for any number of tokens; fastest for thousands.
 
     Args:
         x: [M, K], contiguous; so is every tensor.
@@ -120,14 +120,14 @@ def prefill(
         raise NotImplementedError(f"persistent needs rank 128, 3·D % {BIG} == 0 and H ≤ {SMALL}, got {R}, D = {D}, {H}")
     if x.element_size() != 2 or K % 8:
         raise NotImplementedError(f"persistent needs 16-bit elements and K % 8 == 0 for TMA, got {x.dtype} and K = {K}")
-    if K <= BLOCK_K:  # Triton 3.6 fails to compile loops over K that end after one step.
+    if K <= BLOCK_K:  # Triton 3.6 cannot compile loops over K that have one iteration.
         raise NotImplementedError(f"persistent needs K > {BLOCK_K}, got {K}")
     if x.device.type != "cpu" and capability(x.device) < (9, 0):
         raise NotImplementedError("persistent needs TMA, which GPUs have from compute capability 9.0 on")
     programs = sm_count(x.device)
     tiles_m = triton.cdiv(M, BLOCK_M)
     big = tiles_m * (3 * D // BIG)
-    # Whole waves only, unless what is left fills most of one more: then small tiles would take longer than it.
+    # Whole waves only, unless the rest fills most of another wave: small tiles would then take longer.
     waves, left = divmod(tiles_m + big, programs)
     big_end = tiles_m + big if left * 3 > programs * 2 else max(waves * programs, tiles_m)
     small_end = big_end + (tiles_m + big - big_end) * (BIG // SMALL) + tiles_m

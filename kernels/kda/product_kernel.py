@@ -1,4 +1,4 @@
-"""The product that the "triton" variant of ``kernels.kda`` launches twice: one plain kernel, nothing fused."""
+"""Variant "triton" of ``kernels.kda`` launches this plain product twice; nothing is fused."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -15,7 +15,7 @@ from kernels.kda.table import TABLE
 
 
 class Tile(NamedTuple):
-    """Tile of one program and how it is compiled."""
+    """Tile of one program and its compile options."""
 
     BLOCK_M: int
     BLOCK_N: int
@@ -28,7 +28,7 @@ TILE = TABLE.choice("triton", Tile, "M", upto="M")
 
 
 def product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
-    """``c = a @ b.mT``: [M, K] and [N, K] into [M, N], or batches of them; each row without gaps."""
+    """Write ``c = a @ b.mT``: [M, K] and [N, K] into [M, N], or batches of them; rows are contiguous."""
     (M, K), N = a.shape[-2:], b.shape[-2]
     tile = TILE(a.device, M)
     batch = a.shape[0] if a.dim() == 3 else 1
@@ -47,9 +47,9 @@ def _product(
     a_row, b_row, c_row, a_batch, b_batch, c_batch,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    # Columns outermost: the programs that run together share a slice of the weight and all of a small x.
+    # Columns outermost: programs that run together share a slice of the weight and all of a small x.
     tiles_m = tl.cdiv(M, BLOCK_M)
-    # 64-bit products only for the tile's corner: offsets inside a tile fit in 32 bits and halve the registers.
+    # 64-bit products only for the tile's corner: offsets inside a tile fit in 32 bits and take half the registers.
     first_row = (tl.program_id(0) % tiles_m).to(tl.int64) * BLOCK_M
     first_column = (tl.program_id(0) // tiles_m).to(tl.int64) * BLOCK_N
     batch = tl.program_id(1).to(tl.int64)

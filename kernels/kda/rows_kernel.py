@@ -1,4 +1,4 @@
-"""The variant "rows" of ``kernels.kda``: dot products without tensor cores, one launch (``kernels.kda.flags``)."""
+"""Variant "rows" of ``kernels.kda``: dot products without tensor cores, one launch (``kernels.kda.flags``)."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -14,12 +14,12 @@ import triton.language as tl
 from kernels.kda.flags import await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
-#: Most tokens that it serves.
+#: Most tokens.
 ROWS_LIMIT = 4
 
 
 class Rows(NamedTuple):
-    """How ``decode_rows`` is cut: weight rows a program, of the long products and of f and g."""
+    """Tile config of ``decode_rows``: weight rows for each program, of the long products and of f and g."""
 
     LONG: int
     SHORT: int
@@ -47,7 +47,7 @@ def _decode_rows(
 
 @triton.jit
 def _and(tiles, tile):
-    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    """Append to a tuple: Triton has no unpacking, and a type checker no tuple that grows."""
     return tiles + (tile,)  # noqa: RUF005
 
 
@@ -57,7 +57,7 @@ def _long_rows(
     M: tl.constexpr, K: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
     HEAD: tl.constexpr, TAIL: tl.constexpr, LONG: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """f_a and g_a first, then q, k, v, then beta, which lies behind f_a and g_a in the weight."""
+    """Compute f_a and g_a, then q, k, v, then beta, which follows f_a and g_a in the weight."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     LOW: tl.constexpr = 2 * R // LONG
     position = tl.where(pid < LOW, pid + 3 * D // LONG, tl.where(pid * LONG < WIDTH, pid - LOW, pid))
@@ -66,12 +66,12 @@ def _long_rows(
     head = tl.arange(0, HEAD)
     tail = HEAD + tl.arange(0, TAIL)
     tail_ok = tail < K
-    # The weights do not come from the kernel before this one: load them while it finishes.
+    # The preceding kernel does not write the weights: load them while it finishes.
     w_head = tl.load(w_in + rows[:, None] * K + head[None, :], inside[:, None], 0.0)
     w_tail = tl.load(w_in + rows[:, None] * K + tail[None, :], inside[:, None] & tail_ok[None, :], 0.0)
     if PDL:
         tl.extra.cuda.gdc_wait()
-    # All tokens before any result is stored: a load may not pass a store that might write what it reads.
+    # Load all tokens before any store: the compiler cannot move a load before a store that may alias it.
     heads = ()
     tails = ()
     for m in tl.static_range(M):
@@ -94,7 +94,7 @@ def _short_rows(
     M: tl.constexpr, D: tl.constexpr, R: tl.constexpr,
     LONG: tl.constexpr, SHORT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """f, then g."""
+    """Compute f, then g."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     rows = pid * SHORT + tl.arange(0, SHORT)
     half = pid * SHORT // D
@@ -105,7 +105,7 @@ def _short_rows(
     await_flag(counters + half, R // LONG)
     lows = ()
     for m in tl.static_range(M):
-        # .cg: written by another multiprocessor a moment ago, so never from this one's L1.
+        # .cg bypasses L1: another multiprocessor has just written these.
         lows = _and(lows, tl.load(wide + m * WIDTH + 3 * D + half * R + depth, cache_modifier=".cg"))
     for m in tl.static_range(M):
         total = tl.sum(weight * lows[m].to(tl.float32)[None, :], 1)
@@ -116,7 +116,7 @@ def _short_rows(
 def decode_rows(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """Dot products without tensor cores, whole rows of the weight a program, for M ≤ 4.
+    """Compute dot products without tensor cores, whole rows of the weight for each program, for M ≤ 4.
 
     Args:
         x: [M, K], contiguous; so is every tensor.

@@ -1,11 +1,11 @@
-"""The eight projections of ``kernels.kda`` in one launch that loads its weights ahead (Gluon, Hopper).
+"""The eight projections of ``kernels.kda`` in one launch that loads its weights early (Gluon, Hopper).
 
-Roles by rising program id as in ``kernels.kda.flags``, with one hop less between f_a, g_a and f, g:
+Programs have roles by rising id as in ``kernels.kda.flags``, with one round trip less between f_a, g_a and f, g:
 
-1. parts of the sums of f_a and g_a, posted (``kernels.common.mailbox``);
-2. parts of the sums of q, k, v and beta; the program of a tile's last part adds them up;
-3. rows of f and g: they ask for their weights, spin until all parts of their half are there, and add those up
-   themselves: every program of a half repeats some additions, and none waits for a program that would do them once.
+1. partial sums of f_a and g_a, posted to a mailbox (``kernels.common.mailbox``);
+2. partial sums of q, k, v and beta; the program of a tile's last part of K adds them up;
+3. rows of f and g: they load their weights, spin until all partial sums of their half are there, and add those up
+   themselves. Every program of a half repeats these additions, but none waits for a program that would do them once.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -29,16 +29,16 @@ from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
 from kernels.kda.flags import counters_of
 from kernels.kda.table import TABLE
 
-#: Most tokens it serves.
+#: Most tokens.
 STREAM_LIMIT = 32
 
-#: Rows of the weights a program: the tensor core's M side.
+#: Rows of the weights for each program: the tensor core's M side.
 ROWS = 64
 BLOCK_K = 128
 
 
 class Stream(NamedTuple):
-    """Tokens of a tile, stages of both rings, and in how many parts K is split."""
+    """Tile config: tokens, stages of both rings, and the number of parts of K."""
 
     m: int
     w_stages: int
@@ -47,21 +47,21 @@ class Stream(NamedTuple):
     split_wide: int
 
 
-#: Up to 16 tokens two programs share a multiprocessor; beyond, one has all of its K in flight at once.
+#: Up to 16 tokens two programs share a multiprocessor. Beyond, one program has all of its part of K in flight.
 STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
 
 def decode_stream(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """Everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda.rows_kernel.decode_rows``.
+    """Compute everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda.rows_kernel.decode_rows``.
 
-    ``w_in`` and ``w_fg`` are read while the kernels ahead still run: they must not be written by one that launches
-    its dependents early. f_a and g_a are not stored.
+    ``w_in`` and ``w_fg`` are read while preceding kernels still run: a kernel that launches its dependents early must
+    not write them. f_a and g_a are not stored.
 
     Raises:
         NotImplementedError: more than 32 tokens, sizes that do not divide into tiles, 32-bit elements, rows that do not
-            begin at multiples of 16 bytes, or no Hopper GPU.
+            begin at multiples of 16 bytes, or another GPU than Hopper.
     """
     config = STREAM(x.device, x.shape[0])
     if config is None:
@@ -78,7 +78,7 @@ def launch(
     fg: torch.Tensor,
     config: Stream,
 ) -> None:
-    """``decode_stream`` with a given cut."""
+    """Launch ``decode_stream`` with a tile config."""
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
     require_wgmma(x, "stream")
     if R != BLOCK_K or D % ROWS or H > ROWS:
@@ -86,7 +86,7 @@ def launch(
     if x.element_size() != 2 or (2 * K | x.data_ptr() | w_in.data_ptr() | w_fg.data_ptr()) % 16:
         raise NotImplementedError("stream needs 16-bit elements in rows that begin at multiples of 16 bytes, for TMA")
     steps = triton.cdiv(K, BLOCK_K)
-    # Each part as many steps as the others: what does not divide evenly is one part.
+    # All parts have as many steps. If the steps do not divide evenly, K is one part.
     split_low, split_wide = (parts if steps % parts == 0 else 1 for parts in (config.split_low, config.split_wide))
     wide_tiles = 3 * D // ROWS + 1
     programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
@@ -125,7 +125,7 @@ def _long(
     STEPS: gl.constexpr, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr, SPLIT_WIDE: gl.constexpr,
     W_STAGES: gl.constexpr, X_STAGES: gl.constexpr,
 ):  # fmt: skip
-    """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    """Compute one part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
     ROWS: gl.constexpr = w_in.block_type.shape[0]
     BLOCK_K: gl.constexpr = w_in.block_type.shape[1]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]
@@ -139,7 +139,7 @@ def _long(
     part = index % parts
     row = gl.where(is_low, 3 * D + tile * ROWS, gl.where(tile < 3 * D // ROWS, tile * ROWS, WIDTH))
     steps = gl.where(is_low, STEPS // SPLIT_LOW, STEPS // SPLIT_WIDE)
-    # Tokens at least to L2 before the wait. f_a and g_a are the ones waited for: the others see to it.
+    # Prefetch the tokens into L2 before the wait. Other programs wait for f_a and g_a, so those of q, k, v, beta do it.
     SPAN: gl.constexpr = STEPS // SPLIT_WIDE * BLOCK_K
     prefetch_tokens(x_plain, gl.where(is_low, M, tile), 3 * D // ROWS, part * SPAN, M, STEPS * BLOCK_K, SPAN)
     total = stream(w_in, x, row, part * steps * BLOCK_K, steps, W_STAGES, X_STAGES)
@@ -153,7 +153,7 @@ def _long(
             post_tile(mail, total)
         else:
             if SPLIT_WIDE > 1:
-                # In the order of the parts: the same sum every time.
+                # Added in the order of the parts, so that the same input gives the same bits.
                 mail -= (SPLIT_WIDE - 1) * SIZE
                 total += read_tiles(mail, SPLIT_WIDE - 1, SIZE)
                 empty_tiles(mail, SPLIT_WIDE - 1, SIZE)
@@ -169,7 +169,7 @@ def _long(
 def _short(
     pid, w_fg, x, fg, mail, counters, M, D: gl.constexpr, R: gl.constexpr, SPLIT_LOW: gl.constexpr
 ):  # fmt: skip
-    """A tile of f, then of g."""
+    """Compute a tile of f, then of g."""
     ROWS: gl.constexpr = w_fg.block_type.shape[0]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]
     SIZE: gl.constexpr = ROWS * BLOCK_M
@@ -187,7 +187,7 @@ def _short(
     first = mail + half * (R // ROWS * SPLIT_LOW * SIZE)
     tile = half * (R // ROWS) + rank // ROWS
     mail += (tile * (SPLIT_LOW * SIZE) + rank % ROWS * BLOCK_M)[:, None] + tokens[None, :]
-    # One element first: every program of this role reading all of the half again and again would be in the way.
+    # Poll one element first: if every program of this role polled all of the half, the traffic would delay the others.
     witness = first + (R // ROWS * SPLIT_LOW * SIZE - 1)
     while gl.load(witness, volatile=True) == EMPTY:
         pass
@@ -204,8 +204,8 @@ def _short(
     columns = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, layout))
     target = fg + half * M * D + columns[None, :] * D + rows[:, None]
     gl.store(target, total.to(fg.dtype.element_ty), (columns < M)[None, :])
-    # The last program of the half puts EMPTY back: every other one has read, and used, all of it. What a program has
-    # stored does not matter to the one that counts last, so the count need not wait for stores.
+    # The last program of the half stores EMPTY: every other one has read all of it. The count need not wait for the
+    # stores of a program, because the last program does not read them.
     barrier()
     if gl.atomic_add(counters + half, 1, sem="relaxed", scope="gpu") == D // ROWS - 1:
         empty_tiles(mail, SPLIT_LOW, SIZE)

@@ -1,4 +1,4 @@
-"""The table of what was tuned for the ``kda`` family, shared by its modules."""
+"""The table of tuned configurations of the ``kda`` family."""
 
 from kernels.common.tables import Table
 

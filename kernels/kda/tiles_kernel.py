@@ -1,4 +1,4 @@
-"""The variant "tiles" of ``kernels.kda``: tensor cores, K split over programs, one launch (``kernels.kda.flags``)."""
+"""Variant "tiles" of ``kernels.kda``: tensor cores, K split over programs, one launch (``kernels.kda.flags``)."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -14,12 +14,12 @@ import triton.language as tl
 from kernels.kda.flags import COUNTERS, await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
-#: Most tokens that it serves.
+#: Most tokens.
 TILES_LIMIT = 128
 
 
 class Tiles(NamedTuple):
-    """How ``decode_tiles`` is cut: a tile of BLOCK_N weight rows by BLOCK_M tokens, its K split over programs."""
+    """Tile config of ``decode_tiles``: BLOCK_N weight rows by BLOCK_M tokens, K split over programs."""
 
     BLOCK_M: int
     BLOCK_N: int
@@ -31,7 +31,7 @@ class Tiles(NamedTuple):
     num_stages: int
 
 
-#: Two programs share a multiprocessor, so a program of "tiles" may use 113 KB of shared memory.
+#: Two programs share a multiprocessor, so each may use 113 KB of shared memory.
 TILES = TABLE.maybe("tiles", Tiles, "M", upto="M")
 
 
@@ -63,7 +63,7 @@ def _long_tile(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     SPLIT_LOW: tl.constexpr, SPLIT_WIDE: tl.constexpr,
 ):  # fmt: skip
-    """One part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
+    """Compute one part of the sum of one tile of f_a and g_a, then of q, k, v, then of beta."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     LOW_TILES: tl.constexpr = 2 * R // BLOCK_N
     LOW: tl.constexpr = LOW_TILES * SPLIT_LOW
@@ -94,7 +94,7 @@ def _long_tile(
     ticket = counters + 3 + tile
     if tl.atomic_add(ticket, 1, sem="acq_rel", scope="gpu") == parts - 1:
         tl.store(ticket, 0)
-        # In the order of the parts, whoever came last: the same sum every time.
+        # Added in the order of the parts, whichever program is last, so that the same input gives the same bits.
         total = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
         for other in range(pid - part, pid - part + parts):
             total += tl.load(at + other * (BLOCK_N * BLOCK_M), cache_modifier=".cg")
@@ -114,7 +114,7 @@ def _short_tile(
     pid, w_fg, wide, fg, counters, M,
     D: tl.constexpr, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
-    """A tile of f, then of g."""
+    """Compute a tile of f, then of g."""
     WIDTH: tl.constexpr = 3 * D + 2 * R
     half = pid * SHORT // D
     rows = pid * SHORT + tl.arange(0, SHORT)
@@ -134,9 +134,9 @@ def _short_tile(
 def decode_tiles(
     x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
 ) -> None:
-    """Tensor-core tiles with K split over programs, for M ≤ 128. Arguments as in ``rows_kernel.decode_rows``.
+    """Compute tensor-core tiles with K split over programs, for M ≤ 128. Arguments as in ``rows_kernel.decode_rows``.
 
-    The program that finishes a tile last adds up its parts, so that no second launch is needed.
+    The program that finishes a tile last adds up its partial sums, so that no second launch is needed.
 
     Raises:
         NotImplementedError: more than 128 tokens, or sizes that do not divide into tiles.

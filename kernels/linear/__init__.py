@@ -1,7 +1,7 @@
-"""Linear layer of few rows: ``y = x @ weight.T (+ bias)`` where reading the weight is the whole cost.
+"""Linear layer of few rows: ``y = x @ weight.T (+ bias)``, whose cost is reading the weight.
 
-A batch of 1 … 64 rows reads N·K weights once and does almost no arithmetic, yet library kernels need twice
-the time that the bytes need. The variants here are ways of keeping every multiprocessor reading.
+A batch of 1 … 64 rows reads N·K weights once and does almost no arithmetic. Library kernels take about twice as long as
+the bytes need (docs/kernels/linear.md). The variants differ in how they keep every multiprocessor reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernels.linear.arguments import checked
 from kernels.linear.gemv_kernel import VECTORS, Vectors, run_gemv, vectors_at
 from kernels.linear.library import compiled, max_autotuned, tgv, tgv_pdl, torch_linear, zero_bias
 from kernels.linear.product_kernel import MAX_SPLIT, SPLIT, TILE, Tile, run_product, tiles_at
-from kernels.linear.table import TABLE, offer
+from kernels.linear.table import TABLE, search_space
 
 Stream = linear_stream.Stream
 Share = linear_share.Share
@@ -28,7 +28,7 @@ Share = linear_share.Share
 #: Variant that ``linear`` calls.
 BEST = TABLE.choice("best", str, "M K N", upto="M")
 
-#: What serves sizes and GPUs that the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
+#: Fallback for what the best variant refuses: "gemv" up to this many rows, "split_k" beyond.
 MOST_VECTORS = 2
 
 #: Rows up to which ``lockstep tune`` tries "stream".
@@ -36,9 +36,9 @@ MOST_STREAMED = 64
 
 
 def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One output tile a program, the whole of K in one loop.
+    """One program for each output tile, all of K in one loop.
 
-    At few rows there are too few tiles to keep the memory busy: the reason for ``split_k``.
+    At few rows there are too few tiles to keep the memory busy; ``split_k`` solves that.
     """
     require_triton(x, "triton")
     out = checked(x, weight, bias, out)
@@ -49,10 +49,10 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
 def split_k(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """Several programs share an output tile, each a part of K; the last to finish adds their sums, in order.
+    """Several programs share an output tile, each with a part of K; the last to finish adds their sums, in order.
 
-    Calls on one device must not overlap: they share the counters that tell which program is the last. Calls
-    on one stream, captured in graphs or not, do not.
+    Calls on one device must not overlap: they share the counters that find the last program. Calls on one stream do not
+    overlap, captured in graphs or not.
 
     Raises:
         NotImplementedError: more rows than the table has tiles for.
@@ -63,7 +63,7 @@ def split_k(
 def split_k_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
-    """``split_k`` with programmatic dependent launch: it is placed while the kernel before it still runs."""
+    """``split_k`` with programmatic dependent launch: it starts while the preceding kernel still runs."""
     _require_pdl(x)
     return _split_k(x, weight, bias, out, config, pdl=True)
 
@@ -71,7 +71,7 @@ def split_k_pdl(
 def gemv(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
-    """One to four rows without tensor cores: a program reads a few rows of the weight, whole, straight to registers.
+    """One to four rows without tensor cores: a program reads a few whole rows of the weight straight to registers.
 
     Raises:
         NotImplementedError: more than four rows.
@@ -82,11 +82,10 @@ def gemv(
 def gemv_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
-    """``gemv`` with programmatic dependent launch, its weights loaded while the kernels before it still run.
+    """``gemv`` with programmatic dependent launch; it loads its weights while preceding kernels still run.
 
-    So ``weight`` must not be written by a kernel that may still be running when this one starts: by one that ends
-    in an ordinary way it may, by one that itself launches its dependents early it may not. Weights of inference
-    are constants, which is what this is for. ``x`` and ``bias`` may come from the kernel before.
+    No kernel that may still run may write ``weight``: not the preceding one if it launches its dependents early. In
+    inference weights are constants, so this holds. The preceding kernel may write ``x`` and ``bias``.
     """
     _require_pdl(x)
     return _gemv(x, weight, bias, out, config, pdl=True)
@@ -95,9 +94,9 @@ def gemv_pdl(
 def stream(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
-    """``split_k`` by TMA and ``wgmma``, its first weights loaded while the kernels before it still run.
+    """``split_k`` with TMA and ``wgmma``; it loads its first weights while preceding kernels still run.
 
-    ``weight`` must be there in time: see ``gemv_pdl``.
+    For what may write ``weight`` see ``gemv_pdl``.
 
     Raises:
         NotImplementedError: more rows than the table has tiles for, no Hopper GPU, 32-bit elements,
@@ -116,13 +115,14 @@ def stream(
 def share(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Share | None = None
 ) -> Tensor:
-    """``stream`` with its sums shared out: every program adds up some of the tokens, none a whole tile.
+    """``stream`` with the reduction shared: every program adds the sums of some tokens, none of a whole tile.
 
-    ``weight`` must be there in time: see ``gemv_pdl``. Calls on one device must not overlap: see ``split_k``.
+    For what may write ``weight`` see ``gemv_pdl``. Calls on one device must not overlap: see ``split_k``.
 
     Raises:
-        NotImplementedError: a shape that the table has no tile for, what ``stream`` refuses, or more programs than
-            the GPU has multiprocessors.
+        NotImplementedError: the table has no tile for the shape, ``stream`` refuses it, or it needs more programs than
+        the
+            GPU has multiprocessors.
     """
     out = checked(x, weight, bias, out)
     _require_hopper("share", x, weight)
@@ -134,9 +134,9 @@ def share(
 
 
 def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Whole rows of the weight a program, in registers before the kernel ahead has ended.
+    """Each program loads whole rows of the weight to registers before the preceding kernel has ended.
 
-    ``weight`` must be there in time: see ``gemv_pdl``.
+    For what may write ``weight`` see ``gemv_pdl``.
 
     Raises:
         NotImplementedError: more than 8 rows, K beyond 4096, no Hopper GPU, 32-bit elements, or rows of x and weight
@@ -154,21 +154,21 @@ def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: str | None = None
 ) -> Tensor:
-    """``x @ weight.T + bias`` by the variant that is fastest at this shape.
+    """Compute ``x @ weight.T + bias`` with the variant that is fastest at this shape.
 
     Args:
         x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
         weight: ``[N, K]``, contiguous, dtype and device of ``x``.
         bias: ``[N]`` or None.
         out: ``[M, N]`` to write into; allocated when None.
-        config: "gemv", "split_k", "direct", "stream", "share" or "torch"; by default what the GPU's table has for the
-            shape.
+        config: "gemv", "split_k", "direct", "stream", "share" or "torch"; by default the entry of the
+            GPU's table for the shape.
 
     Returns:
         ``[M, N]`` in the dtype of ``x``, accumulated in float32.
 
     Raises:
-        ValueError: names the argument of a wrong shape, dtype, device or layout.
+        ValueError: an argument has a wrong shape, dtype, device or layout; the message names it.
     """
     out = checked(x, weight, bias, out)
     if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
@@ -188,7 +188,7 @@ def linear(
 
 
 def _hopper_reads(x: Tensor, weight: Tensor) -> bool:
-    """Whether this is a Hopper GPU that can read both 16 bytes at a time, as its tensor memory accelerator does."""
+    """Return whether this is a Hopper GPU and TMA can read both tensors (rows begin at multiples of 16 bytes)."""
     aligned = x.element_size() == 2 and (x.shape[1] * 2 | x.data_ptr() | weight.data_ptr()) % 16 == 0
     return aligned and capability(x.device)[0] == 9
 
@@ -254,16 +254,16 @@ SCRATCH = BUFFERS
 def _streams_at(M: int, K: int, N: int) -> SearchSpace:
     m = max(8, triton.next_power_of_2(M))
     rings = ((5, 4), (5, 8), (6, 8), (8, 5)) if m <= MOST_STREAMED else ()
-    return offer("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
+    return search_space("stream", [Stream(m, 64, 128, w, x, 1, 4) for w, x in rings], M, K, N)
 
 
 def _variants_at(M: int, K: int, N: int) -> SearchSpace:
     rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "split_k": 256}
     few = [name for name, most in rows.items() if most >= M]
-    return offer("best", [*few, "torch"], M, K, N)
+    return search_space("best", [*few, "torch"], M, K, N)
 
 
-#: What ``lockstep tune`` may try: variant → what is open at a case.
+#: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {
     "split_k_pdl": tiles_at,
     "gemv_pdl": vectors_at,

@@ -1,4 +1,4 @@
-"""What every variant of ``linear`` expects of its arguments."""
+"""Check the arguments of every variant of ``linear``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def checked(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
-    """The output to write into, once every argument is known to fit."""
+    """Check every argument, and return the output to write into."""
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
     if bias is not None:

@@ -1,12 +1,13 @@
-"""The variant "direct" of ``kernels.linear``: whole rows of the weight in registers before the kernel ahead has ended.
+"""Variant "direct" of ``kernels.linear``: whole rows of the weight in registers before the preceding kernel ends.
 
-A program owns 16 rows of the weight. Each of its warps takes every ``WARPS``-th 64 elements of K, and one sum through
-shared memory joins the warps. All of the program's weights are on their way to registers before ``gdc_wait``; x, which
-the kernel ahead may still be writing, is asked for only in L2, where a later write finds it.
+A program owns 16 rows of the weight. Each of its warps takes every ``WARPS``-th 64 elements of K; the warps add their
+sums through shared memory. The loads of all the program's weights are issued before ``gdc_wait``. x, which the
+preceding kernel may still write, is only prefetched into L2, where later writes reach it.
 
-Elements travel as they lie in memory. A product is the same for any order of K, so a thread hands the tensor core the
-eight consecutive elements of its 16-byte load where ``mma.sync`` would have pairs from two places, and the same of x:
-``k_width=8``. No transposition through shared memory, and x comes straight from L2 to registers.
+Elements keep their order in memory. A product does not depend on the order of K, so a thread passes the eight
+consecutive elements of its 16-byte load to the tensor core, where ``mma.sync`` expects pairs from two places. It does
+the same with x (``k_width=8``). So nothing is transposed through shared memory, and x goes straight from L2 to
+registers.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -23,19 +24,19 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.streaming import prefetch_tokens
 
-#: Rows of x it serves: the narrow side of ``mma.sync``.
+#: Most rows of x: the narrow side of ``mma.sync``.
 TOKENS = 8
-#: Rows of the weight a program.
+#: Rows of the weight for each program.
 ROWS = 16
-#: Elements of K a warp takes at once: a line of 128 bytes.
+#: Elements of K that a warp takes at once: a line of 128 bytes.
 CHUNK = 64
 WARPS = 8
-#: Longest rows: half of a multiprocessor's registers then hold weights.
+#: Longest rows; then half of a multiprocessor's registers hold weights.
 MOST_K = 4096
 
 
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """``out = x @ weight.T + bias``; every argument has been checked."""
+    """Write ``out = x @ weight.T + bias``. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     span = CHUNK * WARPS
     _direct_kernel[(triton.cdiv(N, ROWS),)](
@@ -46,7 +47,7 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
 
 @gluon.jit
 def _and(tiles, tile):
-    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    """Append to a tuple: Triton has no unpacking, and a type checker no tuple that grows."""
     return tiles + (tile,)  # noqa: RUF005
 
 
@@ -65,7 +66,7 @@ def _direct_kernel(
     warp = gl.arange(0, WARPS, layout=gl.SliceLayout(1, gl.SliceLayout(2, left)))[:, None, None]
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, left)))[None, :, None] + row
     depth = gl.arange(0, CHUNK, layout=gl.SliceLayout(0, gl.SliceLayout(1, left)))[None, None, :] + warp * CHUNK
-    # Rows beyond the edge read row 0 again instead of being masked: they are never stored.
+    # Rows beyond the edge read row 0 instead of being masked: they are never stored.
     w_at = weight + gl.where(rows < N, rows, 0).to(gl.int64) * K + depth
     weights = ()
     for step in gl.static_range(STEPS):

@@ -1,4 +1,4 @@
-"""The variant "gemv" of ``kernels.linear``: whole rows of the weight straight to registers, no tensor cores."""
+"""Variant "gemv" of ``kernels.linear``: whole rows of the weight straight to registers, no tensor cores."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -16,31 +16,32 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace
 from kernels.linear.product_kernel import store
-from kernels.linear.table import TABLE, offer
+from kernels.linear.table import TABLE, search_space
 
 
 class Vectors(NamedTuple):
-    """Rows of the weight a program of "gemv", elements of K a step."""
+    """Rows of the weight for each program of "gemv", elements of K a step."""
 
     n: int
     k: int
     num_warps: int
 
 
-#: Tile of "gemv", and whether its weights are loaded ahead of the wait. On an H200 that takes K 7168 N 576 from 4.3 to
-#: 3.0 µs, but K 4096 N 2048 from 5.6 to 6.0: programs that fill the GPU early keep the kernel ahead from ending.
+#: Tile of "gemv", and whether it loads its weights before the wait. On an H200 with free clocks that takes K 7168, N
+#: 576 from 4.3 to 3.0 µs, but K 4096, N 2048 from 5.6 to 6.0: programs that fill the GPU early delay the preceding
+#: kernel.
 VECTORS = TABLE.maybe("gemv", Vectors, "M K N", upto="M")
 AHEAD = TABLE.choice("gemv_ahead", bool, "M K N", upto="M")
 
 
 def vectors_at(M: int, K: int, N: int) -> SearchSpace:
-    """Two or four rows of the weight a program."""
+    """Return tiles with two or four rows of the weight for each program."""
     tiles = [Vectors(n, k, warps) for n in (2, 4) for k in (2048, 4096) for warps in (8, 16)]
-    return offer("gemv", tiles if M <= 4 else [], M, K, N)
+    return search_space("gemv", tiles if M <= 4 else [], M, K, N)
 
 
 def run_gemv(tile: Vectors, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, pdl: bool) -> None:
-    """Launch it; every argument has been checked."""
+    """Launch the kernel. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     block_k = min(tile.k, triton.next_power_of_2(K))
     _gemv_kernel[(triton.cdiv(N, tile.n),)](
@@ -53,7 +54,7 @@ def run_gemv(tile: Vectors, x: Tensor, weight: Tensor, bias: Tensor | None, out:
 
 @triton.jit
 def _and(tiles, tile):
-    """A longer tuple. Triton knows no unpacking, and a type checker no tuple that grows."""
+    """Append to a tuple: Triton has no unpacking, and a type checker no tuple that grows."""
     return tiles + (tile,)  # noqa: RUF005
 
 
@@ -71,7 +72,7 @@ def _gemv_kernel(
     x_at = x + tl.where(m < M, m, 0)[:, None, None] * K + k[None, None, :]
     if PDL and not AHEAD:
         gdc_wait()
-    # All of the program's weights; with AHEAD before the wait: the kernel ahead does not write them (see ``gemv_pdl``).
+    # Load all of the program's weights; with AHEAD before the wait, for the preceding kernel does not write them.
     w_tiles = ()
     for step in tl.static_range(STEPS):
         if EVEN_K:

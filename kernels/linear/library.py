@@ -1,4 +1,4 @@
-"""What libraries have for ``linear``: cuBLAS, torch.compile and FlashInfer."""
+"""Library variants of ``linear``: cuBLAS, torch.compile and FlashInfer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernels.linear.arguments import checked
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``F.linear``, or the cuBLAS call behind it where there is a buffer to write into."""
+    """``F.linear``, or the cuBLAS call behind it if there is a buffer to write into."""
     if out is None:
         return torch.nn.functional.linear(x, weight, bias)
     if bias is None:
@@ -31,7 +31,7 @@ def compiled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def max_autotuned(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``torch.compile(mode="max-autotune-no-cudagraphs")``: Inductor times its own kernels against cuBLAS.
 
-    Tuned anew in every process, so its choice (and its speed) may differ from run to run.
+    It tunes in every process, so its choice and its speed may differ from run to run.
     """
     return _compiled(x, "max-autotune-no-cudagraphs")(x, weight, bias)
 
@@ -54,7 +54,7 @@ def _compiled(x: Tensor, mode: str) -> Callable[..., Tensor]:
 
 @functools.cache
 def _compile(mode: str) -> Callable[..., Tensor]:
-    # One kernel a shape, as the source of the workload measured it. Dynamo keeps eight shapes.
+    # One kernel for each shape, as the source of the workload measured it. Dynamo keeps eight shapes by default.
     compiled_linear: Callable[..., Tensor] = torch.compile(torch.nn.functional.linear, mode=mode, dynamic=False)
     return compiled_linear
 
@@ -73,5 +73,5 @@ def _tgv(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None, *, 
 
 
 def zero_bias(weight: Tensor, bias: Tensor | None = None) -> dict[str, Any]:
-    """The bias that TGV insists on: ``bias`` itself, or zeros ``[N]``."""
+    """Return the bias that TGV requires: ``bias`` itself, or zeros ``[N]``."""
     return {"bias": weight.new_zeros(weight.shape[0]) if bias is None else bias}

@@ -1,4 +1,4 @@
-"""Tensor-core products of few rows: the variants "triton" and "split_k" of ``kernels.linear``."""
+"""Variants "triton" and "split_k" of ``kernels.linear``: tensor-core products of few rows."""
 
 # Triton's compiler gives kernel arguments their types: annotations on them would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -18,7 +18,7 @@ from kernels.common.devices import sm_count
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import once_per_device
-from kernels.linear.table import TABLE, offer
+from kernels.linear.table import TABLE, search_space
 
 
 class Tile(NamedTuple):
@@ -34,24 +34,24 @@ class Tile(NamedTuple):
 
 #: Tile of "triton".
 TILE = TABLE.choice("triton", Tile, "M K N", upto="M")
-#: Tile of "split_k". Hopper's products take 64 rows on their M side: at few rows of x those are rows of the weight.
+#: Tile of "split_k". Hopper's products have 64 rows on their M side; at few rows of x these are rows of the weight.
 SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
 MAX_SPLIT = 16
 
 
 def tiles_at(M: int, K: int, N: int) -> SearchSpace:
-    """Programs of one wave: 16 to 128 rows of the weight, K steps of 64 to 256."""
+    """Return tiles for one wave of programs: 16 to 128 rows of the weight, steps of 64 to 256 of K."""
     if M > 64:
-        return offer("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
+        return search_space("split_k", [Tile(128, n, 128, False, 8, s) for n in (32, 64) for s in (4, 5)], M, K, N)
     m = max(16, triton.next_power_of_2(M))
     shapes = [(n, k, stages) for n in (32, 64) for k, stages in ((64, 8), (128, 5), (128, 6), (256, 3))]
-    return offer("split_k", [Tile(m, n, k, n == 64, 4, stages) for n, k, stages in shapes], M, K, N)
+    return search_space("split_k", [Tile(m, n, k, n == 64, 4, stages) for n, k, stages in shapes], M, K, N)
 
 
 def run_product(
     tile: Tile, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, most_parts: int, pdl: bool = False
 ) -> None:
-    """Launch the tensor-core kernel, K in as many parts as all tiles can run at once, one program a multiprocessor."""
+    """Launch the kernel. K is split so that all programs fit in one wave, one program for each multiprocessor."""
     (M, K), N = x.shape, weight.shape[0]
     tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
     most_parts = min(most_parts, sm_count(x.device) // (tiles_m * tiles_n))
@@ -70,7 +70,7 @@ def run_product(
 
 @once_per_device
 def _counters(device: torch.device) -> Tensor:
-    """A counter for every tile that K is split for, zero before and after every launch."""
+    """Return a counter for every tile with split K: zero before and after every launch."""
     return torch.zeros(sm_count(device), dtype=torch.int32, device=device)
 
 
@@ -87,13 +87,13 @@ def _product_kernel(
     m = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = part * (STEPS * BLOCK_K) + tl.arange(0, BLOCK_K)
-    # Rows of the weight beyond the edge read row 0 again instead of being masked: they are never stored.
+    # Rows of the weight beyond the edge read row 0 instead of being masked: they are never stored.
     w_row = weight + tl.where(n < N, n, 0).to(tl.int64) * K
     x_row = x + m.to(tl.int64) * K
     ROWS: tl.constexpr = BLOCK_N if SWAPPED else BLOCK_M
     COLUMNS: tl.constexpr = BLOCK_M if SWAPPED else BLOCK_N
     if PDL:
-        # No memory is touched before this: the kernel before may still be writing what is read here.
+        # Nothing is read before this: the preceding kernel may still write it.
         gdc_wait()
     acc = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
     for _ in range(STEPS):
@@ -116,10 +116,10 @@ def _product_kernel(
         within = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
         partials += tile * (PARTS * BLOCK_M * BLOCK_N)
         tl.store(partials + part * (BLOCK_M * BLOCK_N) + within, acc)
-        # One thread counts for all of them: their stores must come before its release.
+        # One thread counts for all: every thread's stores must precede its release.
         tl.debug_barrier()
         if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
-            # In order, whoever is last: the same input gives the same bits. From L2, where the others wrote.
+            # Added in order, whichever program is last, so that the same input gives the same bits. Read from L2 (.cg).
             acc = tl.load(partials + within, cache_modifier=".cg")
             for other in tl.static_range(1, PARTS):
                 acc += tl.load(partials + other * (BLOCK_M * BLOCK_N) + within, cache_modifier=".cg")
@@ -129,7 +129,7 @@ def _product_kernel(
 
 @triton.jit
 def store(acc, bias, out, m, n, M, N, HAS_BIAS: tl.constexpr):
-    """The sums of a tile, with the bias, to their place."""
+    """Store the sums of a tile, with the bias."""
     if HAS_BIAS:
         acc += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     inside = (m < M)[:, None] & (n < N)[None, :]

@@ -1,11 +1,10 @@
-"""The variant "share" of ``kernels.linear``: split K, every program adding up some of the tokens.
+"""Variant "share" of ``kernels.linear``: split K, with the reduction shared by all programs of a tile.
 
-``kernels.linear.stream_kernel`` leaves the sums to the program of the last part, which reads the tiles of all other
-parts while their programs are gone. Here each program posts its tile in shares of some tokens, one share to every part
-of the tile, and adds the partial sums of its own share in the order of the parts: as many elements in all, read by all
-at once.
+In ``kernels.linear.stream_kernel`` the program of the last part of K adds up a tile; the other programs have ended by
+then. Here each program posts its partial sums in shares of some tokens, one share for each part. Each program then adds
+up its own share, in the order of the parts. As many elements are read in all, but by all programs at once.
 
-So programs wait for programs that come after them: all must be resident together, and ``launch`` refuses what is not.
+So programs wait for programs with higher ids. All of them must be resident together; ``launch`` refuses other sizes.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -32,13 +31,13 @@ from kernels.common.mailbox import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
 from kernels.common.tables import SearchSpace
 from kernels.common.warp_group_tiles import halves
-from kernels.linear.table import TABLE, offer
+from kernels.linear.table import TABLE, search_space
 
 
 class Share(NamedTuple):
-    """Tile of ``m`` tokens by ``n`` weight rows, ``k`` of K a step, K in ``parts`` (2 or 4), rings of so many steps.
+    """Tile of ``m`` tokens by ``n`` weight rows; steps of ``k``; K in ``parts`` (2 or 4); stages of both rings.
 
-    A part's share is ``m / parts`` tokens: at least 8, the narrowest product of the tensor cores.
+    A program's share is ``m / parts`` tokens, at least 8: the narrowest product of the tensor cores.
     """
 
     m: int
@@ -53,31 +52,32 @@ class Share(NamedTuple):
 #: Tile of "share".
 SHARE = TABLE.maybe("share", Share, "M K N", upto="M")
 
-#: Rows above which the rings no longer hold a part's steps.
+#: Most rows: beyond, the rings do not hold all steps of a part.
 MOST_ROWS = 64
 
 
 def shares_at(M: int, K: int, N: int) -> SearchSpace:
-    """Long rings and short ones, K in 2 or 4 parts; a multiprocessor's 227 KB hold each."""
+    """Return long rings and short ones, K in 2 or 4 parts; each fits into a multiprocessor's 227 KB."""
     m = max(16, triton.next_power_of_2(M))
     rings = ((8, 8), (5, 4)) if m <= 32 else ((7, 6), (8, 5), (4, 3))
-    cuts = [Share(m, 64, 128, parts, w, x, 4) for parts in (2, 4) if m >= 8 * parts for w, x in rings]
-    return offer("share", cuts if m <= MOST_ROWS else [], M, K, N)
+    shares = [Share(m, 64, 128, parts, w, x, 4) for parts in (2, 4) if m >= 8 * parts for w, x in rings]
+    return search_space("share", shares if m <= MOST_ROWS else [], M, K, N)
 
 
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: Share) -> None:
-    """``out = x @ weight.T + bias``; every argument has been checked.
+    """Write ``out = x @ weight.T + bias``. The caller has checked every argument.
 
     Raises:
-        NotImplementedError: more rows than the tile has, K that does not fall into its parts, or more programs than
-            the GPU has multiprocessors, where some would wait for others that cannot start.
+        NotImplementedError: more rows than the tile has, K that does not divide into the parts, or more programs than
+        the
+            GPU has multiprocessors: some would wait for others that cannot start.
     """
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps, places = triton.cdiv(N, config.n), triton.cdiv(K, config.k), sm_count(x.device)
     if config.m < M:
         raise NotImplementedError(f"share's tile is for up to {config.m} rows, got {M}")
     if steps % config.parts:
-        raise NotImplementedError(f"share cannot deal K={K}, {steps} steps of {config.k}, to {config.parts} parts")
+        raise NotImplementedError(f"share cannot divide K={K}, {steps} steps of {config.k}, into {config.parts} parts")
     if tiles * config.parts > places:
         raise NotImplementedError(
             f"share needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} parts, "
@@ -103,7 +103,7 @@ def _share_kernel(
     part = gl.program_id(1)
     row = tile * BLOCK_N
     total = _product(weight, x, w_plain, x_plain, tile, part, M, N, K, STEPS, W_STAGES, X_STAGES)
-    # A share of the tile as the tensor cores would hold it: the values move between threads as little as can be.
+    # The layout in which the tensor cores hold a share: little data moves between threads.
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, SHARE, 16]
     )
@@ -111,10 +111,10 @@ def _share_kernel(
     tokens = gl.arange(0, SHARE, layout=gl.SliceLayout(0, layout))
     mail += tile * (PARTS * PARTS * SIZE) + rows[:, None] * SHARE + tokens[None, :]
     _post_shares(total, mail + part * SIZE, PARTS, SIZE, layout)
-    # The parts in their order: the same input gives the same bits.
-    letters = mail + part * (PARTS * SIZE)
-    result = read_tiles(letters, PARTS, SIZE)
-    empty_tiles(letters, PARTS, SIZE)
+    # Added in the order of the parts, so that the same input gives the same bits.
+    partials = mail + part * (PARTS * SIZE)
+    result = read_tiles(partials, PARTS, SIZE)
+    empty_tiles(partials, PARTS, SIZE)
     columns = row + rows
     lines = part * SHARE + tokens
     if HAS_BIAS:
@@ -128,7 +128,7 @@ def _product(
     weight, x, w_plain, x_plain, tile, part, M, N, K, STEPS: gl.constexpr, W_STAGES: gl.constexpr,
     X_STAGES: gl.constexpr,
 ):  # fmt: skip
-    """As ``kernels.common.streaming.stream``, but unrolled; what does not fit a ring is prefetched into L2 last."""
+    """As ``kernels.common.streaming.stream``, but unrolled; tiles that do not fit the rings are prefetched into L2."""
     BLOCK_N: gl.constexpr = weight.block_type.shape[0]
     BLOCK_K: gl.constexpr = weight.block_type.shape[1]
     BLOCK_M: gl.constexpr = x.block_type.shape[0]
@@ -161,7 +161,7 @@ def _product(
         product = warpgroup_mma(
             w_ring.index(step % W_STAGES), x_ring.index(step % X_STAGES).permute((1, 0)), total, is_async=True
         )
-        # One product stays in flight: the slots that are free now are those of the one before.
+        # One product stays in flight, so the free slots are those of the product before it.
         total = warpgroup_mma_wait(num_outstanding=1, deps=[product])
         if step > 0 and step + W_STAGES - 1 < STEPS:
             _refill(weight, row, first, w_ring, w_full, step + W_STAGES - 1)
@@ -177,7 +177,7 @@ def _refill(tiles, row, first, ring, full, step: gl.constexpr):
 
 @gluon.jit
 def _post_shares(total, mail, PARTS: gl.constexpr, SIZE: gl.constexpr, layout: gl.constexpr):
-    """Post a tile's columns in ``PARTS`` shares, each where its part looks for it."""
+    """Post a tile's columns in ``PARTS`` shares, each in the mailbox of the program that adds it up."""
     gl.static_assert(PARTS == 2 or PARTS == 4, "a tile is halved once or twice")
     west, east = halves(total)
     if PARTS == 2:

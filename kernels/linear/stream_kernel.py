@@ -1,4 +1,4 @@
-"""The variant "stream" of ``kernels.linear``: split K, with the weights loaded ahead of the kernel before."""
+"""Variant "stream" of ``kernels.linear``: split K, with weights loaded before the preceding kernel has ended."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -21,9 +21,9 @@ from kernels.linear.table import TABLE
 
 
 class Stream(NamedTuple):
-    """Tile of ``m`` tokens by ``n`` weight rows, ``k`` of K a step, rings of so many steps.
+    """Tile of ``m`` tokens by ``n`` weight rows; steps of ``k``; stages of both rings.
 
-    K is cut into as many parts as ``slots`` programs a multiprocessor allow.
+    K is split into as many parts as ``slots`` programs for each multiprocessor allow.
     """
 
     m: int
@@ -41,14 +41,14 @@ MOST_PARTS = 16
 
 
 def parts_of(config: Stream, K: int, N: int, device: torch.device) -> int:
-    """In how many parts K is split."""
+    """Return the number of parts of K."""
     steps = triton.cdiv(K, config.k)
     most = min(MOST_PARTS, config.slots * sm_count(device) // triton.cdiv(N, config.n))
     return max((parts for parts in range(1, most + 1) if steps % parts == 0), default=1)
 
 
 def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: Stream, parts: int) -> None:
-    """``out = x @ weight.T + bias``; every argument has been checked."""
+    """Write ``out = x @ weight.T + bias``. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     tiles, steps = triton.cdiv(N, config.n), triton.cdiv(K, config.k)
     _stream_kernel[(tiles, parts)](
@@ -71,7 +71,7 @@ def _stream_kernel(
     tile = gl.program_id(0)
     part = gl.program_id(1)
     first = part * STEPS * BLOCK_K
-    # What is not asked for in shared memory before the wait comes at least to L2: a later write of x finds it there.
+    # Prefetch into L2 what is not loaded to shared memory before the wait; later writes of x reach it there.
     prefetch_tokens(x_plain, tile, gl.num_programs(0), first, M, K, STEPS * BLOCK_K)
     if STEPS > W_STAGES:
         prefetch_rows(w_plain, tile * BLOCK_N, first + W_STAGES * BLOCK_K, N, K, BLOCK_N, (STEPS - W_STAGES) * BLOCK_K)
@@ -86,7 +86,7 @@ def _stream_kernel(
         if part < PARTS - 1:
             post_tile(mail + part * SIZE, total)
         else:
-            # The parts in their order: the same input gives the same bits.
+            # Added in the order of the parts, so that the same input gives the same bits.
             total += read_tiles(mail, PARTS - 1, SIZE)
             empty_tiles(mail, PARTS - 1, SIZE)
             _store(total, bias, out, tile * BLOCK_N + rows, tokens, M, N, HAS_BIAS)

@@ -1,4 +1,4 @@
-"""The table of what was tuned for the ``linear`` family, shared by its modules."""
+"""The table of tuned configurations of the ``linear`` family."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from kernels.common.tables import SearchSpace, Table
 TABLE = Table("linear")
 
 
-def offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> SearchSpace:
-    """What may be tried for one shape."""
+def search_space(choice: str, configs: Sequence[Any], M: int, K: int, N: int) -> SearchSpace:
+    """Return what ``lockstep tune`` tries for one shape."""
     return SearchSpace(choice, {"M": M, "K": K, "N": N}, configs)

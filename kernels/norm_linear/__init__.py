@@ -1,8 +1,8 @@
-"""A linear layer behind the RMSNorm that produces its input: ``y = (x / rms(x) · gain) @ weight.T``.
+"""RMSNorm and the linear layer that reads its output: ``y = (x / rms(x) · gain) @ weight.T``.
 
-In a chain of nothing but linears programmatic dependent launch overlaps one with the next. Here, as in a model, another
-kernel comes before: the norm lets its dependents start at once, so that the linear asks for its weights, which no
-kernel writes, while the norm runs.
+In a chain of linear layers alone, programmatic dependent launch overlaps one with the next. In a model another kernel
+precedes. Here the norm lets its dependents start at once, so the linear layer loads its weights, which no kernel
+writes, while the norm runs.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -27,12 +27,12 @@ from kernels.common.workspace import BUFFERS
 from kernels.linear.arguments import FLOATS
 from kernels.linear.library import torch_linear
 
-#: As in DeepSeek-V3's and Qwen3's configurations.
+#: Epsilon of DeepSeek-V3's and Qwen3's configurations.
 EPSILON = 1e-6
 
 TABLE = Table("norm_linear")
 
-#: Linear of ``apart``, "gemv" or "split_k"; None where rows are too many for either.
+#: Linear variant of ``apart``, "gemv" or "split_k"; None if there are too many rows for either.
 APART = TABLE.maybe("apart", str, "M K N", upto="M")
 #: Variant that ``norm_linear`` calls.
 BEST = TABLE.choice("best", str, "M K N", upto="M")
@@ -45,10 +45,10 @@ def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
 
 
 def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
-    """Our norm and our linear, each begun when the launch ahead has ended.
+    """Our norm and our linear layer; each begins when the preceding launch has ended.
 
     Raises:
-        NotImplementedError: more rows than the table has a linear for, or not a CUDA tensor.
+        NotImplementedError: the table has no linear variant for so many rows, or the tensor is not on a GPU.
     """
     out = _checked(x, gain, weight, out)
     name = config or APART(x.device, *x.shape, len(weight))
@@ -58,9 +58,9 @@ def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None,
 
 
 def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The same with programmatic dependent launch: the linear begins while the norm runs.
+    """As ``apart`` with programmatic dependent launch: the linear layer begins while the norm runs.
 
-    What ``kernels.linear.gemv_pdl`` says of the weight holds.
+    For what may write the weight see ``kernels.linear.gemv_pdl``.
 
     Raises:
         NotImplementedError: no Hopper GPU or newer.
@@ -73,7 +73,7 @@ def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
 def norm_linear(
     x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None
 ) -> Tensor:
-    """The variant that is fastest at this shape, torch's own where the GPU cannot run it.
+    """Compute it with the variant that is fastest at this shape; with torch where the GPU cannot run that.
 
     Args:
         x: ``[M, K]``, contiguous; bfloat16, float16 or float32.
@@ -86,7 +86,7 @@ def norm_linear(
         ``[M, N]`` in the dtype of ``x``. The norm is computed in float32 and rounded before the product.
 
     Raises:
-        ValueError: names the argument of a wrong shape, dtype, device or layout.
+        ValueError: an argument has a wrong shape, dtype, device or layout; the message names it.
     """
     out = _checked(x, gain, weight, out)
     if not len(x) or (config is None and capability(x.device) < (9, 0)):
@@ -96,7 +96,7 @@ def norm_linear(
 
 
 def _checked(x: Tensor, gain: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
-    """The output to write into; what the linear checks is left to it."""
+    """Check what the linear layer does not check, and return the output to write into."""
     expect(x, "x", shape=(None, None), dtype=FLOATS, contiguous=True)
     expect(gain, "gain", shape=(x.shape[1],), dtype=x.dtype, device=x.device, contiguous=True)
     expect(weight, "weight", shape=(None, x.shape[1]), dtype=x.dtype, device=x.device, contiguous=True)
@@ -127,7 +127,7 @@ def _norm(x, gain, out, K, epsilon, PDL: tl.constexpr, BLOCK_K: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * K
     scale = tl.load(gain + at, inside, 0.0).to(tl.float32)
     if PDL:
-        # The kernel ahead may still write x, or read what is written here.
+        # The preceding kernel may still write x, or read what is written here.
         gdc_wait()
     values = tl.load(x + row + at, inside, 0.0).to(tl.float32)
     scale *= tl.rsqrt(tl.sum(values * values, 0) / K + epsilon)
@@ -152,5 +152,5 @@ def _variants_at(M: int, K: int, N: int) -> SearchSpace:
     return SearchSpace("best", {"M": M, "K": K, "N": N}, ["overlapped", "apart", "torch"])
 
 
-#: What ``lockstep tune`` may try: variant → what is open at a case.
+#: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {"apart": _linears_at, "best": _variants_at}

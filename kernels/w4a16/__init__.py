@@ -1,8 +1,8 @@
-"""Small and large batches through int4 weights: ``y = x @ W`` with ``W = (codes − 8) · scales``.
+"""Products of small and large batches with int4 weights: ``y = x @ W`` with ``W = (codes − 8) · scales``.
 
-x is float16 [M, K], W is [K, N] and y float16 [M, N]; products are accumulated in float32. Each scale serves a
-group of K / groups rows of one column: groups of 128 rows, or one group (a scale per output channel). How the
-codes are packed is told in ``kernels.w4a16.int4``; every variant gets its own packing, made offline by ``PREPARE``.
+x is float16 [M, K], W is [K, N] and y float16 [M, N]; products are accumulated in float32. Each scale is for a group of
+K / groups rows of one column: groups of 128 rows, or one group (a scale per output channel). ``kernels.w4a16.int4``
+describes how codes are packed; ``PREPARE`` makes each variant's packing offline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kernels.w4a16.ring_kernel import RING, Ring, multiply_ring, rings_at
 from kernels.w4a16.rows_kernel import prepare_rows, triton_rows
 from kernels.w4a16.stream_kernel import multiply_stream
 from kernels.w4a16.stream_tiles import STREAM, Stream, streams_at
-from kernels.w4a16.table import SIZES, TABLE, offer, sizes_of
+from kernels.w4a16.table import SIZES, TABLE, search_space, sizes_of
 
 #: Variant that ``w4a16`` calls.
 BEST = TABLE.choice("best", str, SIZES, upto="M")
@@ -32,7 +32,7 @@ BEST = TABLE.choice("best", str, SIZES, upto="M")
 def dequant(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Dequantise into a scratch buffer, then cuBLAS: what exllamav2 does at large M.
+    """Dequantise into a scratch buffer, then call cuBLAS, as exllamav2 does at large M.
 
     Args:
         x: float16 [M, K].
@@ -41,8 +41,8 @@ def dequant(
         out: float16 [M, N] to write into.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
-        NotImplementedError: a group that is no multiple of 128.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
+        NotImplementedError: a group that is not a multiple of 128.
     """
     N = expect_planes(x, words, scales32)
     return torch.mm(x, dequantise_planes(words, scales32, x.shape[1]), out=output(x, N, out))
@@ -58,18 +58,19 @@ def planes(
 ) -> torch.Tensor:
     """Nibble planes: the weights are the tensor core's left operand, unpacked from shared memory to registers.
 
-    Nothing is shuffled: see ``int4.pack_planes`` for the layout and docs/kernels/w4a16.md for the design.
+    Unpacking shuffles no data between threads: see ``int4.pack_planes`` for the layout and docs/kernels/w4a16.md for
+    the design.
 
     Args:
         x: float16 [M, K].
         words: int16, see ``int4.pack_planes``.
-        scales32: the scales in float32, [groups, N] (four bytes are the least that an asynchronous copy takes).
+        scales32: the scales in float32, [groups, N] (an asynchronous copy takes at least four bytes).
         out: float16 [M, N] to write into.
-        config: the tile; by default the GPU's table has one for these sizes.
+        config: the tile; by default the entry of the GPU's table for these sizes.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
-        NotImplementedError: a group that is no multiple of 128, or no GPU.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
+        NotImplementedError: a group that is not a multiple of 128, or no GPU.
     """
     require_triton(x, "planes")
     N = expect_planes(x, words, scales32)
@@ -87,14 +88,14 @@ def stream(
     out: torch.Tensor | None = None,
     config: Stream | None = None,
 ) -> torch.Tensor:
-    """Few tokens: weights stream into shared memory, from before the kernel in front has ended.
+    """Few tokens: weights stream into shared memory, beginning before the preceding kernel has ended.
 
-    Arguments as those of ``planes``.
+    Arguments as in ``planes``.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
-        NotImplementedError: what ``planes`` cannot do either, more tokens than the table has tiles for, rows of x or of
-            the scales that are no multiple of 16 bytes, or a GPU older than Hopper.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
+        NotImplementedError: ``planes`` cannot do it either, the table has no tile for so many tokens, rows of x or of
+            the scales are not multiples of 16 bytes, or the GPU is older than Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     config = config or STREAM(x.device, *sizes_of(x, scales32))
@@ -113,14 +114,14 @@ def ring(
     out: torch.Tensor | None = None,
     config: Ring | None = None,
 ) -> torch.Tensor:
-    """Many tokens on Hopper: a warp that only loads, two warp groups of which one unpacks while the other multiplies.
+    """Many tokens on Hopper: one warp only loads; one of two warp groups unpacks while the other multiplies.
 
-    Arguments as those of ``planes``.
+    Arguments as in ``planes``.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
-        NotImplementedError: what ``planes`` cannot do either, rows of x or of the result that are no multiple of 16
-            bytes, or another GPU than Hopper.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
+        NotImplementedError: ``planes`` cannot do it either, rows of x or of the result are not multiples of 16 bytes,
+            or the GPU is not a Hopper.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     if refusal := _why_no_ring(x, out):
@@ -138,18 +139,18 @@ def w4a16(
     out: torch.Tensor | None = None,
     config: str | None = None,
 ) -> torch.Tensor:
-    """``x @ W`` for an int4 weight, by the fastest way known for these sizes.
+    """Compute ``x @ W`` for an int4 weight with the variant that is fastest at these sizes.
 
     Args:
         x: float16 [M, K].
         words: int16, see ``int4.pack_planes``.
         scales32: the scales in float32, [groups, N].
         out: float16 [M, N] to write into.
-        config: "stream", "ring", "planes" or "dequant"; by default what the GPU's table has for these sizes.
+        config: "stream", "ring", "planes" or "dequant"; by default the entry of the GPU's table for these sizes.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
-        NotImplementedError: a group that is no multiple of 128 rows, or ``config`` cannot do it.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
+        NotImplementedError: a group that is not a multiple of 128 rows, or ``config`` cannot do it.
     """
     out = output(x, expect_planes(x, words, scales32), out)
     if not len(x):
@@ -160,7 +161,7 @@ def w4a16(
         return stream(x, words, scales32, out=out)
     if name == "ring" and (config or not _why_no_ring(x, out)):
         return ring(x, words, scales32, out=out)
-    # What refuses these arguments is replaced by what takes any.
+    # A variant that refuses these arguments is replaced by one that takes any.
     no_triton = x.device.type == "cpu" and not triton.knobs.runtime.interpret
     if name == "dequant" or (not config and (len(x) > LARGEST_PLANES_M or no_triton)):
         return dequant(x, words, scales32, out=out)
@@ -168,7 +169,7 @@ def w4a16(
 
 
 def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor, config: Stream | None) -> str | None:
-    """What keeps ``stream`` from taking these arguments with this tile."""
+    """Return why ``stream`` cannot take these arguments with this tile; None if it can."""
     if not has_hopper_ptx(x.device):
         return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
     if config is None:
@@ -179,14 +180,14 @@ def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor, config: Stream | Non
 
 
 def _why_no_ring(x: torch.Tensor, out: torch.Tensor) -> str | None:
-    """What keeps ``ring`` from taking these arguments."""
+    """Return why ``ring`` cannot take these arguments; None if it can."""
     if not has_wgmma(x.device):
         return "ring uses wgmma, which only Hopper GPUs have (compute capability 9.0)"
     return _ragged("ring", x=x, out=out)
 
 
 def _ragged(variant: str, **tensors: torch.Tensor) -> str | None:
-    """The tensor whose rows begin at no multiple of 16 bytes, as the tensor memory accelerator needs it."""
+    """Return why TMA cannot read a tensor, whose rows must be multiples of 16 bytes; None if it can read all."""
     for name, tensor in tensors.items():
         if size := tensor.shape[1] * tensor.element_size() % 16:
             return f"{variant} needs rows of {name} of a multiple of 16 bytes, got {size} too many"
@@ -226,8 +227,8 @@ SCRATCH = BUFFERS
 def _variants_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     few = ["stream"] if M <= 32 else ["ring"]
     names = [*few, *(["planes"] if M <= LARGEST_PLANES_M else []), *(["dequant"] if M > 64 else [])]
-    return offer("best", names, M, K, N, group)
+    return search_space("best", names, M, K, N, group)
 
 
-#: What ``lockstep tune`` may try: variant → what is open at a case.
+#: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {"planes": tiles_at, "stream": streams_at, "ring": rings_at, "best": _variants_at}

@@ -1,4 +1,4 @@
-"""What the variants of ``w4a16`` expect of their arguments, by how the weight is packed."""
+"""Check the arguments of ``w4a16``, by how the weight is packed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernels.w4a16.int4 import CODES_PER_WORD, PLANE_K, plane_shape
 
 
 def expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) -> int:
-    """N of a product whose weight is packed in planes."""
+    """Check a weight that is packed in planes, and return N."""
     expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
     K = x.shape[1]
     expect(scales32, "scales32", shape=(None, None), dtype=torch.float32, device=x.device, contiguous=True)
@@ -22,7 +22,7 @@ def expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) 
 
 
 def expect_rows(x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
-    """K and N of a product whose weight is packed by rows."""
+    """Check a weight that is packed by rows, and return K and N."""
     expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
     K = x.shape[1]
     expect(scales, "scales", shape=(None, None), dtype=torch.float16, device=x.device, contiguous=True)
@@ -34,7 +34,7 @@ def expect_rows(x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor) -> t
 
 
 def output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
-    """The caller's buffer, checked, or a new one; float16 [M, N]."""
+    """Return the caller's buffer, checked, or a new one: float16 [M, N]."""
     if out is None:
         return torch.empty(len(x), N, dtype=torch.float16, device=x.device)
     expect(out, "out", shape=(len(x), N), dtype=torch.float16, device=x.device, contiguous=True)

@@ -19,7 +19,7 @@ import triton.language as tl
 from kernels.common.arguments import expect
 from kernels.common.devices import capability
 
-#: The code that stands for zero.
+#: Code of the weight zero.
 ZERO_POINT = 8
 
 #: Codes in one int32 of ``pack_rows``.
@@ -65,7 +65,7 @@ def expect_codes(codes: torch.Tensor) -> None:
 
 
 def dequantise(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """The weight as float16 [K, N], each product rounded once.
+    """Return the weight as float16 [K, N], each product rounded once.
 
     Args:
         codes: uint8 [K, N], 0 … 15.
@@ -81,7 +81,7 @@ def dequantise(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def pack_rows(codes: torch.Tensor) -> torch.Tensor:
-    """Eight consecutive rows to an int32, the first in the lowest bits (as GPTQ checkpoints store them).
+    """Pack eight consecutive rows into an int32, the first in the lowest bits, as GPTQ checkpoints store them.
 
     Args:
         codes: uint8 [K, N], 0 … 15. K is padded to a multiple of 8 with the zero point.
@@ -101,7 +101,7 @@ def pack_rows(codes: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_rows(words: torch.Tensor, K: int) -> torch.Tensor:
-    """Codes uint8 [K, N] from ``pack_rows``.
+    """Return codes uint8 [K, N] from ``pack_rows``.
 
     Raises:
         ValueError: ``words`` is not int32 [⌈K / 8⌉, N].
@@ -112,11 +112,11 @@ def unpack_rows(words: torch.Tensor, K: int) -> torch.Tensor:
 
 
 def pack_planes(codes: torch.Tensor) -> torch.Tensor:
-    """Four rows that lie 32 apart to an int16, tiles of 64 channels × 128 rows each contiguous.
+    """Pack four rows that lie 32 apart into an int16; each tile of 64 channels × 128 rows is contiguous.
 
-    Word j of a channel holds the codes of rows j, j + 32, j + 64 and j + 96 of its tile, the first in the lowest
-    bits: masking one nibble position out of neighbouring words yields neighbouring rows, so a 32-bit operation
-    unpacks a pair that the tensor core takes as it is.
+    Word j of a channel holds the codes of rows j, j + 32, j + 64 and j + 96 of its tile, the first in the lowest bits.
+    One nibble position of adjacent words holds adjacent rows. So one 32-bit operation unpacks a pair in the order that
+    the tensor core takes.
 
     Args:
         codes: uint8 [K, N], 0 … 15. K is padded to a multiple of 128, N to one of 256, with the zero point.
@@ -140,7 +140,7 @@ def pack_planes(codes: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_planes(words: torch.Tensor, K: int, N: int) -> torch.Tensor:
-    """Codes uint8 [K, N] from ``pack_planes``.
+    """Return codes uint8 [K, N] from ``pack_planes``.
 
     Raises:
         ValueError: ``words`` is not the int16 tensor that ``pack_planes`` makes of [K, N].
@@ -152,7 +152,7 @@ def unpack_planes(words: torch.Tensor, K: int, N: int) -> torch.Tensor:
 
 
 class PlaneShape(NamedTuple):
-    """Shape of what ``pack_planes`` returns."""
+    """Return the shape of the result of ``pack_planes``."""
 
     n_tiles: int
     k_tiles: int
@@ -161,15 +161,15 @@ class PlaneShape(NamedTuple):
 
 
 def plane_shape(K: int, N: int) -> PlaneShape:
-    """Shape of the words that ``pack_planes`` makes of codes [K, N]."""
+    """Return the shape of the words that ``pack_planes`` makes of codes [K, N]."""
     n_tiles = -(-N // PLANE_PADDING) * (PLANE_PADDING // PLANE_N)
     return PlaneShape(n_tiles, -(-K // PLANE_K), PLANE_N, PLANE_WORDS)
 
 
 def pack_pairs(codes: torch.Tensor) -> torch.Tensor:
-    """Two consecutive k to a byte, the even one in the high nibble, one output channel a row.
+    """Pack two consecutive k into a byte, the even one in the high nibble; a row is one output channel.
 
-    This is what ``torch._convert_weight_to_int4pack`` takes on CUDA (aten/src/ATen/native/cuda/int4mm.cu).
+    ``torch._convert_weight_to_int4pack`` takes this on CUDA (aten/src/ATen/native/cuda/int4mm.cu).
 
     Args:
         codes: uint8 [K, N], 0 … 15, K even.
@@ -187,7 +187,7 @@ def pack_pairs(codes: torch.Tensor) -> torch.Tensor:
 
 
 def unpack_pairs(pairs: torch.Tensor) -> torch.Tensor:
-    """Codes uint8 [K, N] from ``pack_pairs``.
+    """Return codes uint8 [K, N] from ``pack_pairs``.
 
     Raises:
         ValueError: ``pairs`` is not uint8 [N, K / 2].
@@ -197,10 +197,10 @@ def unpack_pairs(pairs: torch.Tensor) -> torch.Tensor:
     return rows.view(len(pairs), -1).t().contiguous()
 
 
-# Nibble n of a half-word h, as float16: (h & 0xf) | 0x6400 is 1024 + n, and (h & 0xf0) | 0x6400 is 1024 + 16 n.
-# Both steps that follow are exact: − 1032, and / 16 − 72. The idea is FasterTransformer's (interleaved numeric
-# conversion); two half-words share each instruction. The input is read before any output is written, because
-# they may share a register.
+# Convert nibble n of a half-word h to float16: (h & 0xf) | 0x6400 is 1024 + n, and (h & 0xf0) | 0x6400 is 1024 + 16 n.
+# The next steps, − 1032 and / 16 − 72, are exact. FasterTransformer has the same conversion (interleaved numeric
+# conversion); each instruction converts two half-words. The input is read before any output is written, because they
+# may share a register.
 UNPACK = tl.constexpr("""{
 .reg .b32 low, high, offset, sixteenth;
 mov.b32 low, $4;
@@ -221,7 +221,7 @@ fma.rn.f16x2 $3, $3, sixteenth, offset;
 
 @triton.jit
 def unpack_codes(words, PTX: tl.constexpr):
-    """Codes less 8, exact, as float16 [rows, 128], of words [rows, 32] from ``pack_planes``; ``PTX`` needs sm_90."""
+    """Unpack words [rows, 32] of ``pack_planes``: codes − 8, exact, float16 [rows, 128]; ``PTX`` needs sm_90."""
     if PTX:
         plane0, plane1, plane2, plane3 = tl.inline_asm_elementwise(
             UNPACK, "=r,=r,=r,=r,r", [words], dtype=(tl.float16,) * 4, is_pure=True, pack=2
@@ -237,9 +237,9 @@ def unpack_codes(words, PTX: tl.constexpr):
 
 
 def dequantise_planes(words: torch.Tensor, scales32: torch.Tensor, K: int) -> torch.Tensor:
-    """The weight of ``pack_planes`` as float16 [K, N], stored with K contiguous, each product rounded once.
+    """Return the weight of ``pack_planes`` as float16 [K, N], stored with K contiguous, each product rounded once.
 
-    A Triton kernel, or torch on a CPU. The arguments are not checked: the variants that call this did.
+    Runs a Triton kernel, or torch on a CPU. The variants that call this have checked the arguments.
 
     Args:
         words: int16, see ``pack_planes``.
@@ -273,16 +273,16 @@ def _dequantise_planes(
 
 
 def has_hopper_ptx(device: torch.device) -> bool:
-    """Whether inline PTX for sm_90 and programmatic dependent launch can be used."""
+    """Return whether inline PTX for sm_90 and programmatic dependent launch can be used."""
     return capability(device) >= (9, 0) and torch.version.hip is None
 
 
 def has_wgmma(device: torch.device) -> bool:
-    """Whether products are asynchronous and take operands from registers: Hopper alone."""
+    """Return whether products are asynchronous and take operands from registers, which only Hopper does."""
     return capability(device)[0] == 9 and torch.version.hip is None
 
 
 def _pad(codes: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """``codes`` with zero weights appended until its sizes are multiples of ``rows`` and ``columns``."""
+    """Return ``codes`` padded with zero weights until its sizes are multiples of ``rows`` and ``columns``."""
     K, N = codes.shape
     return torch.nn.functional.pad(codes, (0, -N % columns, 0, -K % rows), value=ZERO_POINT)

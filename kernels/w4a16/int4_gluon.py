@@ -1,4 +1,4 @@
-"""Int4 codes in planes as the left operand of a product, for Gluon kernels (layout: ``kernels.w4a16.int4``)."""
+"""Unpack int4 codes in planes to the left operand of a product, for Gluon kernels (layout: ``kernels.w4a16.int4``)."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -10,8 +10,7 @@ from triton.experimental.gluon import language as gl
 
 from kernels.w4a16.int4 import UNPACK
 
-#: Words [64, 32] in registers: where the tensor core wants a float16 of its left operand, there a word lies before it
-#: is unpacked.
+#: Words [64, 32] in registers: each thread holds the words whose codes the tensor core expects in that thread.
 PACKED = gl.constexpr(
     gl.DistributedLinearLayout(
         reg_bases=[[0, 1], [8, 0], [0, 8], [0, 16]],
@@ -25,7 +24,7 @@ PACKED = gl.constexpr(
 
 @gluon.jit
 def unpack(words, operand: gl.constexpr):
-    """Codes less 8 as the left operand, float16 [64, 128], of words [64, 32]; only renames registers."""
+    """Return codes − 8 of words [64, 32] as the left operand, float16 [64, 128]; no data moves between threads."""
     plane0, plane1, plane2, plane3 = gl.inline_asm_elementwise(
         UNPACK, "=r,=r,=r,=r,r", [words], dtype=(gl.float16, gl.float16, gl.float16, gl.float16),
         is_pure=True, pack=2,

@@ -1,4 +1,4 @@
-"""What torch itself has for ``w4a16``: the weight in float16, and its own int4 product."""
+"""Library variants of ``w4a16``: a float16 weight with cuBLAS, and torch's int4 product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INT4PACK_K_TILES = 8
 
 
 def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """The product with the weight kept in float16: cuBLAS.
+    """Compute the product with the weight in float16 by cuBLAS.
 
     Args:
         x: float16 [M, K].
@@ -32,7 +32,7 @@ def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = No
 
 
 def int4pack(x_bf16: torch.Tensor, tiles: torch.Tensor, scales_and_zeros: torch.Tensor) -> torch.Tensor:
-    """PyTorch's own int4 product, ``torch._weight_int4pack_mm``; on CUDA it computes in bfloat16 only.
+    """Compute PyTorch's int4 product, ``torch._weight_int4pack_mm``; on CUDA it supports bfloat16 only.
 
     Args:
         x_bf16: bfloat16 [M, K], converted offline.
@@ -43,7 +43,7 @@ def int4pack(x_bf16: torch.Tensor, tiles: torch.Tensor, scales_and_zeros: torch.
         bfloat16 [M, N]; the operation has no ``out=``.
 
     Raises:
-        NotImplementedError: a group size it does not know.
+        NotImplementedError: torch does not support the group size.
     """
     expect(x_bf16, "x_bf16", shape=(None, None), dtype=torch.bfloat16)
     expect(scales_and_zeros, "scales_and_zeros", shape=(None, None, 2), dtype=torch.bfloat16, device=x_bf16.device)
@@ -55,19 +55,19 @@ def int4pack(x_bf16: torch.Tensor, tiles: torch.Tensor, scales_and_zeros: torch.
 
 
 def prepare_fp16(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
-    """What ``fp16`` takes: the weight as ``torch.nn.Linear`` stores it."""
+    """Return the weight of ``fp16`` as ``torch.nn.Linear`` stores it."""
     return {"weight": dequantise(codes, scales).t().contiguous().t()}
 
 
 def prepare_int4pack(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
-    """What ``int4pack`` takes.
+    """Return the arguments of ``int4pack``.
 
     Raises:
-        NotImplementedError: sizes that its packing cannot hold.
+        NotImplementedError: torch's packing does not support the sizes.
     """
     expect_quantised(codes, scales)
     K, N = codes.shape
-    # Its largest group is 256 rows: a wider group repeats its scale, which changes no result.
+    # Its largest group is 256 rows. A wider group repeats its scale, which does not change the result.
     repeats = max(1, K // len(scales) // max(INT4PACK_GROUPS))
     if K % (16 * INT4PACK_K_TILES) or N % 16 or K % (repeats * len(scales)):
         raise NotImplementedError(

@@ -1,6 +1,6 @@
 """Int4 weights in planes times float16 tokens, unpacked from shared memory to the tensor core's registers.
 
-The layout is told in ``int4.pack_planes``, the design in docs/kernels/w4a16.md.
+For the layout see ``int4.pack_planes``, for the design docs/kernels/w4a16.md.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -19,17 +19,16 @@ from kernels.common.devices import sm_count
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import once_per_device
 from kernels.w4a16.int4 import PLANE_K, has_hopper_ptx, has_wgmma, unpack_codes
-from kernels.w4a16.table import SIZES, TABLE, offer
+from kernels.w4a16.table import SIZES, TABLE, search_space
 
 
 class Tile(NamedTuple):
-    """How ``planes`` cuts a product.
+    """Tile config of ``planes``: ``BM`` tokens × ``BN`` output channels for each program.
 
-    ``BM`` tokens × ``BN`` output channels a program; ``fill`` programs are wanted on each SM, by splitting K.
-    ``scale_weights`` multiplies the scale into each weight, which keeps the accumulator free for asynchronous
-    products; otherwise it multiplies each group's sum, which is less work while BM is small. A turn of the loop takes
-    ``depth`` tiles of K, where that divides a program's share. ``ahead`` tiles of weights are asked into the L2 before
-    the kernel in front has finished.
+    K is split so that each SM has ``fill`` programs. With ``scale_weights`` the scale multiplies each weight, so that
+    nothing but asynchronous products uses the accumulator. Without it the scale multiplies each group's sum, which is
+    less work while BM is small. An iteration takes ``depth`` tiles of K, if that divides a program's share. ``ahead``
+    tiles of weights are prefetched into L2 before the preceding kernel has ended.
     """
 
     BM: int
@@ -45,18 +44,18 @@ class Tile(NamedTuple):
 #: Tile of ``planes``.
 TILE = TABLE.choice("planes", Tile, SIZES, upto="M")
 
-#: Beyond it ``planes`` is slower than to dequantise once and leave the product to cuBLAS.
+#: Beyond it ``planes`` is slower than dequantising once and a product by cuBLAS.
 LARGEST_PLANES_M = 2048
 
-#: More parts of K than this cost more in their sum than they gain.
+#: Most parts of K: the sum of more parts costs more than they gain.
 LARGEST_SPLIT = 16
 
-#: Output tiles for whose sums (of a split K) there are counters; more tiles get some of their own in each call.
+#: Output tiles with a counter in the shared buffer; a call with more tiles of split K allocates its own counters.
 COUNTERS = 1 << 16
 
 
 def tiles_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """Tiles of as many tokens as there are, or half of them; with few, programs enough to split K."""
+    """Return tiles of all tokens or half of them; with few tokens, enough programs to split K."""
     tokens = min(256, max(8, triton.next_power_of_2(M)))
     shapes = [(64, 4), (128, 4), (128, 8)] if tokens < 256 else [(64, 4), (128, 8)]
     tiles = [
@@ -65,13 +64,13 @@ def tiles_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
         for wide, warps in shapes
         for fill in ((2, 4) if tokens <= 16 else (1, 2))
     ]
-    return offer("planes", tiles if M <= LARGEST_PLANES_M else [], M, K, N, group)
+    return search_space("planes", tiles if M <= LARGEST_PLANES_M else [], M, K, N, group)
 
 
 def multiply_planes(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, tile: Tile
 ) -> None:
-    """``planes`` with a tile of the caller's choice; the arguments are not checked."""
+    """Compute ``planes`` with a given tile; the arguments are not checked."""
     (M, K), (groups, N), k_tiles = x.shape, scales32.shape, words.shape[1]
     tiles = triton.cdiv(M, tile.BM) * triton.cdiv(N, tile.BN)
     split = 1
@@ -109,7 +108,7 @@ def _multiply_planes(
     tile = tl.program_id(0)
     part = tl.program_id(1)
     first = part * STEPS
-    # Bands of eight token tiles, so that programs which run together share weights and tokens in the L2.
+    # Bands of eight token tiles, so that programs which run together share weights and tokens in L2.
     n_tiles = tl.cdiv(N, BN)
     band = tile // (8 * n_tiles)
     height = tl.minimum(tl.cdiv(M, BM) - 8 * band, 8)
@@ -122,14 +121,14 @@ def _multiply_planes(
     k = tl.arange(0, 128)
     blocks = (n_tile * (BN // 64) + row // 64) * K_TILES + first
     word_at = words + (blocks * 2048 + (row % 64) * 32)[:, None] + tl.arange(0, 32)[None, :]
-    # Tokens beyond M repeat the last one: cheaper than a mask, and never stored.
+    # Tokens beyond M repeat the last one: cheaper than a mask, and they are never stored.
     token_at = x + first_m.to(tl.int64) * K + first * 128
     token_offset = tl.minimum(m, M - 1 - first_m)[None, :] * K + k[:, None]
     scale_at = scales + n
     if PTX:
         gdc_launch_dependents()
         if AHEAD > 0:
-            # Weights and scales do not depend on the kernel in front: its tail is theirs.
+            # The preceding kernel does not write weights and scales: load them while it ends.
             for block in tl.static_range(BN // 64):
                 _ask(words + ((n_tile * (BN // 64) + block) * K_TILES + first) * 2048, 4096 * AHEAD)
             if GROUP_TILES > 0:
@@ -141,7 +140,7 @@ def _multiply_planes(
     if GROUP_TILES > 0 and not SCALE_WEIGHTS:
         following = tl.load(scale_at + (first // GROUP_TILES) * N, n < N, other=0.0)
     total = tl.zeros((BN, BM), tl.float32)
-    # A constant trip count: a path around the loop makes ptxas serialise the asynchronous products in it.
+    # A constant trip count: a branch around the loop makes ptxas serialise the asynchronous products in it.
     for turn in range(STEPS // DEPTH):
         for inner in tl.static_range(DEPTH):
             step = turn * DEPTH + inner
@@ -159,7 +158,7 @@ def _multiply_planes(
                 scale = tl.load(scale_at + ((first + step) // GROUP_TILES) * N, n < N, other=0.0)
                 total = tl.dot(weights * scale.to(tl.float16)[:, None], tokens, total)
             else:
-                # Triton pipelines only loads that feed a product, so the next scale is fetched by hand.
+                # Triton pipelines only loads that feed a product, so the next scale is loaded by hand.
                 scale = following
                 ahead = (n < N) & (step + 1 < STEPS)
                 following = tl.load(scale_at + ((first + step + 1) // GROUP_TILES) * N, ahead, other=0.0)
@@ -168,11 +167,11 @@ def _multiply_planes(
     if SPLIT > 1:
         own = partials + tile.to(tl.int64) * (SPLIT * BN * BM) + row[:, None] * BM + tl.arange(0, BM)[None, :]
         tl.store(own + part * (BN * BM), total)
-        # Every thread's partial sums must be out before one thread says so.
+        # Every thread's partial sums must be stored before one thread counts.
         tl.debug_barrier()
         last = tl.atomic_add(counters + tile, 1, sem="acq_rel") == SPLIT - 1
         if last:
-            # In the order of K, not of arrival: the same bits every time.
+            # Added in the order of K, not of arrival, so that the same input gives the same bits.
             total = tl.zeros((BN, BM), tl.float32)
             for other in tl.range(SPLIT, loop_unroll_factor=SPLIT if BM <= 32 else 1):
                 total += tl.load(own + other * (BN * BM), cache_modifier=".cg")
@@ -186,7 +185,7 @@ def _multiply_planes(
 
 @triton.jit
 def _ask(at, SIZE: tl.constexpr):
-    """One thread asks for SIZE bytes of global memory to be fetched into the L2; sizes and addresses by 16."""
+    """Prefetch SIZE bytes of global memory into L2 by one thread; size and address are multiples of 16."""
     tl.inline_asm_elementwise(
         """{
 .reg .pred first;
@@ -204,8 +203,8 @@ mov.b32 $0, 0;
 def finish_products():
     """Wait until this warp group's asynchronous products have read their operands and written their sums.
 
-    They read the weights from registers, and ptxas gives these to whatever comes next in the loop while products of the
-    turn before still wait to read them (triton-lang/triton issue 9433): 4.5 relative error at worst on an H200.
+    They read the weights from registers. ptxas reuses these registers in the loop while products of the preceding
+    iteration still have to read them (triton-lang/triton issue 9433): relative errors of up to 4.5 on an H200.
     """
     tl.inline_asm_elementwise(
         "wgmma.wait_group.sync.aligned 0; // no value: $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
@@ -213,14 +212,14 @@ def finish_products():
 
 
 def counters(device: torch.device, count: int) -> torch.Tensor:
-    """At least ``count`` zeros that a kernel leaves as zeros: int32, shared by calls that run one after another.
+    """Return at least ``count`` counters, int32, zero before and after every launch.
 
-    Two streams that run this kernel at once need counters of their own and do not have them.
+    Calls on a device share them, so two streams must not run this kernel at once.
     """
     return _counters(device) if count <= COUNTERS else torch.zeros(count, dtype=torch.int32, device=device)
 
 
 @once_per_device
 def _counters(device: torch.device) -> torch.Tensor:
-    """Arrivals at each output tile; the last program to arrive puts its own back to zero."""
+    """Return the counters of arrivals at each output tile; the last program to arrive resets its counter."""
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)

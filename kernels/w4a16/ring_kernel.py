@@ -1,8 +1,7 @@
-"""Int4 weights in planes times float16 tokens, for many tokens on Hopper: each warp group at its own pace.
+"""Variant "ring" of ``kernels.w4a16``: int4 weights in planes times many float16 tokens (Gluon, Hopper).
 
-One warp feeds a ring of tiles (TMA). Two warp groups each unpack 64 output channels into registers and multiply; they
-meet at no barrier, so that one unpacks while the tensor cores work for the other. Programs stay and take tile after
-tile.
+One warp loads a ring of tiles by TMA. Two warp groups each unpack 64 output channels into registers and multiply. They
+share no barrier, so one unpacks while the tensor cores work for the other. Programs are persistent.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -32,17 +31,17 @@ from kernels.common.tables import SearchSpace
 from kernels.w4a16.int4 import PLANE_K, PLANE_N, PLANE_WORDS
 from kernels.w4a16.int4_gluon import PACKED, unpack
 from kernels.w4a16.planes_kernel import counters
-from kernels.w4a16.table import SIZES, TABLE, offer
+from kernels.w4a16.table import SIZES, TABLE, search_space
 
 #: Output channels of a tile: 64 for each of two warp groups.
 CHANNELS = 2 * PLANE_N
 
 
 class Ring(NamedTuple):
-    """``tokens`` × 128 output channels a tile; the ring holds ``stages`` of 128 rows of K.
+    """Tile config: ``tokens`` × 128 output channels; a ring of ``stages`` of 128 rows of K.
 
-    K is cut into ``parts``, or the next smaller number that divides its tiles. ``beside`` programs of so many registers
-    a thread share a multiprocessor.
+    K is split into ``parts``, or the next smaller number that divides its tiles. ``beside`` programs share a
+    multiprocessor, which sets the registers of a thread.
     """
 
     tokens: int
@@ -51,7 +50,7 @@ class Ring(NamedTuple):
     beside: int = 1
 
 
-#: Programs on a multiprocessor → registers a thread of their twelve warps, and of the eight that multiply.
+#: Programs on a multiprocessor → registers a thread: of their twelve warps at launch, of the eight that multiply.
 REGISTERS = {1: (168, 240), 2: (80, 104), 3: (56, 72)}
 
 #: Tile of ``ring``.
@@ -59,22 +58,22 @@ RING = TABLE.choice("ring", Ring, SIZES, upto="M")
 
 
 def rings_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """Tiles of no more tokens than there are; K in parts where tiles are few."""
+    """Return tiles with no more tokens than there are; K is split if there are few tiles."""
     few = [Ring(32, 4), Ring(32, 4, 2, 2), Ring(64, 4), Ring(64, 4, 2), Ring(64, 4, 2, 2)]
     many = [Ring(128, 3), Ring(128, 4), Ring(128, 4, 2), Ring(256, 2)]
     rings = [*(few if M <= 256 else ()), *many]
-    return offer("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
+    return search_space("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
 
 
 def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, ring: Ring) -> None:
-    """``out = x @ W`` with a ring of the caller's choice; the arguments are not checked.
+    """Write ``out = x @ W`` with a given tile config; the arguments are not checked.
 
     Args:
         x: float16 [M, K], K a multiple of 8.
         words: int16, see ``int4.pack_planes``.
         scales32: the scales in float32, [groups, N].
         out: float16 [M, N].
-        ring: the tile.
+        ring: tile config.
     """
     M, (groups, N), k_tiles = len(x), scales32.shape, words.shape[1]
     token_box, word_box = [ring.tokens, PLANE_K], [PLANE_N, PLANE_WORDS]
@@ -106,7 +105,7 @@ def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, 
 
 @gluon.jit
 def _tile_of(index, M, N, BM: gl.constexpr, BN: gl.constexpr):
-    """First token and channel of a tile; bands of eight token tiles share weights and tokens in the L2."""
+    """Return first token and channel of a tile; bands of eight token tiles share weights and tokens in L2."""
     n_tiles = gl.cdiv(N, BN)
     band = index // (8 * n_tiles)
     height = min(gl.cdiv(M, BM) - 8 * band, 8)
@@ -118,7 +117,7 @@ def _tile_of(index, M, N, BM: gl.constexpr, BN: gl.constexpr):
 def _fetch_half(
     codes, scales, code_ring, scale_ring, bar, n, k_tile, at, wanted, K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr
 ):  # fmt: skip
-    """Ask for 64 channels' words and scales of one tile of K."""
+    """Request the words and scales of 64 channels for one tile of K."""
     tma_load(codes, [n * K_TILES + k_tile * 64, 0], bar, code_ring.index(at), pred=wanted)
     if GROUP_TILES > 0:
         tma_load(scales, [k_tile // GROUP_TILES, n], bar, scale_ring.index(at), pred=wanted)
@@ -135,7 +134,7 @@ def _feed(
     EARLY: gl.constexpr = min(STAGES, TURNS)
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     BYTES: gl.constexpr = tokens.block_type.nbytes + 2 * (codes.block_type.nbytes + SCALE_BYTES)
-    # Weights are constants: those of the first round are asked for while the kernel in front still runs.
+    # Weights are constants: request those of the first round while the preceding kernel still runs.
     _, first_n = _tile_of(gl.program_id(0) // PARTS, M, N, BM, 128)
     first_k = gl.program_id(0) % PARTS * TURNS
     for early in gl.static_range(EARLY):
@@ -152,7 +151,7 @@ def _feed(
         for turn in range(TURNS):
             k_tile = index % PARTS * TURNS + turn
             slot = step % STAGES
-            # A fresh barrier counts as one whose last phase is over: the first round does not wait.
+            # The parity makes the first round pass: a new barrier counts as one whose preceding phase is complete.
             mbarrier.wait(free.index(slot), (step // STAGES & 1) ^ 1)
             wanted = step >= EARLY
             mbarrier.expect(full.index(slot), BYTES, pred=wanted)
@@ -187,7 +186,8 @@ def _multiply(
                 scale = scale_ring.index(2 * slot + HALF).permute((1, 0)).load(operand)
                 weights = weights * scale.to(gl.float16)
             product = warpgroup_mma(weights, token_ring.index(slot).permute((1, 0)), total, is_async=True)
-            # None stays in flight: ptxas would give the operand's registers away (see w4a16_planes.finish_products).
+            # No product stays in flight: ptxas would reuse the operand's registers (see
+            # ``planes_kernel.finish_products``).
             total = warpgroup_mma_wait(num_outstanding=0, deps=[product])
             mbarrier.arrive(free.index(slot))
             step += 1
@@ -198,10 +198,11 @@ def _multiply(
             token = gl.arange(0, BM, layout=gl.SliceLayout(0, sums))
             own = (tile * 2 + HALF) * (PARTS * BM * 64) + row[:, None] * BM + token[None, :]
             gl.store(partials + index % PARTS * (BM * 64) + own, total)
-            # One thread counts for all of them: their stores must come before its release.
+            # One thread counts for all: every thread's stores must precede its release.
             barrier()
             if gl.atomic_add(arrivals + tile * 2 + HALF, 1, sem="acq_rel") == PARTS - 1:
-                # In the order of K, not of arrival: the same bits every time. From L2, where the others wrote.
+                # Added in the order of K, not of arrival, so that the same input gives the same bits. Read from L2
+                # (.cg).
                 total = gl.load(partials + own, cache_modifier=".cg")
                 for other in gl.static_range(1, PARTS):
                     total += gl.load(partials + other * (BM * 64) + own, cache_modifier=".cg")
@@ -215,7 +216,7 @@ def _finish(total, scales32, out, result, m, n, N, GROUP_TILES: gl.constexpr):
     if GROUP_TILES == 0:
         channel = n + gl.arange(0, 64, layout=gl.SliceLayout(1, total.type.layout))
         total = total * gl.expand_dims(gl.load(scales32 + channel, channel < N, other=0.0), 1)
-    # What a tile stores leaves while the next one is multiplied.
+    # The store of a tile overlaps the products of the next one.
     gluon_tma.store_wait(0)
     result.permute((1, 0)).store(total.to(gl.float16))
     fence_async_shared()
@@ -231,7 +232,7 @@ def _multiply_ring(
     BM: gl.constexpr = tokens.block_type.shape[0]
     token_ring = gl.allocate_shared_memory(tokens.dtype, [STAGES, BM, 128], tokens.layout)
     code_ring = gl.allocate_shared_memory(codes.dtype, [2 * STAGES, 64, 32], codes.layout)
-    # One scale per channel waits until the end, and this ring is never touched.
+    # A scale per channel is applied at the end; then this ring is not used.
     scale_ring = (
         gl.allocate_shared_memory(scales.dtype, [2 * STAGES, 1, 64], scales.layout) if GROUP_TILES > 0 else code_ring
     )
@@ -243,7 +244,7 @@ def _multiply_ring(
         mbarrier.init(free.index(slot), count=2)
     fence_async_shared()
     gdc_launch_dependents()
-    # The first half of the channels is the default warps' work; then the other half's and the loader.
+    # The default warps take the first half of the channels; the next partitions the other half, and the loads.
     first: gl.constexpr = 0
     second: gl.constexpr = 1
     gl.warp_specialize(

@@ -1,4 +1,4 @@
-"""The plain Triton kernel for int4 weights, packed by rows as GPTQ checkpoints are: the ladder's first rung."""
+"""Variant "triton" of ``kernels.w4a16``: a plain kernel for weights packed by rows, as in GPTQ checkpoints."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -19,7 +19,7 @@ from kernels.w4a16.int4 import expect_quantised, pack_rows
 def triton_rows(
     x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor, *, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """One plain Triton kernel: shift and mask a tile of codes, scale it, multiply.
+    """Multiply by one plain Triton kernel: shift and mask a tile of codes, scale it, multiply.
 
     Args:
         x: float16 [M, K].
@@ -28,8 +28,8 @@ def triton_rows(
         out: float16 [M, N] to write into.
 
     Raises:
-        ValueError: a shape, dtype or device does not fit; names the argument.
-        NotImplementedError: a group that is no multiple of 64, or no GPU.
+        ValueError: a shape, dtype or device does not fit; the message names the argument.
+        NotImplementedError: a group that is not a multiple of 64, or a tensor that is not on a GPU.
     """
     require_triton(x, "triton")
     K, N = expect_rows(x, words, scales)
@@ -44,7 +44,7 @@ def triton_rows(
 
 
 def prepare_rows(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
-    """What ``triton_rows`` takes, of the suite's inputs."""
+    """Return the arguments of ``triton_rows`` from the suite's inputs."""
     expect_quantised(codes, scales)
     return {"words": pack_rows(codes)}
 
@@ -59,7 +59,7 @@ def _multiply_rows(x, words, scales, out, M, N, K, group, BM: tl.constexpr, BN: 
     for start in range(0, K, BK):
         at = start + k
         values = tl.load(x + m[:, None] * K + at[None, :], (m[:, None] < M) & (at[None, :] < K), other=0.0)
-        # Every word is loaded for each of its eight codes; the cache serves seven of them.
+        # Every word is loaded once for each of its eight codes; seven of these loads hit the cache.
         inside = (at[:, None] < K) & (n[None, :] < N)
         packed = tl.load(words + (at // 8)[:, None] * N + n[None, :], inside, other=0)
         scale = tl.load(scales + (start // group) * N + n, n < N, other=0.0)

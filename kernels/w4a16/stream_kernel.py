@@ -1,10 +1,10 @@
-"""Int4 weights in planes times a few tokens (Gluon, Hopper): a product that waits for memory alone.
+"""Variant "stream" of ``kernels.w4a16``: int4 weights in planes times few tokens (Gluon, Hopper).
 
-The tensor memory accelerator fills a ring in shared memory, beginning before the kernel ahead has ended: weights and
-scales are constants in inference, so nothing that it writes is read too early. Rings that take at most half of the
-shared memory let the programs of the next launch fill theirs while those of this one add up their parts.
-Warps unpack into registers and multiply there (``mma.sync``): with few tokens the asynchronous products of Hopper
-spend their time waiting for each other.
+The tensor memory accelerator fills a ring in shared memory, beginning before the preceding kernel has ended: weights
+and scales are constants in inference, so that kernel does not write them. If rings take at most half of the shared
+memory, the programs of the next launch fill theirs while those of this one add up their partial sums. Warps unpack into
+registers and multiply there (``mma.sync``): with few tokens Hopper's asynchronous products would mostly wait for each
+other.
 """
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
@@ -31,14 +31,14 @@ from kernels.w4a16.stream_tiles import Stream, parts_of
 def multiply_stream(
     x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, stream: Stream
 ) -> None:
-    """``out = x @ W`` with a stream of the caller's choice; the arguments are not checked.
+    """Write ``out = x @ W`` with a given tile config; the arguments are not checked.
 
     Args:
         x: float16 [M, K], K a multiple of 8, M at most ``stream.tokens``.
         words: int16, see ``int4.pack_planes``.
         scales32: the scales in float32, [groups, N], N a multiple of 4.
         out: float16 [M, N].
-        stream: the tile.
+        stream: tile config.
     """
     (groups, N), k_tiles = scales32.shape, words.shape[1]
     tiles, parts = triton.cdiv(N, stream.channels), parts_of(stream, k_tiles, N, x.device)
@@ -73,7 +73,7 @@ def _fetch_weights(
     codes, scales, code_ring, scale_ring, full, tile, first, slot, wanted, TOKEN_BYTES: gl.constexpr,
     K_TILES: gl.constexpr, GROUP_TILES: gl.constexpr, DEPTH: gl.constexpr, BLOCKS: gl.constexpr,
 ):  # fmt: skip
-    """Ask for a turn's weights and scales; its barrier turns over once the tokens have arrived as well."""
+    """Request the weights and scales of one iteration; its barrier completes once the tokens have arrived as well."""
     SCALE_BYTES: gl.constexpr = scales.block_type.nbytes if GROUP_TILES > 0 else 0
     bar = full.index(slot)
     mbarrier.expect(bar, DEPTH * (BLOCKS * codes.block_type.nbytes + SCALE_BYTES + TOKEN_BYTES), pred=wanted)
@@ -97,7 +97,7 @@ def _fetch_tokens(tokens, token_ring, full, first, slot, wanted, DEPTH: gl.const
 
 @gluon.jit
 def _side_by_side(above, below, layout: gl.constexpr):
-    """Two blocks of channels as one of twice as many; only renames registers."""
+    """Join two blocks of channels into one of twice as many; no data moves between threads."""
     joined = gl.join(above, below).permute((2, 0, 1)).reshape((2 * above.shape[0], above.shape[1]))
     return gl.convert_layout(joined, layout, assert_trivial=True)
 
@@ -108,7 +108,7 @@ def _work(
     K_TILES: gl.constexpr, TURNS: gl.constexpr, GROUP_TILES: gl.constexpr, BN: gl.constexpr, DEPTH: gl.constexpr,
     STAGES: gl.constexpr, CREWS: gl.constexpr, LATE: gl.constexpr,
 ):  # fmt: skip
-    """Sums [BN, BM] of one crew's turns: every ``CREWS``-th of the part."""
+    """Return the sums [BN, BM] of one crew: of every ``CREWS``-th iteration of the part of K."""
     BM: gl.constexpr = tokens.block_type.shape[0]
     BLOCKS: gl.constexpr = BN // 64
     TOKEN_BYTES: gl.constexpr = tokens.block_type.nbytes
@@ -188,7 +188,7 @@ def _multiply_stream(
     sums: gl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[4, 1], instr_shape=[16, 8])
     code_ring = gl.allocate_shared_memory(codes.dtype, [SLOTS * DEPTH * BLOCKS, 64, 32], codes.layout)
     token_ring = gl.allocate_shared_memory(tokens.dtype, [SLOTS * DEPTH, BM, 128], tokens.layout)
-    # One scale per channel waits until the end, and this ring is never touched.
+    # A scale per channel is applied at the end; then this ring is not used.
     scale_ring = (
         gl.allocate_shared_memory(scales.dtype, [SLOTS * DEPTH, 1, BN], scales.layout) if GROUP_TILES > 0 else code_ring
     )
@@ -255,10 +255,10 @@ def _multiply_stream(
         within = row[:, None] * BM + token[None, :]
         partials += tile * (PARTS * BM * BN)
         gl.store(partials + part * (BM * BN) + within, total)
-        # One thread counts for all of them: their stores must come before its release.
+        # One thread counts for all: every thread's stores must precede its release.
         barrier()
         if gl.atomic_add(arrivals + tile, 1, sem="acq_rel") == PARTS - 1:
-            # In the order of K, not of arrival: the same bits every time. From L2, where the others wrote.
+            # Added in the order of K, not of arrival, so that the same input gives the same bits. Read from L2 (.cg).
             total = gl.load(partials + within, cache_modifier=".cg")
             for other in gl.static_range(1, PARTS):
                 total += gl.load(partials + other * (BM * BN) + within, cache_modifier=".cg")

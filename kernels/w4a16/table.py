@@ -1,4 +1,4 @@
-"""The table of what was tuned for the ``w4a16`` family, shared by its modules."""
+"""The table of tuned configurations of the ``w4a16`` family."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kernels.common.tables import SearchSpace, Table
 
 TABLE = Table("w4a16")
 
-#: What conditions may speak of, in this order.
+#: Sizes that conditions may use, in this order.
 SIZES = "M K N grouped codes"
 
 
 class Sizes(NamedTuple):
-    """M tokens, a K × N weight of so many ``codes``, and whether it has more than one scale per channel."""
+    """M tokens, a K × N weight with K · N ``codes``, and whether it has more than one scale per channel."""
 
     M: int
     K: int
@@ -26,11 +26,11 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(x: torch.Tensor, scales32: torch.Tensor) -> Sizes:
-    """Sizes of x [M, K] times a weight with scales [groups, N]."""
+    """Return the sizes of x [M, K] times a weight with scales [groups, N]."""
     (M, K), (groups, N) = x.shape, scales32.shape
     return Sizes(M, K, N, groups > 1, K * N)
 
 
-def offer(choice: str, configs: Sequence[Any], M: int, K: int, N: int, group: int | str) -> SearchSpace:
-    """What may be tried for one case of the suite; what is tuned holds for these weights alone."""
+def search_space(choice: str, configs: Sequence[Any], M: int, K: int, N: int, group: int | str) -> SearchSpace:
+    """Return what ``lockstep tune`` tries for one case of the suite; a tuned row is for this weight alone."""
     return SearchSpace(choice, {"M": M, "K": K, "N": N, "grouped": group != "channel"}, configs)
