@@ -155,7 +155,7 @@ def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> 
     if groups.offsets is not None:
         raise NotImplementedError("warp_specialized is for even groups: its tiles cannot mask ragged rows")
     if groups.rows == 0:
-        raise NotImplementedError("warp_specialized needs groups with rows")
+        raise NotImplementedError("warp_specialized has no tile for groups without rows")
     if tensor.element_size() != 2:
         raise NotImplementedError(f"warp_specialized needs 16-bit elements, got {tensor.dtype}")
     require_wgmma(tensor, "warp_specialized")
