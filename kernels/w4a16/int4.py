@@ -100,17 +100,6 @@ def pack_rows(codes: torch.Tensor) -> torch.Tensor:
     return words
 
 
-def unpack_rows(words: torch.Tensor, K: int) -> torch.Tensor:
-    """Return codes uint8 [K, N] from ``pack_rows``.
-
-    Raises:
-        ValueError: ``words`` is not int32 [⌈K / 8⌉, N].
-    """
-    expect(words, "words", shape=(-(-K // CODES_PER_WORD), None), dtype=torch.int32)
-    nibbles = torch.stack([words >> 4 * position & 0xF for position in range(CODES_PER_WORD)], dim=1)
-    return nibbles.view(-1, words.shape[1])[:K].to(torch.uint8)
-
-
 def pack_planes(codes: torch.Tensor) -> torch.Tensor:
     """Pack four rows that lie 32 apart into an int16; each tile of 64 channels × 128 rows is contiguous.
 
@@ -184,17 +173,6 @@ def pack_pairs(codes: torch.Tensor) -> torch.Tensor:
     if len(codes) % 2:
         raise ValueError(f"codes must have an even number of rows, got {len(codes)}")
     return (codes[::2] << 4 | codes[1::2]).t().contiguous()
-
-
-def unpack_pairs(pairs: torch.Tensor) -> torch.Tensor:
-    """Return codes uint8 [K, N] from ``pack_pairs``.
-
-    Raises:
-        ValueError: ``pairs`` is not uint8 [N, K / 2].
-    """
-    expect(pairs, "pairs", shape=(None, None), dtype=torch.uint8)
-    rows = torch.stack((pairs >> 4, pairs & 0xF), dim=2)
-    return rows.view(len(pairs), -1).t().contiguous()
 
 
 # Convert nibble n of a half-word h to float16: (h & 0xf) | 0x6400 is 1024 + n, and (h & 0xf0) | 0x6400 is 1024 + 16 n.

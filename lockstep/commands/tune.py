@@ -77,6 +77,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 match_cases(suite, text)
         # The device comes last: a typo must not cost the import of torch.
         load_torch()
+        from lockstep.machine_code.targets import Target
         from lockstep.record.provenance import host_facts
         from lockstep.timing.device import open_device
         from lockstep.tuning.search_space import compile_all, table_of
@@ -86,7 +87,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         jobs = _jobs(suites, args, device.kind)
         if device.kind == "cuda":
             named = [(suite.name, variant, case.label) for suite, variant, case in jobs]
-            compile_all(benchmark_dir, named, int(facts["capability"].replace(".", "")))
+            compile_all(benchmark_dir, named, Target.of_host(facts))
         l2 = args.l2 or ("warm" if device.kind == "cpu" else "cold")
         about: dict[str, str | int] = {
             "date": datetime.now(UTC).date().isoformat(),

@@ -1,7 +1,7 @@
-"""Who locked a GPU's clocks: one small file per GPU, because the lock outlives the process that set it.
+"""Who locked a GPU's clocks: a small file for each GPU, because the lock outlives the process that set it.
 
-Under ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``; written before the lock is set and
-removed after it is reset, so that a lock without a living owner can be named and undone.
+The file is in the user's state folder, ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``. It is written
+before the lock is set and removed after it is reset, so that a lock without a living owner can be named and undone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from platformdirs import user_state_path
 
 from lockstep.gpu.nvml import Target
 
@@ -107,9 +109,8 @@ class LockRecord:
 
 
 def record_path(uuid: str) -> Path:
-    """Where the record of this GPU lies, whether or not there is one."""
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "lockstep" / f"clocks-{uuid}.json"
+    """Return the file of this GPU's record, whether or not it exists."""
+    return user_state_path("lockstep", appauthor=False) / f"clocks-{uuid}.json"
 
 
 def read_record(uuid: str) -> LockRecord | None:

@@ -68,6 +68,26 @@ def build(requests: Sequence[Request], kernels: Sequence[KernelCode], processes:
     ]
 
 
+def fill_cache(requests: Sequence[Request], processes: int) -> None:
+    """Compile into Triton's disk cache. A request that fails is left to the process that launches the kernel.
+
+    Args:
+        requests: distinct ones, all for one target.
+        processes: how many may be started.
+    """
+    _spread(_compile_each, requests, processes, BATCH)
+
+
+def _compile_each(requests: Sequence[Request]) -> list[Any]:
+    return [_attempt(_compile, request) for request in requests]
+
+
+def _compile(request: Request) -> None:
+    from triton.compiler import compile as compile_kernel  # start-up: 1 s
+
+    compile_kernel(request.source, target=_backend(request)[0], options=request.options.__dict__)
+
+
 def _identify(requests: Sequence[Request]) -> list[Any]:
     return [_attempt(_identity, request) for request in requests]
 

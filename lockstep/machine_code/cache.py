@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+
 #: Raised whenever what is kept changes its form or its meaning.
 VERSION = 2
 #: Seconds after which what nobody asked for is forgotten.
@@ -29,8 +31,7 @@ def cache_path() -> Path:
     folder = os.environ.get("LOCKSTEP_CACHE")
     if folder:
         return Path(folder) / f"machine-code-{VERSION}.sqlite"
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "lockstep" / f"machine-code-{VERSION}.sqlite"
+    return user_cache_path("lockstep", appauthor=False) / f"machine-code-{VERSION}.sqlite"
 
 
 class Cache:

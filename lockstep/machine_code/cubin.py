@@ -80,15 +80,6 @@ def registers_and_stack(cubin: bytes) -> tuple[int, int]:
     return usage["REG"], usage["STACK"]
 
 
-def disassemble(cubin: bytes) -> str:
-    """Instructions of a cubin as text.
-
-    Raises:
-        ToolError: nvdisasm is missing or failed.
-    """
-    return _run("nvdisasm", cubin, "-c")
-
-
 def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
     """How many instructions of each of ``CLASSES``, and "all", stand in each cubin; classes without any are left out.
 

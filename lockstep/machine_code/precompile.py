@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def precompile(
     A process that is not done after ``timeout`` seconds is ended: the worker compiles the rest.
     """
     target = Target.of_host(host)
-    done = _stamp(checkout, packages, target.arch)
+    done = _stamp(checkout, packages, target)
     if done.exists():
         return False
     # Kernels that choose by the name of the GPU are compiled for this one, which that process does not see.
@@ -43,7 +44,7 @@ def precompile(
             "-m",
             "lockstep.machine_code.precompile",
             "--target",
-            f"{target.name}:{target.processors}",
+            target.spell(),
             *arguments,
         ],
         stdin=subprocess.DEVNULL,
@@ -62,11 +63,14 @@ def precompile(
     return True
 
 
-def _stamp(checkout: Path, packages: Sequence[str], arch: int) -> Path:
-    """A file in Triton's cache that stands for these sources, this target and this Triton."""
-    import importlib.metadata
+def compiler_processes() -> int:
+    """Return how many processes compile at once: one less than this process may use CPUs."""
+    return max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
 
-    digest = hashlib.sha256(f"{arch} {importlib.metadata.version('triton')}".encode())
+
+def _stamp(checkout: Path, packages: Sequence[str], target: Target) -> Path:
+    """Return the file in Triton's cache that stands for these sources, this target and this Triton."""
+    digest = hashlib.sha256(f"{target.spell()} {importlib.metadata.version('triton')}".encode())
     for package in packages:
         for path in sorted((checkout / package).rglob("*")):
             if path.suffix in {".py", ".toml"}:  # code, and tables of what was tuned
@@ -81,17 +85,17 @@ def _main() -> int:
     parser.add_argument("--benchmarks", type=Path, required=True)
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
-    parser.add_argument("--target", type=Target.parse, required=True)
+    parser.add_argument("--target", type=Target.spelled, required=True)
     options = parser.parse_args()
 
+    # Start-up: torch, for this process alone.
     from lockstep.machine_code import TracingFailed, Tree, codes_of
     from lockstep.suite.discovery import load_suites
 
-    processes = max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
     suites = load_suites(options.benchmarks).values()
     tree = Tree("this commit", options.checkout.resolve(), tuple(options.packages))
     try:
-        codes_of(tree, suites, options.target, processes=processes, anew=True)
+        codes_of(tree, suites, options.target, processes=compiler_processes(), anew=True)
     except TracingFailed as error:  # whatever it is, the worker meets it again and reports it
         print(error, file=sys.stderr)
         return 1

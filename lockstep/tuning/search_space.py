@@ -8,6 +8,7 @@ variant takes one of them as ``config=``; without it, it does what its ``TABLE``
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import subprocess
@@ -17,10 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from lockstep.machine_code.precompile import MOST_PROCESSES
+from lockstep.machine_code.precompile import compiler_processes
+from lockstep.machine_code.targets import Target
 from lockstep.processes.children import end_with_parent, reap, start
 from lockstep.suite.discovery import load_suites, nearest
-from lockstep.suite.family import Family, load_family
+from lockstep.suite.family import Family, load_family, takes_out
+from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Case, Suite, SuiteError, bind
 
 #: The variant as it is: what a candidate has to beat.
@@ -106,46 +109,35 @@ def _spaces(suite: Suite) -> dict[str, Any]:
     return {name.removeprefix(prefix): space for name, space in spaces.items() if name.startswith(prefix)}
 
 
-def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], arch: int) -> None:
-    """Compile every candidate of (suite, variant, case label) jobs for ``sm_<arch>`` into Triton's cache.
+def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], target: Target) -> None:
+    """Compile every candidate into Triton's cache, in a process of its own.
 
-    What cannot be compiled on meta tensors compiles when it is first called.
+    A candidate that cannot be called on meta tensors compiles when it is first measured.
+
+    Args:
+        benchmark_dir: folder of the suites.
+        jobs: suite, variant and label of a case.
+        target: what to compile for.
     """
-    count = max(1, min(MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
-    command = [
-        sys.executable,
-        "-m",
-        "lockstep.tuning.search_space",
-        "--benchmarks",
-        str(benchmark_dir),
-        "--arch",
-        str(arch),
-    ]
-    running = [
-        start(
-            [*command, "--share", str(share), "--of", str(count), *("\t".join(job) for job in jobs)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            # No CUDA context: these processes must not take memory on the GPU.
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        )
-        for share in range(count)
-    ]
+    arguments = ["--benchmarks", str(benchmark_dir), "--target", target.spell()]
+    # A CUDA context would take memory on the GPU, and Triton's interpreter compiles nothing.
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    process = start(
+        [sys.executable, "-m", "lockstep.tuning.search_space", *arguments, *("\t".join(job) for job in jobs)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**environment, "CUDA_VISIBLE_DEVICES": ""},
+    )
     try:
-        for process in running:
-            reap(process)
+        reap(process)
     except BaseException:
-        for process in running:
-            reap(process, 0.0)
+        reap(process, 0.0)
         raise
 
 
 def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
-    """Calls of every candidate on meta tensors."""
-    from lockstep.suite.family import takes_out
-    from lockstep.suite.inputs import Draw
-
+    """Yield a call of every candidate on meta tensors."""
     family = contest(suite, variant, search_space_of(suite, variant, case))
     draw, axes = Draw("meta", 0), dict(case)
     inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
@@ -160,27 +152,24 @@ def _main() -> int:
     end_with_parent()
     parser = argparse.ArgumentParser(prog="lockstep candidates")
     parser.add_argument("--benchmarks", type=Path, required=True)
-    parser.add_argument("--arch", type=int, required=True)
-    parser.add_argument("--share", type=int, required=True)
-    parser.add_argument("--of", type=int, required=True)
+    parser.add_argument("--target", type=Target.spelled, required=True)
     parser.add_argument("jobs", nargs="+")
     options = parser.parse_args()
     suites = load_suites(options.benchmarks)
 
-    from lockstep.machine_code.compiling import intercept
+    # Start-up: torch and Triton, for this process alone.
+    from lockstep.machine_code.build import fill_cache
+    from lockstep.machine_code.stand_in import Request, noted
 
-    with intercept(options.arch):
-        number = 0
+    requests: list[Request] = []
+    with noted(options.target, lambda launch: requests.append(launch.request)):
         for job in options.jobs:
             name, variant, label = job.split("\t")
             for call in _calls(suites[name], variant, suites[name].case(label)):
-                number += 1
-                if number % options.of != options.share:
-                    continue
-                try:
+                # Whatever the error is, the process that measures meets it again and reports it.
+                with contextlib.suppress(Exception):
                     call()
-                except Exception as error:  # whatever it is, the one who measures meets it again and reports it
-                    print(f"{job}: {type(error).__name__}: {error}", file=sys.stderr)
+    fill_cache(list({id(request): request for request in requests}.values()), compiler_processes())
     return 0
 
 

@@ -15,6 +15,9 @@ import pytest
 from lockstep.gate.namespaces import Conflict, Sides
 from lockstep.suite.model import Suite, SuiteError
 
+#: The repository and its tests.
+PYTHONPATH = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
+
 TREE = {
     "parcel/__init__.py": "from parcel.origin import TREE\n",
     "parcel/origin.py": "TREE = {tree!r}\n",
@@ -212,7 +215,7 @@ COMPILE = """
     import torch
 
     from lockstep import Suite
-    from lockstep.machine_code.compiling import intercept
+    from compiling import intercept
     from lockstep.gate.namespaces import Sides
 
     sides = Sides(["parcel"], base=Path(sys.argv[1]), head=Path(sys.argv[2]))
@@ -240,7 +243,10 @@ def test_triton_compiles_both_sides_with_their_own_globals_and_helpers(tmp_path)
     script = tmp_path / "compile.py"
     script.write_text(textwrap.dedent(COMPILE))
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {
+        "PYTHONPATH": PYTHONPATH,
+        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+    }
     done = subprocess.run(
         [sys.executable, script, tmp_path / "base", tmp_path / "head"],
         env=environment,

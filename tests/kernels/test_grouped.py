@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+from compiling import compile_in_subprocess
 
 from benchmarks import grouped as suites
 from kernels import grouped
@@ -20,7 +21,6 @@ from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped.groups import Groups
 from kernels.grouped.packed import mlp_train_warp_specialized
 from kernels.grouped.products import TMA, TRITON
-from lockstep.machine_code.compiling import compile_in_subprocess
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.model import Case, bind

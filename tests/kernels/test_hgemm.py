@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 import torch
+from compiling import compile_in_subprocess
 
 from benchmarks.hgemm import SUITE
 from kernels.hgemm import CANDIDATES, TILES, VARIANTS, hgemm
-from lockstep.machine_code.compiling import compile_in_subprocess
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import map_tensors
 from lockstep.suite.model import Case

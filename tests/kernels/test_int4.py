@@ -12,13 +12,22 @@ def draw_codes(K, N, seed=0):
     return torch.randint(0, 16, (K, N), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
+def unpack_rows(words, K):
+    nibbles = torch.stack([words >> 4 * position & 0xF for position in range(int4.CODES_PER_WORD)], dim=1)
+    return nibbles.view(-1, words.shape[1])[:K].to(torch.uint8)
+
+
+def unpack_pairs(pairs):
+    return torch.stack((pairs >> 4, pairs & 0xF), dim=2).view(len(pairs), -1).t().contiguous()
+
+
 @settings(max_examples=30)
 @given(K=st.integers(1, 70), N=st.integers(1, 20), seed=st.integers(0, 99))
 def test_rows_come_back(K, N, seed):
     codes = draw_codes(K, N, seed)
     words = int4.pack_rows(codes)
     assert words.shape == (-(-K // 8), N)
-    assert torch.equal(int4.unpack_rows(words, K), codes)
+    assert torch.equal(unpack_rows(words, K), codes)
 
 
 @settings(max_examples=30)
@@ -34,7 +43,7 @@ def test_planes_come_back(K, N, seed):
 @given(half=st.integers(1, 35), N=st.integers(1, 20), seed=st.integers(0, 99))
 def test_pairs_come_back(half, N, seed):
     codes = draw_codes(2 * half, N, seed)
-    assert torch.equal(int4.unpack_pairs(int4.pack_pairs(codes)), codes)
+    assert torch.equal(unpack_pairs(int4.pack_pairs(codes)), codes)
 
 
 def test_the_first_row_lies_in_the_lowest_bits():
@@ -76,8 +85,6 @@ def test_scales_must_divide_the_rows():
 
 
 def test_words_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match="words must have shape"):
-        int4.unpack_rows(torch.zeros(2, 4, dtype=torch.int32), 8)
     with pytest.raises(ValueError, match=r"words must have shape \[4, 2, 64, 32\]"):
         int4.unpack_planes(torch.zeros(4, 1, 64, 32, dtype=torch.int16), 129, 4)
     with pytest.raises(ValueError, match="codes must have an even number of rows"):

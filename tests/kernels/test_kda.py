@@ -8,6 +8,7 @@ import os
 
 import pytest
 import torch
+from compiling import compile_in_subprocess
 
 from benchmarks.kda import RANK, SUITE
 from kernels import kda as family
@@ -16,7 +17,6 @@ from kernels.kda import flags as kda_flags
 from kernels.kda import prefill_kernel as kda_prefill
 from kernels.kda import rows_kernel as kda_rows
 from kernels.kda import tiles_kernel as kda_tiles
-from lockstep.machine_code.compiling import compile_in_subprocess
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Case

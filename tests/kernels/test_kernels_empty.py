@@ -1,6 +1,6 @@
 """No row at all, as a rank without tokens has it: an answer of no row, and no launch of an empty grid."""
 
-from lockstep.machine_code.compiling import compile_in_subprocess
+from compiling import compile_in_subprocess
 
 HEADS, RANK = 2, 128
 N = (3 * HEADS + 2) * RANK + HEADS

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 import torch
+from compiling import compile_in_subprocess
 
 from benchmarks.linear import SUITE
 from kernels.linear import CANDIDATES, VARIANTS, linear, share
-from lockstep.machine_code.compiling import compile_in_subprocess
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Case, bind

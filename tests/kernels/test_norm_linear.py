@@ -4,10 +4,10 @@ import os
 
 import pytest
 import torch
+from compiling import compile_in_subprocess
 
 from benchmarks.norm_linear import SUITE
 from kernels.norm_linear import VARIANTS
-from lockstep.machine_code.compiling import compile_in_subprocess
 from lockstep.suite.family import load_family
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Case, bind

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from compiling import compile_in_subprocess, disassemble
 from wgmma_operands import overwritten
 
 from benchmarks.w4a16 import SUITE
@@ -11,8 +12,6 @@ from kernels import w4a16 as module
 from kernels.w4a16.planes_kernel import Tile, multiply_planes
 from kernels.w4a16.ring_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
-from lockstep.machine_code.compiling import compile_in_subprocess
-from lockstep.machine_code.cubin import disassemble
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Case

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from lockstep.machine_code.assembler import without_lines
 
+#: The repository and its tests.
+PYTHONPATH = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
+
 # This kernel came out in two namings of its registers, one in three times, before addresses were fixed.
 PROGRAM = """
     import re
@@ -18,7 +21,7 @@ PROGRAM = """
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
-    from lockstep.machine_code.compiling import intercept
+    from compiling import intercept
     from lockstep.machine_code.assembler import assemble, fix_addresses
     from lockstep.machine_code.cubin import fingerprint
 
@@ -46,7 +49,10 @@ PROGRAM = """
 def test_lines_and_folders_change_nothing(tmp_path):
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "TRITON_CACHE_DIR": str(tmp_path)}
+    environment |= {
+        "PYTHONPATH": PYTHONPATH,
+        "TRITON_CACHE_DIR": str(tmp_path),
+    }
     done = subprocess.run(
         [sys.executable, tmp_path / "program.py"],
         env=environment,

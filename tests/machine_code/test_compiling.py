@@ -3,8 +3,7 @@
 import textwrap
 
 import pytest
-
-from lockstep.machine_code.compiling import compile_in_subprocess
+from compiling import compile_in_subprocess
 
 # Triton reads a kernel's source from a file, so the sample is one that the subprocess imports.
 SAMPLE = """

@@ -13,6 +13,9 @@ import torch
 from lockstep.machine_code import CaseCode, CaseKey
 from lockstep.machine_code.observed import Observer
 
+#: The repository and its tests.
+PYTHONPATH = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
+
 # Triton reads a kernel's source from a file, and pytest's process may have chosen the interpreter.
 PROGRAM = """
     import json
@@ -22,7 +25,7 @@ PROGRAM = """
     import triton
     import triton.language as tl
 
-    from lockstep.machine_code.compiling import intercept
+    from compiling import intercept
     from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode
     from lockstep.machine_code.cubin import mixes, registers_and_stack
     from lockstep.machine_code.observed import Observer
@@ -69,7 +72,7 @@ def answers(tmp_path_factory):
     program = tmp_path_factory.mktemp("observed") / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = PYTHONPATH
     done = subprocess.run(
         [sys.executable, program], env=environment, capture_output=True, text=True, check=False, timeout=120
     )

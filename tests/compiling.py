@@ -1,11 +1,8 @@
 """Compile Triton kernels without launching them, on a machine with or without a GPU.
 
-The real host function of a kernel is called on meta tensors (no memory, no arithmetic) while every
-launch is turned into a compilation for a chosen target. Triton's disk cache is keyed by source,
-signature, target and options, so the process that measures later finds what was compiled here.
-
-Importing this module changes nothing; ``intercept`` replaces Triton's driver for the rest of the process,
-so call it in a process of its own (``compile_in_subprocess`` does).
+The real host function of a kernel is called on meta tensors (no memory, no arithmetic); every launch becomes a
+compilation for a chosen target. ``intercept`` replaces Triton's driver for the rest of the process, so call it in a
+process of its own, as ``compile_in_subprocess`` does.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
-from lockstep.machine_code.cubin import registers_and_stack
+from lockstep.machine_code.cubin import _run, registers_and_stack
 from lockstep.processes.children import end_with_parent
 
 
@@ -84,6 +81,11 @@ def describe(kernel: Any) -> CompiledKernel:
     )
 
 
+def disassemble(cubin: bytes) -> str:
+    """Return the instructions of a cubin as text, as nvdisasm of Triton's wheel prints them."""
+    return _run("nvdisasm", cubin, "-c")
+
+
 def compile_in_subprocess(code: str, arch: int = 90, timeout: float = 120.0) -> list[CompiledKernel]:
     """Run ``code`` in a process of its own with launches intercepted, and describe what it compiled.
 
@@ -141,7 +143,7 @@ def _compiler_environment() -> dict[str, str]:
 def _importer() -> ForkServerContext:
     """Makes forks of a process that has imported what compiling takes."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "triton", "lockstep.machine_code.compiling"])
+    context.set_forkserver_preload(["torch", "triton", "lockstep.machine_code.cubin", "lockstep.machine_code.stand_in"])
     before = dict(os.environ)
     try:
         # Triton's own functions are for the interpreter, or not, from their import on.
