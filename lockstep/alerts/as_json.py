@@ -1,4 +1,4 @@
-"""An alert as JSON, and back."""
+"""Convert an alert to JSON and back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lockstep.alerts.steps import SeriesName
 
 
 def to_json(alert: Alert) -> dict[str, Any]:
-    """The alert in dicts, lists, texts and numbers."""
-    # As JSON gives it back, so that both can be compared; by hand, since ``asdict`` takes ten times as long.
+    """Return the alert as dicts, lists, texts and numbers."""
+    # Equal to what JSON reads back, so that both can be compared. ``asdict`` takes ten times as long.
     waiver, own = alert.waiver, {name: value for name, value in vars(alert).items() if name != "waiver"}
     return {
         **own,
@@ -29,7 +29,7 @@ def to_json(alert: Alert) -> dict[str, Any]:
 
 
 def from_json(content: Mapping[str, Any]) -> Alert:
-    """The alert that ``to_json`` wrote."""
+    """Return the alert that ``to_json`` wrote."""
     waiver = content["excuse"]
     return Alert(
         **{

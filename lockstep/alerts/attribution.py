@@ -1,11 +1,10 @@
-"""Why a series changed: its own commit, the toolchain, the machine, the way of measuring, or nothing that is known.
+"""Decide why a series changed: its own commit, the toolchain, the machine, the protocol, or nothing that is known.
 
-The order of the questions matters. What was measured otherwise is no change of the kernel, so the
-protocol comes first; what moved the untouched controls is the machine; a toolchain that changed
-is named before the commits in the same range, because it touches every kernel; machine code that did not
-change cannot have become slower. Only then it is the commit. Where git does not know which commits lie between the
-two that were measured, no commit is named. Where no versions of packages are recorded, a new version may be the cause
-as well as a commit, and the cause is not known.
+The order of the questions matters. A number that was measured differently is not a change of the kernel, so the
+protocol comes first. If the untouched controls moved, it is the machine. A toolchain that changed comes before the
+commits of the range, because it touches every kernel. Machine code that did not change cannot have become slower. Only
+then is it the commit. If git does not know the commits between the two measured ones, no commit is named. If package
+versions are not recorded, a new version may be the cause as well as a commit, and the cause is unknown.
 """
 
 from __future__ import annotations
@@ -21,37 +20,37 @@ from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.evidence import Evidence
 from lockstep.alerts.steps import Move, Step
 
-#: "noise" is a change of code that did not change; it is no alert and widens the series' noise.
-#: "unknown range": nothing but the commits differs, and which these are is not known.
-#: "unknown cause": the commits differ, and the versions of packages are not recorded, which may differ as well.
+#: "noise": the code did not change. It is not an alert, and it widens the noise of the series.
+#: "unknown range": only the commits differ, and git does not know which they are.
+#: "unknown cause": the commits differ, and so may the package versions, which are not recorded.
 Kind = Literal[
     "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
 ]
 
-#: Why no commit can be named, by ``Step.unknown``.
+#: Reason why no commit can be named, by ``Step.unknown``.
 _UNKNOWN: Mapping[Unknown, str] = {
     "no repository": "no git repository is at hand",
     "shallow": "the git clone is shallow",
-    "missing": "the git repository lacks one of the two that were measured",
-    "branches": "the later of the two that were measured does not descend from the earlier one",
+    "missing": "the git repository lacks one of the two measured commits",
+    "branches": "the later measured commit does not descend from the earlier one",
 }
 
-#: Another move explains a step if it goes the same way by at least this part of it.
+#: Another move explains a step if it has the same direction and at least this part of its size.
 _PART = 0.5
 
-#: … and is itself this many standard deviations from nothing.
+#: Standard deviations from zero that such a move must have.
 _SURE = 3.0
 
 _VERSIONS = "versions of packages"
 
-#: asv settles on its number of calls and of samples within about a factor of two (its ``benchmark_timing`` raises the
-#: number until a sample lasts long enough, by a factor of 1.1 to 10 each time); natural log.
+#: asv chooses its numbers of calls and samples within about a factor of two: its ``benchmark_timing`` raises the
+#: number by a factor of 1.1 to 10 until a sample lasts long enough. Natural log.
 _CHOSEN = math.log(2.5)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why, in one word and one sentence, and what says so."""
+    """The kind of the cause, a sentence, and the evidence."""
 
     kind: Kind
     sentence: str
@@ -59,7 +58,7 @@ class Cause:
 
 
 def attribute(step: Step) -> Cause:
-    """The cause of a step, from what is stored with the points on both sides."""
+    """Return the cause of a step from what is stored with the points on both sides."""
     for ask in _QUESTIONS:
         cause = ask(step)
         if cause is not None:
@@ -74,18 +73,18 @@ def _protocol(step: Step) -> Cause | None:
         changed.append(Evidence("benchmark version", before.version, after.version))
     sampling = list(_sampling(step))
     if changed:
-        return Cause("protocol", f"it is measured another way: {_listed(changed)}", (*changed, *sampling))
+        return Cause("protocol", f"it is measured differently: {_listed(changed)}", (*changed, *sampling))
     if sampling and not [*_changed(before.toolchain, after.toolchain), *_changed(before.machine, after.machine)]:
         return Cause("protocol", f"only the sampling changed: {_listed(sampling)}", tuple(sampling))
     return None
 
 
 def _sampling(step: Step) -> Iterator[Evidence]:
-    """Yield the settings of the sampling that changed by more than asv changes them itself.
+    """Yield the sampling settings that changed by more than asv changes them itself.
 
-    asv stores what it used and not what it was asked for. Where it chooses, it chooses by the time that a call takes:
-    so many calls that a sample lasts ``sample_time``, one at least, and as many samples as ``max_time`` has room for.
-    A number that is the same on both sides did not change, whatever the time did.
+    asv stores the values that it used, not those that were requested. If it chooses them, it does so by the time of a
+    call: as many calls as fill ``sample_time``, at least one, and as many samples as fit into ``max_time``. A number
+    that is the same on both sides did not change, whatever the time did.
     """
     for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
         before, after = step.before.sampling[name], step.after.sampling[name]
@@ -94,11 +93,11 @@ def _sampling(step: Step) -> Iterator[Evidence]:
 
 
 def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
-    """Whether asv may have gone from ``before`` to ``after`` because the time changed by ``size`` (natural log).
+    """Return whether asv may have chosen ``after`` instead of ``before`` because the time changed by ``size`` (log).
 
-    The number of calls is inversely proportional to the time. It cannot fall below one, so one call says only that a
-    call takes at least ``sample_time``. The number of samples changes the same way, or not at all while the samples
-    take less than ``max_time``.
+    The number of calls is inversely proportional to the time. It is never below one, so one call means only that a call
+    takes at least ``sample_time``. The number of samples changes in the same direction, or stays while the samples take
+    less than ``max_time``.
     """
     changed = math.log(after / before)
     low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
@@ -199,17 +198,17 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
 
 @lru_cache(maxsize=16_384)
 def _commit(commit: str) -> Evidence:
-    """One object for all changes that a commit is suspected of."""
+    """Return the same object for all changes that a commit is suspected of."""
     return Evidence("commit", "", commit)
 
 
 def _code_may_differ(step: Step) -> bool:
-    """Whether a commit came in that may have changed the kernel."""
+    """Return whether the range has a commit that may have changed the kernel."""
     return bool(step.between) and (step.touched is None or bool(step.touched))
 
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
-    """What moved together with the step although no commit touches it."""
+    """Yield what moved together with the step although no commit touches it."""
     own, baseline, size = step.own, step.baseline, step.size
     if step.series.quantity == "speedup":
         # A ratio falls when its baseline becomes faster: then the kernel did not change.
@@ -224,13 +223,13 @@ def _moved_alike(step: Step) -> Iterator[Evidence]:
 
 
 def explains(log: float, size: float) -> bool:
-    """Whether a move of ``log`` accounts for a change of ``size``: the same way, and by at least half of it."""
+    """Return whether a move of ``log`` explains a change of ``size``: same direction, at least half as large."""
     return math.copysign(1, log) == math.copysign(1, size) and abs(log) >= _PART * abs(size)
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Evidence]:
-    """Facts that differ. One that only one side knows says nothing."""
-    # Nearly always they are the same, and there are thousands of steps.
+    """Yield the facts that differ. A fact that only one side has does not count."""
+    # Most facts are equal, and there are thousands of steps.
     for name in sorted(before.keys() & after.keys()) if before != after else ():
         if before[name] != after[name] and before[name] and after[name]:
             yield Evidence(name, before[name], after[name])

@@ -1,7 +1,7 @@
-"""What changed in the machine code between two points, where both records hold it.
+"""Compare the machine code of two points whose records hold it.
 
-``Facts.code`` is a record's ``code`` (``lockstep.record.model.Code``) as it lies in the file, so nothing of its form is
-taken for granted: what is missing or of another type is unknown, and unknown is never "the same".
+``Facts.code`` is a record's ``code`` (``lockstep.record.model.Code``) as the file has it, so its form is not trusted: a
+value that is missing or of another type is unknown, and unknown never counts as equal.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 from lockstep.alerts.evidence import Evidence
 
-#: A kernel's figures that are told, in this order, and the unit behind them.
+#: Figures of a kernel that are reported, in this order, with their units.
 _FIGURES = {"registers": "", "spills": " B", "shared": " B"}
 
 
 def same_code(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether both launch kernels of the same machine code, in the same order and the same way; unknown is no."""
+    """Return whether both launch the same machine code, in the same order and the same way; unknown is False."""
     ours, theirs = _fingerprints(before), _fingerprints(after)
     return ours is not None and ours == theirs
 
 
 def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether both launch kernels, and of the same machine code in the same order; how may differ, unknown is no."""
+    """Return whether both launch the same several kernels in the same order, perhaps in another way."""
     ours, theirs = (_fingerprints({**code, "host": "any"}) for code in (before, after))
     return ours is not None and len(ours) > 1 and ours == theirs
 
 
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
-    """Registers, spills, shared memory and instruction mix of each kernel that changed; kernels that came and went."""
+    """Return what changed: registers, spills, shared memory, instruction mix, and kernels that came or went."""
     if not before or not after:
         return ()
     old, new = _kernels(before), _kernels(after)
@@ -59,13 +59,13 @@ def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
 def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
     for instruction in sorted(old.keys() | new.keys()):
         counts = old.get(instruction, 0), new.get(instruction, 0)
-        # "all" counts every instruction, and differs with any.
+        # "all" counts every instruction, so it differs whenever any count does.
         if counts[0] != counts[1] and instruction != "all":
             yield Evidence(f"{name} {instruction}", str(counts[0]), str(counts[1]))
 
 
 def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Kernels by name; the second of a name is ``name (2)``."""
+    """Return the kernels by name; the second one of a name is ``name (2)``."""
     listed = code.get("kernels")
     seen: Counter[str] = Counter()
     found = {}
@@ -78,7 +78,7 @@ def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Of the host side and of each kernel in order; ``None`` if one is not known."""
+    """Return the fingerprints of the host side and of each kernel in order; ``None`` if one is unknown."""
     kernels = code.get("kernels")
     if not isinstance(kernels, list | tuple):
         return None

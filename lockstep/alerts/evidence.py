@@ -1,4 +1,4 @@
-"""One fact that speaks for a cause."""
+"""One fact that supports a cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Evidence:
-    """What differs, and both its values as text; ``before`` is "" where only ``after`` says something."""
+    """A fact and its two values as text; ``before`` is "" if only ``after`` is meaningful."""
 
     what: str
     before: str

@@ -1,4 +1,4 @@
-"""Changes of a series as steps: with the facts of both sides, the commits in between, and what else moved."""
+"""Turn changes of a series into steps: the facts of both sides, the commits in between, and what else moved."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from lockstep.detect.trend import Better
 from lockstep.history.model import Floats, Point, Run, Series, Trend
 from lockstep.history.snapshot import Results
 
-#: Points on each side of a change that its surroundings are judged by.
+#: Points on each side of a change that are used to judge what else moved.
 WINDOW = 5
 
-#: Facts of our provenance (``lockstep.record.provenance.host_facts``) by what a change of them means.
+#: Facts of our provenance (``lockstep.record.provenance.host_facts``), grouped by what a difference in them means.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
 _PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
 
-#: asv's strings of a machine.
+#: asv's descriptions of a machine.
 _ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
 
 
 class StepBuilder:
-    """A closer look at the changes of one machine.
+    """Builds the steps of one machine.
 
     Args:
-        results: where its points come from.
-        machine: which.
-        ranges: the repository.
+        results: that hold the points.
+        machine: name of the machine.
+        ranges: of the repository.
     """
 
     def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:
@@ -48,7 +48,7 @@ class StepBuilder:
         self._shared: dict[Hashable, Facts] = {}
 
     def step(self, one: Followed, change: Change) -> Step:
-        """The change as a step."""
+        """Return a change as a step."""
         trend = one.trend
         # The first point has no level before it, so it cannot be the first one at a new level.
         first = max(change.earliest, 1)
@@ -82,12 +82,12 @@ class StepBuilder:
         commit = self._commits[int(trend.commit[index])].hash
         run = self._results.runs[int(trend.run[index])]
         version = self._results.versions[int(trend.version[index])]
-        # Our own samples are as many as the sequential stop needs; other projects choose theirs.
+        # Our own samples are as many as the sequential stop needs; other projects configure theirs.
         chosen = {} if trend.benchmark.ours else {"number": trend.number[index], "repeat": trend.repeat[index]}
         sampling = {name: int(value) for name, value in chosen.items() if value > 0}
         ours = trend.series if trend.benchmark.ours else None
         asked = (int(trend.run[index]), version, *sampling.items(), ours)
-        # Thousands of changes share their facts, and share them in memory.
+        # Thousands of changes have the same facts: they share one object.
         if asked not in self._shared:
             self._shared[asked] = Facts(
                 commit=commit,
@@ -102,7 +102,7 @@ class StepBuilder:
         return self._shared[asked]
 
     def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
-        """The code of the series' record; of a ratio the baseline's as well, since both decide."""
+        """Return the code of the series' record. For a ratio the baseline's code is included, since both decide it."""
         point = self._at(commit).get(series)
         code = _read(point)
         if (
@@ -132,9 +132,9 @@ class StepBuilder:
 
 
 def levels(results: Results, series: SeriesName, before: str, after: str) -> tuple[float, float]:
-    """Natural logs of how bad a series was up to one commit and from another on, in medians of ``WINDOW`` points.
+    """Return the natural logs of the levels up to one commit and from another on: medians of ``WINDOW`` points.
 
-    Of a speedup it is the log of its inverse. NaN where nothing was measured.
+    More is worse: a speedup counts as the log of its inverse. NaN where nothing was measured.
     """
     place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
     of = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=series.machine)}
@@ -148,7 +148,7 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
 
 
 def worse_log(trend: Trend) -> Floats:
-    """Natural log of each number, turned so that more is worse; NaN where there is none."""
+    """Return the natural log of each number, with the sign that makes more worse; NaN where there is no number."""
     if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
         return -trend.log_ratio
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -157,7 +157,7 @@ def worse_log(trend: Trend) -> Floats:
 
 
 def sized(step: Step, better: Better, change: Change) -> Step:
-    """The step with all that may move with every point that is measured later."""
+    """Return the step with the fields that may change with every later point."""
     worse = -1.0 if better == "higher" else 1.0
     low, high = sorted((worse * change.low, worse * change.high))
     size, left = worse * change.size, worse * change.left
@@ -192,7 +192,7 @@ def _hardware(run: Run) -> dict[str, str]:
 
 
 def _move(seconds: Floats | None, before: slice, after: slice) -> Move | None:
-    """How far the medians of two stretches lie apart, and the standard error of that from their scatter."""
+    """Return how far the medians of two stretches lie apart, and the standard error of that from their scatter."""
     return None if seconds is None else _apart(seconds[before], seconds[after])
 
 
@@ -200,8 +200,8 @@ def _apart(before: Floats, after: Floats) -> Move | None:
     sides = [np.log(part[np.isfinite(part) & (part > 0)]) for part in (before, after)]
     if not all(side.size for side in sides):
         return None
-    # 1.4826: from the median absolute deviation to a standard deviation; of a few points it errs by a lot, so both
-    # stretches give one scatter.
+    # 1.4826 turns the median absolute deviation into a standard deviation. It is uncertain for a few points, so both
+    # stretches share one scatter.
     apart = np.concatenate([side - np.median(side) for side in sides])
     scatter = 1.4826 * float(np.median(np.abs(apart)))
     error = scatter * float(np.sqrt(sum(1 / side.size for side in sides)))

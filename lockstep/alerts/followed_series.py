@@ -1,8 +1,8 @@
-"""Which series are followed for alerts, and which points of them belong together.
+"""Choose the series that are followed for alerts, and the points of each that belong together.
 
-Of our own suites a variant is followed by its paired speedup, which is far surer than its latency, and the
-baseline, which has no ratio, by its latency: so a machine that slows down is told of once, by the
-baselines, and not by every kernel. Of other projects every benchmark is followed by its number.
+A variant of one of our suites is followed by its paired speedup, which is far more certain than its latency. The
+baseline has no ratio and is followed by its latency. So a machine that slows down is reported once, by the baselines,
+and not by every kernel. A benchmark of another project is followed by its number.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _Place = tuple[str, str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """A series as the detector takes it, and what is looked at to explain its changes.
+    """A series as the detector takes it, with the data that explain its changes.
 
     Attributes:
-        name: which series.
-        trend: its points of one version of the ruler that have a number, oldest first.
-        values: the same, for the detector: one value for each point of ``trend``.
-        own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN unknown;
-            ``None`` for other projects' benchmarks.
-        place: of the version of its ruler, in the order in which they came up.
+            name: of the series.
+            trend: the points of one benchmark version that have a number, oldest first.
+            values: the same points for the detector: one value for each point of ``trend``.
+            own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN if unknown;
+                ``None`` for benchmarks of other projects.
+            place: of the benchmark version, in the order of first appearance.
     """
 
     name: SeriesName
@@ -49,22 +49,22 @@ class Followed:
 
     @property
     def row(self) -> str:
-        """What tells it from every other followed series of its machine."""
+        """Key that is unique among the followed series of a machine."""
         return row_of(self.name, self.place)
 
 
 def row_of(name: SeriesName, place: int) -> str:
-    """See ``Followed.row``; ``place`` of the version among the series' versions, in the order in which they came up."""
+    """Return ``Followed.row``; ``place`` is that of the benchmark version, in the order of first appearance."""
     return json.dumps([*astuple(name), place])
 
 
 def name_in(row: str) -> SeriesName:
-    """The series of a row."""
+    """Return the name of the series that a row belongs to."""
     return SeriesName(*json.loads(row)[:-1])
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
-    """The series' name; a foreign benchmark's parameters are its case, and the last part of its name its variant."""
+    """Return the name of a series. Of a foreign benchmark the parameters are the case, its last name the variant."""
     suite, family = benchmark.suite, benchmark.family
     if benchmark.ours:
         variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
@@ -73,9 +73,10 @@ def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
 
 
 def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
-    """The series of a machine to be followed, out of all its trends, each as often as its ruler changed.
+    """Select the series to follow from all trends of a machine, once for each benchmark version.
 
-    What was found with an old ruler stays true with a new one, and comes first. ``baselines``: of each of our suites.
+    A change found under an old version stays valid under a new one, so old versions come first. ``baselines`` maps
+    each of our suites to its baseline.
     """
     ours: dict[tuple[_Place, str], Trend] = {}
     for trend in trends:
@@ -100,7 +101,7 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
 
 
 def by_version(trend: Trend) -> list[Trend]:
-    """The points that have a number, apart by the version of the ruler, in the order in which versions came up."""
+    """Split the points that have a number by benchmark version, in the order of first appearance."""
     numbers = _numbers(trend)
     versions = list(dict.fromkeys(trend.version[numbers].tolist()))
     return [_select(trend, numbers & (trend.version == version)) for version in versions]
@@ -120,12 +121,12 @@ def _select(trend: Trend, mask: Mask) -> Trend:
 
 
 def paired_numbers(points: Trend) -> bool:
-    """Whether every point has a paired ratio: surer than the speedup in asv's file, which is a median of ratios."""
+    """Return whether every point has a paired ratio. asv's file holds a median of ratios, which is less certain."""
     return points.benchmark.is_ratio and bool(np.isfinite(points.log_ratio).all())
 
 
 def values_of(points: Trend, paired: bool) -> Values:
-    """Numbers for the detector: the paired ratios with their errors, or the values."""
+    """Return the numbers for the detector: paired ratios with their errors, or the values."""
     better: Better = "higher" if points.benchmark.higher_is_better else "lower"
     if paired:
         return Values(np.exp(points.log_ratio), points.ratio_error, better)
@@ -133,7 +134,7 @@ def values_of(points: Trend, paired: bool) -> Values:
 
 
 def baselines_said(results: Results, machine: str) -> dict[Series, str]:
-    """Which variant the newest point of each of our series refers to, "" none; nothing in another project."""
+    """Return the baseline of the newest point of each of our series, "" for none; empty for other projects."""
     if not any(one.ours for one in results.benchmarks.values()):
         return {}
     newest = results.latest(machine)
@@ -141,7 +142,7 @@ def baselines_said(results: Results, machine: str) -> dict[Series, str]:
 
 
 def voted(said: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The baseline that most series of a suite refer to; ``said``: suite and baseline of each, "" none."""
+    """Return the baseline that most series of a suite name; ``said`` holds suite and baseline of each, "" for none."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for suite, baseline in said:
         if baseline:
@@ -155,7 +156,7 @@ def _place(trend: Trend) -> _Place:
 
 
 def _at(latency: Trend | None, points: Trend) -> Floats | None:
-    """Values of another series at the commits of these points."""
+    """Return the values of another series at the commits of these points."""
     if latency is None:
         return None
     known = dict(zip(latency.commit.tolist(), latency.value.tolist(), strict=True))

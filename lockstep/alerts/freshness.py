@@ -1,7 +1,7 @@
-"""What is no longer measured: series that stopped, machines that fell silent, benchmarks that vanished or changed.
+"""Find what is no longer measured: series that stopped, silent machines, benchmarks that vanished or changed.
 
-A regression that is not measured any more is not found any more, so these are alerts as well. A run of one
-family alone is no sign that the others stopped: commits count only for what was measured at them.
+A regression that is not measured is not found, so these are alerts as well. A run of one family alone does not mean
+that the others stopped: a commit counts only for what was measured at it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lockstep.alerts.attribution import Cause
 from lockstep.alerts.grouping import Alert, Topic
 from lockstep.alerts.steps import SeriesName
 
-#: Commits without a number after which a series counts as stopped. One that fails is told of at once.
+#: Commits without a number after which a series counts as stopped. A series that fails is reported at once.
 PATIENCE = 3
 
 #: Days without a result after which a machine counts as silent.
@@ -26,11 +26,11 @@ SILENT_DAYS = 7
 
 _DAY_MS = 86_400_000
 
-#: How many names a text lists.
+#: Number of names that a text lists.
 _MOST = 5
 
 
-#: What a series says of a commit.
+#: What a series reports at a commit.
 Said = Literal["number", "failed", "na"]
 
 
@@ -39,10 +39,10 @@ class Reports:
     """What one series has reported, oldest first.
 
     Attributes:
-        series: which.
-        commits: positions in the machine's commits at which it has an entry.
-        states: "number", "failed" or "na" at each.
-        versions: the ruler's version at each; "" unknown.
+            series: name.
+            commits: positions, among the machine's commits, at which it has an entry.
+            states: "number", "failed" or "na" at each.
+            versions: the benchmark version at each; "" if unknown.
     """
 
     series: SeriesName
@@ -57,16 +57,16 @@ class Reports:
 
     @property
     def benchmark(self) -> tuple[str, str]:
-        """Suite and variant: what vanishes or is renamed as a whole."""
+        """Suite and variant: the unit that vanishes or is renamed."""
         return self.series.suite, self.series.variant
 
 
 @dataclass(frozen=True)
 class MachineReports:
-    """A machine's commits (hash and date in ms, oldest first), when it last measured (ms), and its series.
+    """Commits of a machine (hash and date in ms, oldest first), its newest measurement (ms), and its series.
 
-    ``measured`` holds the positions of the commits that measured something of a family, rising. Where it is given,
-    a series may leave out reports that are like the one before and the one after.
+    ``measured`` holds, by family, the ascending positions of the commits that measured something of it. If it is given,
+    a series may leave out reports that equal both the one before and the one after.
     """
 
     machine: str
@@ -77,32 +77,32 @@ class MachineReports:
 
 
 def freshness(reports: MachineReports, now: int) -> list[Alert]:
-    """Alerts of one machine; ``now`` in ms since 1970."""
+    """Return the freshness alerts of one machine; ``now`` is in ms since 1970."""
     found = _Found(reports)
     alerts = [*found.stopped(), *found.vanished(), *found.versions()]
     silence = (now - reports.measured_at) // _DAY_MS
     if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
         last = reports.commits[-1][0]
-        # The number of days stays out of the text: it would change every day.
+        # The text does not state the number of days, which would change every day.
         text = f"{reports.machine} has reported nothing since {_day(reports.measured_at)}"
         alerts.append(Alert("silent", reports.machine, "", last, (), Cause("unexplained", text), text=text))
     return alerts
 
 
 def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
-    """Return the machines that have been silent while another one went on measuring.
+    """Return the machines that are silent while another one went on measuring.
 
-    Where all stopped at once nothing died: the results are a history that is looked at later.
+    If all of them stopped at once none is dead: the results are a history that is analysed later.
 
     Args:
-        measured_at: when each machine last measured, ms since 1970; 0 unknown.
+            measured_at: newest measurement of each machine, ms since 1970; 0 if unknown.
     """
     newest = max(measured_at.values(), default=0)
     return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)
 
 
 class _Found:
-    """The search on one machine."""
+    """Search for freshness alerts on one machine."""
 
     def __init__(self, reports: MachineReports) -> None:
         self.reports = reports
@@ -126,7 +126,7 @@ class _Found:
         }
 
     def stopped(self) -> Iterable[Alert]:
-        """Series without a number while the rest of their benchmark goes on, one alert a family and commit."""
+        """Yield series without a number while the rest of their benchmark continues, one alert a family and commit."""
         groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
         for name, members in self.by_benchmark.items():
             for one in members if name not in self.gone else ():
@@ -145,7 +145,7 @@ class _Found:
             yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
 
     def vanished(self) -> Iterable[Alert]:
-        """Benchmarks that are gone as a whole; renamed where another with the same cases came in their place."""
+        """Yield benchmarks that vanished; "renamed" if another one with the same cases took their place."""
         groups: dict[tuple[str, int, Topic], list[str]] = defaultdict(list)
         for name, last in sorted(self.gone.items()):
             members = self.by_benchmark[name]
@@ -159,7 +159,7 @@ class _Found:
             yield self._alert(topic, family, last, first, text if topic == "vanished" else _names(names))
 
     def versions(self) -> Iterable[Alert]:
-        """Benchmarks whose newest change of version starts a new series."""
+        """Yield benchmarks whose newest change of version starts a new series."""
         groups: dict[tuple[str, int, int], set[str]] = defaultdict(set)
         for one in self.reports.series:
             pairs = list(zip(one.commits, one.versions, strict=True))
@@ -168,12 +168,12 @@ class _Found:
                     groups[one.series.family, before, after].add(f"{one.series.suite} {old[:8]} → {new[:8]}")
                     break
         for (family, before, after), changed in sorted(groups.items()):
-            text = f"the way of measuring changed ({_names(sorted(changed))}): the series start anew"
+            text = f"the benchmark version changed ({_names(sorted(changed))}): new series start here"
             alert = self._alert("version", family, before, after, text)
             yield replace(alert, cause=Cause("protocol", text))
 
     def _heir(self, members: Sequence[Reports], last: int) -> tuple[str, str] | None:
-        """A benchmark that began when this one ended, in the same family, with the same cases."""
+        """Return the benchmark of the same family and cases that began when this one ended; ``None`` for none."""
         family = members[0].series.family
         cases = {(one.series.case, one.series.l2) for one in members}
         for name, others in sorted(self.by_benchmark.items()):
@@ -184,7 +184,7 @@ class _Found:
         return None
 
     def _later(self, family: str, position: int) -> int:
-        """At how many commits after the position the family was measured."""
+        """Return at how many commits after the position the family was measured."""
         measured = self.measured[family]
         return len(measured) - bisect_right(measured, position)
 
@@ -211,13 +211,13 @@ class _Found:
         )
 
 
-#: What lies further back than both is history, and nobody is told of it at the first look.
+#: A change that is older than both limits is history and is not reported when it is first seen.
 OLD_COMMITS = 30
 OLD_DAYS = 30
 
 
 def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
-    """Whether a commit lies too far before a machine's newest one to tell of what it changed."""
+    """Return whether a commit is too far behind the machine's newest one for its changes to be reported."""
     behind = len(commits) - 1 - position
     return behind > OLD_COMMITS and commits[-1][1] - commits[position][1] > OLD_DAYS * _DAY_MS
 

@@ -1,4 +1,4 @@
-"""Lists of alerts: chosen, ordered, counted and cut to a page by the database, so that no request reads all alerts."""
+"""Lists of alerts. The database filters, orders, counts and pages them, so that no request reads all alerts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from lockstep.alerts.lifecycle import OPEN, State
 from lockstep.alerts.schema import ALERT
 from lockstep.alerts.tracked import Tracked, tracked
 
-#: "urgent": alerts that need somebody first, of those the slower ones, then the newest. "newest": by date of the last
-#: possible culprit. "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
+#: "urgent": first the alerts that need somebody, slowdowns before others, then the newest. "newest": by date of the
+#: last possible culprit. "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
 Order = Literal["urgent", "newest", "largest", "family"]
 
-#: Series of an alert that a search looks at, the worst first.
+#: Series of an alert that a search covers, the worst first.
 _SEARCHED = 20
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which alerts are wanted.
+    """A filter of alerts.
 
     Attributes:
         states: ``None`` for all.
         family, machine, owner: exact names; "" for any.
-        search: words that an alert must all mention, in any letter case: family, machine, owner, cause, range, series.
+            search: words that must all occur, in any letter case, in family, machine, owner, cause, range or series.
     """
 
     states: frozenset[State] | None = None
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Page:
-    """Some of the chosen alerts, in order.
+    """A page of the chosen alerts, in order.
 
     Attributes:
         alerts: of this page.
@@ -56,7 +56,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Names:
-    """Values that an alert's family, machine and owner have, sorted, without ""."""
+    """The values of family, machine and owner among the alerts, sorted, without ""."""
 
     family: tuple[str, ...]
     machine: tuple[str, ...]
@@ -70,7 +70,7 @@ class OpenAlerts:
     Attributes:
         first: the most urgent ones of the machine.
         states: number of the machine's open alerts by state.
-        elsewhere: number of open alerts by other machine.
+            elsewhere: number of open alerts by machine, for the other machines.
     """
 
     first: tuple[Tracked, ...]
@@ -79,7 +79,7 @@ class OpenAlerts:
 
 
 def columns_of(alert: Alert) -> dict[str, Any]:
-    """Return the columns of ``ALERT`` that lists choose and order by."""
+    """Return the columns of ``ALERT`` by which lists filter and order."""
     size = alert.members[0].size if alert.members else 0.0
     labels = [one.series.label for one in alert.members[:_SEARCHED]]
     about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
@@ -92,18 +92,18 @@ def columns_of(alert: Alert) -> dict[str, Any]:
 
 
 def read_page(connection: Connection, choice: Choice, order: Order, start: int, most: int) -> Page:
-    """Return ``most`` of the chosen alerts from place ``start`` (0 is the first) on."""
+    """Return ``most`` of the chosen alerts, beginning with place ``start`` (0 is the first)."""
     where = _where(choice)
     slower = func.count(case((ALERT.c.topic == "slower", 1)))
     total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
-    # The numbers first: sorting must not carry the contents along.
+    # Select the numbers first: sorting must not carry the contents along.
     wanted = select(ALERT.c.id).where(*where).order_by(*_order(order)).offset(start).limit(most)
     numbers = list(connection.scalars(wanted))
     return Page(_alerts(connection, numbers), total, worse)
 
 
 def read_names(connection: Connection) -> Names:
-    """Return what can be chosen."""
+    """Return the names that a list can be filtered by."""
     found = (
         tuple(connection.scalars(select(column).distinct().where(column != "").order_by(column)))
         for column in (ALERT.c.family, ALERT.c.machine, ALERT.c.owner)
@@ -112,7 +112,7 @@ def read_names(connection: Connection) -> Names:
 
 
 def read_open(connection: Connection, machine: str, most: int) -> OpenAlerts:
-    """Return what is open: ``most`` alerts of the machine, and counts."""
+    """Return the open alerts: ``most`` alerts of the machine, and counts."""
     grouped = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
     states: Counter[State] = Counter()
     elsewhere: Counter[str] = Counter()
@@ -147,7 +147,7 @@ _URGENT = case(
     (ALERT.c.state == "muted", 2),
     else_=3,
 )
-#: Freshness alerts of a machine have no commit, and so no date of one.
+#: Freshness alerts of a machine have no commit and therefore no commit date.
 _DATE = case((ALERT.c.since == 0, ALERT.c.opened_at), else_=ALERT.c.since)
 
 

@@ -1,8 +1,8 @@
-"""Which alert a change belongs to that this analysis names, places or sizes otherwise than the last one.
+"""Find the alert that owns a change which this analysis names, places or sizes differently from the last one.
 
-A change is named by its series and the commit at which it was first reported. That name holds while commits are added
-at the end. A newer version of the detector, and commits that are measured later in between, report the same change
-elsewhere.
+A change is named by its series and the commit at which it was first reported. The name is stable while commits are
+added at the end. A newer version of the detector, or commits that are measured later in between, report the same
+change at another commit.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sqlalchemy import Row
 from lockstep.alerts.grouping import Alert, Member
 from lockstep.alerts.steps import SeriesName
 
-#: Measured commits by which a change may move and stay the same change.
+#: Measured commits by which a change may move and remain the same change.
 NEAR = 3
 
-#: What was accepted stays so unless it is this many times as large (log factors).
+#: An accepted change stays accepted unless it becomes this many times as large (log factors).
 _ACCEPTED = 2.0
 
-#: Added to the distance of a change that was withdrawn: one that is still believed goes before.
+#: Added to the distance of a withdrawn change: one that is still found takes precedence.
 _WITHDRAWN = 100.0
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A change of an alert in the database, by positions in the machine's commits; ``end`` is the last possible one."""
+    """A change of an alert in the database, as positions among the machine's commits; ``end`` is the last possible."""
 
     number: int
     key: str
@@ -43,13 +43,13 @@ class _Known:
 def owners(
     rows: Iterable[Row[Any]], alerts: Iterable[Alert], names: Iterable[str], places: Mapping[str, Mapping[str, int]]
 ) -> dict[str, int]:
-    """Return the numbers of the alerts that own these changes, by ``Member.key``; without those that none owns.
+    """Return the numbers of the alerts that own these changes, by ``Member.key``, without changes that none owns.
 
-    Only series with a change of a new name are looked at.
+    Only series that have a change with a new name are considered.
 
     Args:
         rows: the alerts in the database.
-        alerts: as they are found now.
+            alerts: as this analysis found them.
         names: keys of changes that are new.
         places: position of each commit, by machine.
     """
@@ -75,7 +75,7 @@ def owners(
 def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int]) -> _Known:
     series = SeriesName(**content["series"])
     key = Member(**{**content, "series": series, "cause": None}).key
-    # Older versions stored no range for a series. That of the alert may have been narrowed by other machines.
+    # Older versions stored no range for a series. Other machines may have narrowed that of the alert.
     before, after = content.get("before") or row.content["before"], content.get("after")
     measured = [places[commit] for commit in row.content["commits"] if commit in places]
     end = places.get(after or "", measured[-1] if measured else places.get(content["reported_at"], -1))
@@ -86,11 +86,11 @@ def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int])
 
 
 def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping[str, int]) -> dict[str, int]:
-    """Pair as many as possible of a series' changes, in their order, with the least distance."""
+    """Pair as many changes of a series as possible, in order, with the least total distance."""
     old = sorted(known, key=lambda one: (one.end, one.start))
     spans = {one.key: (places.get(one.before, -1) + 1, places.get(one.after, -1)) for one in members}
     new = sorted(members, key=lambda one: spans[one.key][::-1])
-    # best[i][j]: number of pairs, less their distances, and the pairs, of the first i old and j new ones.
+    # best[i][j]: the pairs of the first i old and j new changes, after their number and its negative distance.
     best: list[list[tuple[int, float, dict[str, int]]]] = [[(0, 0.0, {})] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i, one in enumerate(old):
         for j, member in enumerate(new):
@@ -104,11 +104,11 @@ def _aligned(known: Sequence[_Known], members: Sequence[Member], places: Mapping
 
 
 def _distance(one: _Known, member: Member, span: tuple[int, int]) -> float | None:
-    """How far two changes lie apart, in measured commits; ``None`` if they are not the same."""
+    """Return the distance of two changes in measured commits; ``None`` if they are not the same change."""
     gap = float(max(span[0] - one.end, one.start - span[1], 0))
     if one.key != member.key:
         if gap > NEAR or (one.accepted and abs(member.size) > _ACCEPTED * abs(one.size)):
             return None
-        # Overlapping ranges are told apart by their ends.
+        # The ends tell overlapping ranges apart.
         gap += min(abs(span[1] - one.end), NEAR) / 10 + 0.1
     return gap + (_WITHDRAWN if one.withdrawn else 0.0)

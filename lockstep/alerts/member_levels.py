@@ -1,4 +1,4 @@
-"""The levels before an alert's changes, as the detector has them, and where the newest points lie against them."""
+"""The detected levels before an alert's changes, and where the newest points lie relative to them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lockstep.history.snapshot import Results
 
 @dataclass(frozen=True)
 class MemberLevel:
-    """One series of an alert against its level before the change.
+    """One series of an alert, relative to its level before the change.
 
     Attributes:
-        before: natural log of that level, turned so that more is worse, see ``lockstep.alerts.extract.worse_log``.
-        newest: log of the factor by which the newest point is worse than that level.
-        returned: number of newest points that are nearer to that level than to the newest one, without a break.
-            0 where the detector has the series back at that level.
+            before: natural log of that level, see ``lockstep.alerts.extract.worse_log``; more is worse.
+            newest: log of the factor by which the newest point is worse than that level.
+            returned: number of consecutive newest points that are nearer to that level than to the newest one. 0 if the
+                detector already has the series back at that level.
     """
 
     before: float
@@ -36,7 +36,7 @@ class MemberLevel:
 def member_levels(
     results: Results, alert: Alert, picture: MachineFindings | None, most: int
 ) -> dict[SeriesName, MemberLevel]:
-    """Return the levels of the worst ``most`` series; without those that the detector does not know (any more)."""
+    """Return the levels of the ``most`` worst series; series that the detector does not know are left out."""
     if picture is None or not alert.members:
         return {}
     members = {one.series: one for one in alert.members[:most]}
@@ -74,7 +74,7 @@ def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Comm
 
 
 def _returned(apart: Floats, left: float, size: float) -> int:
-    """Count the newest points that are nearer to 0 than to ``left``; 0 where ``left`` itself is nearer to 0."""
+    """Count the newest points that are nearer to 0 than to ``left``; 0 if ``left`` itself is nearer to 0."""
     if left / size < 0.5:
         return 0
     away = np.flatnonzero(apart / left > 0.5)
@@ -82,9 +82,9 @@ def _returned(apart: Floats, left: float, size: float) -> int:
 
 
 def returned(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
-    """Say that the newest points of the worst series lie near its old level; "" if they do not, or it is not known."""
+    """Return a sentence if the newest points of the worst series lie near its old level; otherwise ""."""
     one = levels.get(alert.members[0].series) if alert.members else None
     if one is None or not one.returned:
         return ""
     points = "point of the worst series is" if one.returned == 1 else f"{one.returned} points of the worst series are"
-    return f"The newest {points} nearer to the level before the change: too few to be sure that it is back"
+    return f"The newest {points} nearer to the level before the change: too few to be sure that it recovered"

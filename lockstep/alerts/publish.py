@@ -1,4 +1,4 @@
-"""The analysis of a store, and what it found left for the pages."""
+"""Analyse a store, and write what it found for the pages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lockstep.suite.thresholds import Thresholds
 def analyse_store(
     store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
 ) -> tuple[Results, AnalysisResult]:
-    """Analyse all that is new in a store, and leave what pages show.
+    """Analyse everything that is new in a store, and write what the pages show.
 
     Args:
         store: of the results.
-        thresholds: what counts.
-        repo: a folder in the git repository that tells which commits lie between two.
-        packages: folders of what is measured, relative to the repository's root.
+            thresholds: what counts as a change.
+            repo: a folder in the git repository that knows which commits lie between two.
+            packages: folders of the packages under test, relative to the repository's root.
     """
     results, kept = store.current(), AnalysisCache(store.cache)
     now = datetime.datetime.now(datetime.UTC)
@@ -36,12 +36,12 @@ def analyse_store(
 
 
 def publish(picture: AnalysisResult, results: Results, kept: AnalysisCache, key: str) -> None:
-    """Leave the changes and the open alerts of each machine.
+    """Write the changes and the open alerts of each machine.
 
     Args:
         picture: of all machines, made with the same ``kept``.
-        results: that it was made of.
-        kept: where.
+        results: that were analysed.
+        kept: the cache to write to.
         key: see ``lockstep.alerts.analysis_cache.key_of``.
     """
     found: dict[str, list[Finding]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What the pages about alerts work with: the alerts, who keeps them up to date, and who may act."""
+"""What the pages of alerts need: the alerts, the runner that updates them, and the thresholds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lockstep.suite.thresholds import FILE, Thresholds, ThresholdsError, read_th
 
 @dataclass(frozen=True)
 class AlertService:
-    """The alerts and their keeper.
+    """The alerts, and the runner that keeps them up to date.
 
     Attributes:
-        alerts: what is kept.
-        analyst: keeps them in step with the results; ``None`` if others do.
-        site: the dashboard's own address, for links that leave it; "" unknown.
+            alerts: the store of alerts.
+            runner: analyses new results; ``None`` if another process does.
+            site: public address of the dashboard, for links in messages; "" if unknown.
         thresholds: file that says what counts as a change.
     """
 
@@ -28,7 +28,7 @@ class AlertService:
     thresholds: Path = Path(FILE)
 
     def request_analysis(self, results: Results) -> str:
-        """Have new results analysed; what a reader must know of that meanwhile, "" nothing."""
+        """Have new results analysed; return a notice for readers until that is done, "" if there is none."""
         if self.runner is None:
             return ""
         self.runner.request_analysis(results)
@@ -36,14 +36,14 @@ class AlertService:
 
     @property
     def trouble(self) -> str:
-        """That the analysis fails or is stale, and why; "" if neither, or if others analyse."""
+        """Say that the analysis fails or is stale, and why; "" if neither, or if another process analyses."""
         return self.runner.status.text if self.runner else ""
 
 
 def rules(service: AlertService | None) -> Thresholds:
-    """What counts as a change; the defaults where the file cannot be read.
+    """Read the thresholds; the defaults if the file cannot be read.
 
-    The analysis says what is wrong with the file, and what was measured can be read without it.
+    The analysis reports what is wrong with the file. The results can be read without it.
     """
     try:
         return read_thresholds(service.thresholds) if service else Thresholds()

@@ -1,4 +1,4 @@
-"""A change of one series together with everything that was known on both sides of it."""
+"""A change of one series, with everything that is recorded on both sides of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SeriesName:
 
     @property
     def label(self) -> str:
-        """The series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
+        """Name of the series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite
         return " ".join(part for part in (head, self.case, self.l2) if part)
 
@@ -40,13 +40,13 @@ class Facts:
 
     Attributes:
         commit: full hash.
-        version: the ruler's digest, asv's benchmark version.
-        protocol: way of measuring: protocol version, clock state, math flags.
-        sampling: how asv took the samples, where it says so: "number" of calls a sample, "repeat" of samples.
-        toolchain: torch, triton, cuda, driver, python, requirements, environment.
-        machine: GPU, its UUID, CPU, operating system.
-        code: machine code as ``lockstep.record.model.Record.code`` has it; ``None`` unknown.
-        measured_at: ms since 1970; 0 unknown.
+            version: digest of the benchmark definition, asv's benchmark version.
+            protocol: protocol version, clock state, math flags.
+            sampling: how asv took the samples, if it is stored: "number" of calls per sample, "repeat" of samples.
+            toolchain: torch, triton, cuda, driver, python, requirements, environment.
+            machine: GPU, its UUID, CPU, operating system.
+            code: machine code as in ``lockstep.record.model.Record.code``; ``None`` if unknown.
+            measured_at: ms since 1970; 0 if unknown.
     """
 
     commit: str
@@ -63,7 +63,7 @@ class Facts:
 class Move:
     """How far something else moved over the same points: natural log of time after over time before.
 
-    ``noise`` is the standard deviation to judge it by, in the same unit; 0 unknown.
+    ``noise`` is its standard deviation in the same unit; 0 if unknown.
     """
 
     log: float
@@ -75,23 +75,23 @@ class Step:
     """One change of one series.
 
     Attributes:
-        series: which.
-        before, after: the last point before the change and the first after it.
-        size, low, high: natural log of the factor by which it became *worse*, with its interval: 0.05 is 5 % slower,
-            −0.05 faster, in every quantity.
-        confidence: of the detector, 0 … 1.
-        first, last: positions, in the machine's commits, between which the first changed point lies (95 %).
-        good: newest measured commit that lies surely before the change.
-        between: commits that may be the culprit, oldest first; more than one if some were not measured or the
-            place of the step is not sure. If that is ``unknown``, the measured ones alone.
-        touched: those of ``between`` that touch the packages under test; ``None`` where no repository tells.
-        unknown: why the commits from ``good`` to the last of ``between`` are not known; "" they are.
-        rang_at: commit at which the change was first told.
-        own, baseline: moves of the variant's own time and of its baseline's; ``None`` unknown.
-        controls: moves of the run's controls ("copy", "matmul", "empty").
-        left: log of the factor by which the newest level is worse than the one before the step; 0 is as good as before.
-        unsettled: the points after the change agree on no level. ``low`` and ``high`` hold all of them, and ``size`` is
-            of the point in their middle.
+            series: name.
+            before, after: the last point before the change and the first one after it.
+            size, low, high: natural log of the factor by which it became *worse*, with its interval: 0.05 is 5 % slower,
+                −0.05 faster, in every quantity.
+            confidence: of the detector, 0 … 1.
+            first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
+            good: newest measured commit that certainly lies before the change.
+            between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
+                place of the step is uncertain. If ``unknown`` is set, only the measured ones.
+            touched: those of ``between`` that touch the packages under test; ``None`` without a repository.
+            unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
+            reported_at: commit at which the change was first reported.
+            own, baseline: moves of the variant's own time and of its baseline's; ``None`` if unknown.
+            controls: moves of the run's controls ("copy", "matmul", "empty").
+            left: log of the factor by which the newest level is worse than the one before the step; 0 if fully recovered.
+            unsettled: the points after the change agree on no level. ``low`` and ``high`` span all of them, and ``size``
+                belongs to the point in their middle.
     """
 
     series: SeriesName
@@ -116,15 +116,15 @@ class Step:
 
     @property
     def end(self) -> str:
-        """The newest commit that may be the culprit, which was measured; "" if there is none."""
+        """The newest measured commit that may be the culprit; "" if there is none."""
         return self.between[-1] if self.between else ""
 
     @property
     def exact(self) -> bool:
-        """Whether the culprit is known to be ``end`` and no other commit."""
+        """Whether ``end`` is known to be the culprit."""
         return len(self.between) == 1 and not self.unknown
 
     @property
     def range(self) -> str:
-        """The culprit range as git takes it: ``good..end``, or the one commit if it can be no other; "" if none."""
+        """The culprit range for git: ``good..end``, or a single commit if the culprit is known; "" if there is none."""
         return self.end[:8] if self.exact or not self.end else f"{self.good[:8]}..{self.end[:8]}"

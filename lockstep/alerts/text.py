@@ -1,4 +1,4 @@
-"""An alert in words, for the terminal, messages, feeds and pages."""
+"""Alerts as text, for the terminal, messages, feeds and pages."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ _TOPICS: dict[Topic, str] = {
     "silent": "silent",
     "vanished": "vanished",
     "renamed": "renamed",
-    "version": "measured another way",
+    "version": "measured differently",
 }
 
 
 def change(log: float) -> str:
-    """``+5.1 %`` of a log factor; its minus is as wide as the plus."""
+    """Return ``+5.1 %`` for a log factor, with a typographic minus."""
     return f"{100 * math.expm1(log):+z.1f} %".replace("-", "−")
 
 
 def span(low: float, high: float) -> str:
-    """``+4.7 … +5.5 %``, the ends of a change's interval, from log factors."""
+    """Return ``+4.7 … +5.5 %`` for the ends of an interval of log factors."""
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
 def amount(one: Sized) -> str:
-    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` where the points after it agree on no level."""
+    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level."""
     return f"unsettled, between {change(one.low)} and {change(one.high)}" if one.unsettled else change(one.size)
 
 
 def where(alert: Alert) -> str:
-    """``linear on h200``."""
+    """Return ``linear on h200``."""
     return f"{alert.family} on {alert.machine}" if alert.family else alert.machine
 
 
 def headline(alert: Alert) -> str:
-    """One line: what, where, how much, since when."""
+    """Return one line: what, where, how much, since when."""
     if alert.topic == "silent":
         return alert.text
     if not alert.members:
@@ -76,10 +76,10 @@ def headline(alert: Alert) -> str:
 
 
 def archive(one: Tracked, archived: Mapping[str, int]) -> str:
-    """Return ``; 3 of its alerts are archived`` for a machine that is silent now; "" for any other alert.
+    """Return ``; 3 of its alerts are archived`` for a silent machine; "" for any other alert.
 
     Args:
-        one: the alert, behind whose headline it stands.
+            one: the alert whose headline this text follows.
         archived: number of archived alerts by machine, see ``AlertStore.archived``.
     """
     count = archived.get(one.alert.machine, 0) if one.alert.topic == "silent" and one.state != "resolved" else 0
@@ -89,13 +89,13 @@ def archive(one: Tracked, archived: Mapping[str, int]) -> str:
 
 
 def status(one: Tracked) -> str:
-    """``muted until 2027-01-31``, ``resolved (fixed)``, ``new``."""
+    """Return ``muted until 2027-01-31``, ``resolved (fixed)`` or ``new``."""
     if one.state == "muted":
         return f"muted until {one.muted_until}"
     return f"resolved ({one.ending})" if one.state == "resolved" else one.state
 
 
-#: What makes an unknown range known, by ``Alert.unknown``. ``{0}`` and ``{1}`` are the two ends.
+#: How to make an unknown range known, by ``Alert.unknown``. ``{0}`` and ``{1}`` are the two ends.
 _REMEDIES: Mapping[Unknown, str] = {
     "no repository": "name the git repository by --repo FOLDER",
     "shallow": "`git fetch --unshallow` completes the clone",
@@ -105,22 +105,22 @@ _REMEDIES: Mapping[Unknown, str] = {
 
 
 def remedy(unknown: Unknown, before: str, after: str) -> str:
-    """What makes the range between two commits known; "" if it is."""
+    """Return how to make the range between two commits known; "" if it is known."""
     return _REMEDIES[unknown].format(before[:12], after[:12]) if unknown else ""
 
 
 def culprits(alert: Alert) -> str:
-    """The commit, or how many it may have been; where the range is unknown, its two ends and how to know more."""
+    """Return the culprit, or how many commits it may be; for an unknown range, its ends and how to make it known."""
     before, after = alert.before[:12], alert.after[:12]
     span = f"{before}..{after}" if before else f"up to {after}"
     suspects, number = alert.suspects, len(alert.commits)
     if not number:
-        return "no commit came in"
+        return "no new commit"
     if not alert.members:
         return f"between the measured commits {before} and {after}" if before else f"since {after}"
     if alert.unknown:
-        return f"{span}, and what lies between is unknown: {remedy(alert.unknown, before, after)}"
-    # The other machines' change may be another one.
+        return f"{span}, and the commits in between are unknown: {remedy(alert.unknown, before, after)}"
+    # The change on the other machines may be a different one.
     narrowed = f" (narrowed by {', '.join(alert.also_on)})" if alert.narrowed else ""
     if number == 1:
         return f"commit {after}{narrowed}"
@@ -139,14 +139,14 @@ def to_find(one: Tracked) -> str:
 
 
 def asv_find(alert: Alert) -> str:
-    """Return the command by which asv searches the alert's range for the change of its worst series."""
+    """Return asv's command that searches the alert's range for the change of its worst series."""
     worst = alert.members[0]
-    invert = "" if worst.size > 0 else "--invert "  # asv looks for an increase by itself
+    invert = "" if worst.size > 0 else "--invert "  # asv looks for an increase by default
     return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
 
 
 def lines(alert: Alert, most: int = 10) -> Iterator[str]:
-    """The alert in a few lines of plain text: cause, range, the worst series with their intervals."""
+    """Yield the alert in a few lines of plain text: cause, range, the worst series with their intervals."""
     yield f"cause: {alert.cause.kind}: {alert.cause.sentence}"
     if alert.commits:
         yield f"range: {culprits(alert)}"

@@ -100,7 +100,7 @@ def test_a_change_of_the_machine_is_told_by_the_baselines_alone(planted):
 def test_another_way_of_measuring(planted):
     _, commits, picture, _ = planted
     [alert] = alerts_on(picture, "protocol")
-    assert (alert.cause.kind, alert.cause.sentence) == ("protocol", "it is measured another way: protocol 1 → 2")
+    assert (alert.cause.kind, alert.cause.sentence) == ("protocol", "it is measured differently: protocol 1 → 2")
     [alert] = alerts_on(picture, "version")
     assert (alert.topic, alert.cause.kind, alert.after) == ("version", "protocol", commits[AT])
 

@@ -103,7 +103,9 @@ def test_an_alert_whose_range_is_not_known_has_two_ends_and_no_culprit(unknown):
     assert (alert.before, alert.after, alert.suspects) == (COMMITS[9], COMMITS[10], ())
     assert alert.range == f"{COMMITS[9][:8]}..{COMMITS[10][:8]}"
     assert alert.range in headline(alert)
-    assert culprits(alert).startswith(f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, and what lies between is unknown: ")
+    assert culprits(alert).startswith(
+        f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, and the commits in between are unknown: "
+    )
     assert f"commit {COMMITS[10][:12]}" not in "\n".join(lines(alert))
     assert from_json(to_json(alert)) == alert
 
@@ -251,7 +253,7 @@ def test_what_is_measured_another_way_is_no_regression(field, before, after):
 
 
 def test_another_version_of_the_benchmark_is_another_way():
-    assert attribute(sides("version", "aa", "bb")).sentence == "it is measured another way: benchmark version aa → bb"
+    assert attribute(sides("version", "aa", "bb")).sentence == "it is measured differently: benchmark version aa → bb"
 
 
 def test_sampling_alone_is_another_way_of_measuring():

@@ -109,7 +109,7 @@ def test_every_command_shows_the_two_ends(abroad, origin, run):
     assert "unknown range" in listed
     shown = run(folder, "alerts", "show", "1")
     assert "cause: unknown range: no commit can be named, as " in shown
-    assert f"range: {before[:12]}..{after[:12]}, and what lies between is unknown: " in shown
+    assert f"range: {before[:12]}..{after[:12]}, and the commits in between are unknown: " in shown
     assert remedy in shown
     assert "own commit" not in shown
     assert "lockstep bisect" not in shown
@@ -137,12 +137,12 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
     message = alert_message(one, "https://bench.example.org")
     for text in (f"{message.title}\n{message.body}", atom([one])):
         assert f"{before[:8]}..{after[:8]}" in text
-        assert "what lies between is unknown" in text
+        assert "the commits in between are unknown" in text
         assert "own commit" not in text
     store = Store.open(folder / "results")
     results = store.current()
     page = str(body(one, results, "light"))
-    assert "what lies between is unknown" in page
+    assert "the commits in between are unknown" in page
     assert remedy in page
     assert "Measured commits" in page
     assert "in the range" not in page
@@ -173,7 +173,7 @@ def test_history_that_is_fetched_makes_the_range_known(origin, tmp_path, run):
         git(folder, "fetch", "-q", depth)
         shown = run(folder, "alerts", "list"), run(folder, "alerts", "show", "1")
         unknown = depth != "--unshallow"
-        assert ("what lies between is unknown" in shown[1]) == unknown
+        assert ("the commits in between are unknown" in shown[1]) == unknown
         assert "acknowledged" in shown[0]
         assert shown[0].count("linear on h200") == 1
     few = commits[SLOW - EVERY][:12], commits[SLOW][:12]
