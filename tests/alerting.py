@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.alerts.attribution import attribute
-from lockstep.alerts.grouping import Alert, ReportedStep, group
+from lockstep.alerts.grouping import ReportedStep, group
+from lockstep.alerts.model import Alert
 from lockstep.alerts.steps import Facts, SeriesName, Step
 
 #: Twenty commits: "0101…", "0202…" and so on.

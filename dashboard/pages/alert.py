@@ -17,9 +17,9 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.alerts import POLL
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.grouping import Alert, Member
 from lockstep.alerts.lifecycle import Act, LifecycleError, possible
 from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
+from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
 from lockstep.alerts.text import change, culprits, headline, span, status, to_find

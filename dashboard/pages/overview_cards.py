@@ -12,9 +12,9 @@ from dash import dcc, html
 from dashboard.address import OverviewAddress, link
 from dashboard.pages.parts import commit_link, count
 from lockstep.alerts.analysis_files import MachineFindings
-from lockstep.alerts.grouping import Alert
 from lockstep.alerts.lifecycle import State
 from lockstep.alerts.listing import OpenAlerts
+from lockstep.alerts.model import Alert
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
 from lockstep.compare.status import Standing

@@ -13,8 +13,9 @@ from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.attribution import Cause, Kind, attribute
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.freshness import dead_machines, freshness, is_old
-from lockstep.alerts.grouping import Alert, ReportedStep, Waiver, group
+from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.machine_analysis import ChangedSeries, MachineChanges, analyse_machine
+from lockstep.alerts.model import Alert, Waiver
 from lockstep.alerts.steps import Step
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.snapshot import Results

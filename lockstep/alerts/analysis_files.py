@@ -18,7 +18,7 @@ from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import Kind
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.followed_series import name_in
-from lockstep.alerts.grouping import Alert
+from lockstep.alerts.model import Alert
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lockstep.alerts.attribution import Cause
 from lockstep.alerts.evidence import Evidence
-from lockstep.alerts.grouping import Alert, Member, Waiver
+from lockstep.alerts.model import Alert, Member, Waiver
 from lockstep.alerts.steps import SeriesName
 
 

@@ -1,4 +1,4 @@
-"""The first bad one of many commits, by measuring about log₂ of them."""
+"""Find the first bad commit among many by measuring about log₂ of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
-#: The two ends must differ here by at least this part of what the history has, or there is nothing to search.
+#: The two ends must differ here by at least this part of the recorded change, or there is nothing to search.
 _REACH = 0.5
 
-#: How often a commit is measured at most.
+#: Maximum number of measurements of a commit.
 _TRIES = 3
 
 #: 97.5 % quantiles of Student's t by degrees of freedom (two ends measured at most ``_TRIES`` times each).
@@ -22,9 +22,9 @@ End = Literal["good", "bad"]
 
 
 class Inconclusive(ValueError):
-    """An end cannot be measured, or the ends lie too close together for how they scatter; the message says which.
+    """An end cannot be measured, or the scatter hides the difference of the ends; the message says which.
 
-    ``end``: the one that cannot be measured; ``None`` if both can.
+    ``end``: the end that cannot be measured; ``None`` if both can.
     """
 
     def __init__(self, message: str, measured: Sequence[Measurement] = (), end: End | None = None) -> None:
@@ -34,19 +34,19 @@ class Inconclusive(ValueError):
 
 
 class NotReproduced(Inconclusive):
-    """The change does not show between the two ends as they measure here.
+    """The change does not show between the two ends as measured here.
 
-    ``end``: the one that is not as the history has it; ``None`` if that is not known.
+    ``end``: the end that differs from the recorded history; ``None`` if unknown.
     """
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One commit as it was measured here.
+    """A measurement of a commit on this machine.
 
     Attributes:
         commit: full hash.
-        log: natural log of how bad it is (of its latency, or of the inverse of its speedup); ``None`` if it cannot be
+        log: natural log of its latency, or of the inverse of its speedup: more is worse. ``None`` if it cannot be
             measured. low, high: its 95 % interval.
         reason: why it cannot be measured.
     """
@@ -60,12 +60,12 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SearchRange:
-    """Where the first bad commit is looked for.
+    """The commits among which the first bad one is searched.
 
     Attributes:
-        good: a commit before it. bad: one that has it.
-        suspects: the commits that it can be, parents before children.
-        parents: of every commit between the two; ``None`` if ``suspects`` follow one another.
+        good: a commit before it. bad: a commit that has it.
+        suspects: the possible commits, parents before children.
+        parents: of every commit between the two; ``None`` if each suspect is the parent of the next.
     """
 
     good: str
@@ -76,11 +76,11 @@ class SearchRange:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        suspects: the first bad commit; several where those in between cannot be measured.
-        good, bad: the two ends. measured: all that was measured, in that order.
+        suspects: the first bad commit; several if those in between cannot be measured.
+        good, bad: the two ends. measured: all measurements in order.
     """
 
     suspects: tuple[str, ...]
@@ -91,12 +91,12 @@ class Bisection:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the history has.
+    """The recorded change.
 
     Attributes:
         size: log of the factor by which bad is worse than good; negative if it is better.
-        good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN unknown.
-        text: writes such a log as a number with its unit.
+        good, bad: logs of the levels before and after, in the unit of ``Measurement.log``; NaN if unknown.
+        text: formats such a log as a number with its unit.
     """
 
     size: float
@@ -111,17 +111,18 @@ def bisect(
     expected: Expected,
     widen: Callable[[SearchRange, End], SearchRange | None] = lambda span, end: None,
 ) -> Bisection:
-    """Find the first of the suspects that is bad, after a look at both ends.
+    """Find the first bad suspect, after measuring both ends.
 
     Args:
         span: the commits.
-        measure: measures a commit; asked again, twice at most, where it does not tell good from bad.
-        expected: what the history has.
-        widen: another span where an end is not what it should be, with that end farther out; ``None`` if there is none.
+        measure: measures a commit; called up to three times if the result is undecided.
+        expected: the recorded change.
+        widen: returns a range whose given end lies farther out; ``None`` if there is none. Called if that end differs
+            from the recorded history.
 
     Raises:
-        NotReproduced: the two ends do not differ by at least half of what the history has.
-        CannotTell: an end cannot be measured, or their scatter hides the difference.
+        NotReproduced: the two ends differ by less than half of the recorded change.
+        Inconclusive: an end cannot be measured, or the scatter hides the difference.
     """
     bench = _Bench(measure)
     while True:
@@ -140,7 +141,7 @@ def bisect(
 
 
 class _Bench:
-    """The measurements of a session."""
+    """The measurements of one search."""
 
     def __init__(self, measure: Callable[[str], Measurement]) -> None:
         self._measure = measure
@@ -152,29 +153,29 @@ class _Bench:
         return self.measured[-1]
 
     def of(self, commit: str) -> list[Measurement]:
-        """All measurements of a commit that gave a number."""
+        """Return all measurements of a commit that gave a number."""
         return [one for one in self.measured if one.commit == commit and one.log is not None]
 
     def level(self, commit: str) -> float:
-        """Median of a commit's measurements; NaN if there is none."""
+        """Return the median of a commit's measurements; NaN if there is none."""
         return median([one.log for one in self.of(commit) if one.log is not None] or [math.nan])
 
     def typical(self, commit: str) -> Measurement:
-        """The measurement of a commit that is nearest to their median."""
+        """Return the measurement of a commit that is nearest to their median."""
         level = self.level(commit)
         return min(self.of(commit), key=lambda one: abs((one.log or 0.0) - level))
 
     def check(self, span: SearchRange, expected: Expected) -> None:
-        """Measure both ends, by turns, until it is clear whether they differ as the history has it.
+        """Measure both ends in turn until it is clear whether they differ as recorded.
 
         Raises:
             NotReproduced: they do not.
-            CannotTell: it is not clear after ``_TRIES`` of each, or one of them cannot be measured.
+            Inconclusive: it is unclear after ``_TRIES`` of each, or an end cannot be measured.
         """
         ends: dict[End, str] = {"good": span.good, "bad": span.bad}
         for tries in range(_TRIES):
             for end, commit in ends.items():
-                # The end that a wider span has in common with the last one was measured already.
+                # A wider range shares an end that was measured already.
                 if len(self.of(commit)) <= tries and (one := self.take(commit)).log is None:
                     message = f"{commit[:8]} cannot be measured here: {one.reason}"
                     raise Inconclusive(message, self.measured, end)
@@ -187,13 +188,13 @@ class _Bench:
                 raise NotReproduced(*self._not_reproduced(span, expected))
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
-            f"{self._ends(span, expected)} ({between:+.1%}, give or take {give:.1%}), where the history has "
+            f"{self._ends(span, expected)} ({between:+.1%} ± {give:.1%}), where the recorded change is "
             f"{math.expm1(expected.size):+.1%}: measurements here scatter too much to tell good from bad",
             self.measured,
         )
 
     def is_bad(self, commit: str, good: float, bad: float) -> bool | None:
-        """Whether a commit is as bad as the bad end; ``None`` if it cannot be measured."""
+        """Return whether a commit is as bad as the bad end; ``None`` if it cannot be measured."""
         middle, apart = (good + bad) / 2, bad - good
         tries = [self.take(commit)]
         while len(tries) < _TRIES and _undecided(tries[-1], middle, apart):
@@ -203,9 +204,9 @@ class _Bench:
         return (self.level(commit) > middle) == (apart > 0)
 
     def _error(self, good: str, bad: str) -> float:
-        """Half the 95 % interval of the difference between two commits (log).
+        """Return half the 95 % interval of the difference between two commits (log).
 
-        Of one measurement each it is what they state. More of them tell how they scatter from one to the next.
+        With one measurement each it follows from their intervals, with more from their scatter.
         """
         taken = self.of(good), self.of(bad)
         if min(map(len, taken)) < 2:
@@ -223,11 +224,11 @@ class _Bench:
     def _not_reproduced(self, span: SearchRange, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
         good, bad = self.level(span.good), self.level(span.bad)
         said = f"{self._ends(span, expected)} ({math.expm1(bad - good):+.1%})"
-        history = f"where the history has {math.expm1(expected.size):+.1%}"
+        history = f"where the recorded change is {math.expm1(expected.size):+.1%}"
         if math.isnan(expected.good + expected.bad):
             return f"{said}, {history}: {_ELSEWHERE}", tuple(self.measured), None
         history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
-        # Each end is compared with the level that it should have.
+        # Compare each end with the level that it should have.
         off: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
         worst: End = "good" if off["good"] > off["bad"] else "bad"
         if off[worst] < _REACH * abs(expected.size):
@@ -237,17 +238,15 @@ class _Bench:
         return f"{said}, {history}: {what}. {_OUTSIDE}", tuple(self.measured), worst
 
 
-_ELSEWHERE = (
-    "what changed it is not in the commits. The toolchain, the machine and the way of measuring are today's here"
-)
+_ELSEWHERE = "the commits do not explain the change. The toolchain, the machine and the protocol are those of today"
 _OUTSIDE = (
-    "The change came outside the range, or with the toolchain, the machine or the way of measuring, which are today's "
-    "here; --widen looks farther"
+    "The change came outside the range, or with the toolchain, the machine or the protocol, which are those of today; "
+    "--widen extends the range"
 )
 
 
 def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
-    """Halve the suspects, as ``git bisect`` does: a bad one acquits all but its ancestors, a good one its ancestors."""
+    """Halve the suspects as ``git bisect`` does: a bad one clears all but its ancestors, a good one its ancestors."""
     place = {commit: at for at, commit in enumerate(span.suspects)}
     # Bit i: suspect i is the commit or an ancestor of it.
     ancestors: dict[str, int] = {}
@@ -276,11 +275,11 @@ def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[st
 
 
 def _halving(left: int, ancestors: int) -> int:
-    """How many suspects go in any case if a commit with these ancestors is measured."""
+    """Return how many suspects a measurement of a commit with these ancestors removes at least."""
     among = (left & ancestors).bit_count()
     return min(among, left.bit_count() - among)
 
 
 def _undecided(one: Measurement, middle: float, apart: float) -> bool:
-    """Whether a measurement lies between good and bad, and its interval allows for both."""
+    """Return whether a measurement lies between good and bad, and its interval allows for both."""
     return one.log is not None and abs(one.log - middle) < abs(apart) / 4 and one.low <= middle <= one.high

@@ -1,7 +1,7 @@
-"""Which commits lie between two, and which of them touch the packages under test, as git knows it.
+"""Ask git which commits lie between two, and which of them touch the packages under test.
 
-A range of commits is used to name a culprit, so a range that git cannot see whole is said to be unknown. A shallow
-clone lists the commits down to its boundary without a word about those below it.
+A range is used to name a culprit, so a range that git cannot see completely is unknown. A shallow clone lists the
+commits down to its boundary and does not mention that there are more below.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lockstep.processes.git import Git
 
 _HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
-#: Stands for the content of a package that a commit does not have.
+#: Identity of a package that a commit does not have.
 _ABSENT = ""
 
-#: Why the commits between two are not known; "" they are.
-#: "no repository": git finds none, or does not answer. "shallow": the clone ends above the range or within it.
-#: "missing": the repository lacks one of the two commits. "branches": neither the repository nor the two commits are
-#: at fault, but the later commit does not descend from the earlier one.
+#: Why the commits between two are unknown; "" if they are known.
+#: "no repository": git finds none, or does not answer. "shallow": the clone ends above or within the range.
+#: "missing": the repository lacks one of the two commits. "branches": the repository is complete, but the later
+#: commit does not descend from the earlier one.
 Unknown = Literal["", "no repository", "shallow", "missing", "branches"]
 
 
@@ -33,10 +33,10 @@ class Range:
     """The commits between two.
 
     Attributes:
-        commits: that the later one has and the earlier one has not, parents before children; () if unknown.
-        parents: of each of them.
-        touched: those of them that change the packages under test; ``None`` if unknown.
-        unknown: why they are not known.
+        commits: those that the later one has and the earlier one has not, parents before children; () if unknown.
+        parents: of each commit.
+        touched: the commits that change the packages under test; ``None`` if unknown.
+        unknown: why the commits are unknown.
     """
 
     commits: tuple[str, ...] = ()
@@ -46,11 +46,11 @@ class Range:
 
 
 class Ranges:
-    """Commits of a repository.
+    """Ranges of commits of a repository.
 
     Args:
-        repo: a folder in it; any other folder knows no commit.
-        packages: folders of what is measured, relative to the repository's root; () unknown.
+        repo: a folder in it; another folder knows no commit.
+        packages: folders of the packages under test, relative to the repository's root; () if unknown.
     """
 
     def __init__(self, repo: Path, packages: Sequence[str] = ()) -> None:
@@ -63,18 +63,18 @@ class Ranges:
 
     @property
     def text(self) -> str:
-        """The repository, where its history ends, and the packages: others answer otherwise."""
+        """Everything that answers depend on: repository, end of its history, packages."""
         boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
         return "\n".join((str(self._git.folder.resolve()), boundary, *self._packages))
 
     def learn(self, commits: Sequence[str]) -> None:
-        """Find out at once which of them git does not know, rather than for each range that holds one of those."""
+        """Ask git for all unknown commits at once, instead of once for each range."""
         lines = self._git.try_lines("cat-file", "--batch-check", given=commits)
         known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
         self._strange |= set(commits) - known
 
     def lacking(self, commits: Sequence[str]) -> str:
-        """Digest of those of the commits that git does not know, after ``learn``: with others, ranges are others."""
+        """Return a digest of the commits that git does not know, after ``learn``. If it changes, ranges change."""
         return hashlib.sha256(" ".join(one for one in commits if one in self._strange).encode()).hexdigest()[:32]
 
     def _between(self, before: str, after: str) -> Range:
@@ -94,30 +94,30 @@ class Ranges:
         return Range(tuple(parents), parents, self._touched(before, parents))
 
     def _cut(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> bool:
-        """Whether the history ends within the range, so that git lists too few commits, or too many.
+        """Return whether the history ends within the range, so that git lists too few commits, or too many.
 
-        If it ends at ``before``, git does not know that commit's ancestors, and lists those that it reaches by other
-        ways. All of these ways lead to the root of the history, which has no parent.
+        If it ends at ``before``, git does not know the ancestors of that commit, and lists those that it reaches by
+        other paths. All of these paths lead to the root of the history, which has no parent.
         """
         ends = self._shallow or frozenset()
         return any(commit in ends or (before in ends and not several) for commit, several in parents.items())
 
     def _touched(self, before: str, parents: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-        """The commits whose packages differ from those of their parents; ``None`` if that cannot be told.
+        """Return the commits whose packages differ from those of their parents; ``None`` if unknown.
 
-        A merge that has the packages of one of its parents changed nothing that was not changed there. But a merge that
-        takes them from a branch older than ``before``, which changed nothing, undoes what ``before`` had.
+        A merge that has the packages of one of its parents adds no change of its own. But a merge that takes them from
+        a branch older than ``before``, which changed nothing, undoes what ``before`` had.
         """
         if not self._packages:
             return None
         commits = {*parents, *(one for several in parents.values() for one in several)}
         self._read_trees(commits)
         absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
-        # Packages that no commit has have a wrong name, and a partial clone may lack what names their content.
+        # If no commit has a package its name is wrong. A partial clone may lack the objects that name their content.
         if len(absent) == len(commits) * len(self._packages) or (absent and self._partial):
             return None
         touched = []
-        # Commits whose packages are those of ``before``, or got theirs within the range.
+        # Commits whose packages equal those of ``before``, or come from within the range.
         explained = {before}
         for commit, several in parents.items():
             tree = self._trees[commit]
@@ -130,7 +130,7 @@ class Ranges:
         return tuple(touched)
 
     def _read_trees(self, commits: Iterable[str]) -> None:
-        """Read the identities of the packages' contents at the commits."""
+        """Read the identities of the packages' contents at these commits."""
         new = sorted(set(commits) - self._trees.keys())
         asked = [f"{commit}:{path}" for commit in new for path in self._packages]
         # The format keeps git from opening the objects, which a partial clone may lack.
@@ -141,7 +141,7 @@ class Ranges:
 
     @cached_property
     def _shallow(self) -> frozenset[str] | None:
-        """Commits at which a shallow clone ends; ``None`` where there is no repository."""
+        """Commits at which a shallow clone ends; ``None`` without a repository."""
         lines = self._git.try_lines("rev-parse", "--git-path", "shallow")
         if not lines:
             return None

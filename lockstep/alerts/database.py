@@ -1,9 +1,8 @@
 """The database of the alerts: SQLite in the user's data folder by default, PostgreSQL by URL.
 
-Every writing transaction is the only one of its time: SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL
-advisory lock. Two processes that analyse the same results at once therefore act one after the other, and
-the second finds what the first has written; one that is killed leaves nothing half done, since its
-transaction never ended.
+Writing transactions exclude each other: SQLite's ``BEGIN IMMEDIATE`` or a PostgreSQL advisory lock. So two processes
+that analyse the same results act one after the other, and the second one finds what the first has written. A process
+that is killed leaves nothing half done, since its transaction never ended.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ HEAD = "0002"
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0
 
-#: Any number that no other program on the server is likely to take: "Lockstep" in ASCII.
+#: A number that no other program on the server is likely to use: "Lockstep" in ASCII.
 _ADVISORY_LOCK = int.from_bytes(b"Lockstep", "big")
 
 
 class StateError(ValueError):
-    """The database cannot be used; the message says which, why and what to do. It never holds a password."""
+    """The database cannot be used; the message says why and what to do. It never contains a password."""
 
 
 class Database:
-    """An open database of the newest layout.
+    """An open database in the newest layout.
 
     Args:
         where: a file, or a URL (``postgresql://user@host/name``).
 
     Raises:
-        StateError: it cannot be reached, is of another kind, or of a newer layout.
+        StateError: it cannot be reached, is of another kind, or has a newer layout.
     """
 
     def __init__(self, where: str | Path) -> None:
@@ -51,7 +50,7 @@ class Database:
             self._migrate()
         except (DBAPIError, ImportError, OSError) as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise StateError(f"the state of the alerts at {self} cannot be opened: {reason}") from error
+            raise StateError(f"the alert database at {self} cannot be opened: {reason}") from error
 
     def __str__(self) -> str:
         return self._url.database or "" if self._sqlite else self._url.render_as_string(hide_password=True)
@@ -66,32 +65,32 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """One picture of the database; waits for nobody."""
-        with self._told(), self._engine.connect() as connection, connection.begin():
+        """Open a consistent view of the database, without waiting for writers."""
+        with self._errors_explained(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that no other writer's overlaps; rolled back on an exception."""
+        """Open a transaction that excludes other writers; an exception rolls it back."""
         alone = self._engine.execution_options(begin="IMMEDIATE")
-        with self._told(), alone.begin() as connection:
+        with self._errors_explained(), alone.begin() as connection:
             if not self._sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             yield connection
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_explained(self) -> Iterator[None]:
         try:
             yield
         except OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0]
-            raise StateError(f"the state of the alerts at {self} cannot be used: {reason}") from error
+            raise StateError(f"the alert database at {self} cannot be used: {reason}") from error
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
             if _revision(connection) == HEAD:
                 return
-        # Only now: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
+        # Imported here: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
         import alembic.command
         import alembic.config
         from alembic.util import CommandError
@@ -104,7 +103,7 @@ class Database:
                 alembic.command.upgrade(config, "head")
         except CommandError as error:
             raise StateError(
-                f"the state of the alerts at {self} was written by a newer Lockstep ({error}): update this one"
+                f"the alert database at {self} was written by a newer Lockstep ({error}): update this one"
             ) from error
 
 
@@ -115,12 +114,12 @@ def _url(where: str | Path) -> URL:
         url = make_url(where)
     except ArgumentError as error:
         raise StateError(
-            "--state (or LOCKSTEP_STATE) is no URL of a database; write postgresql://user:password@host/name or a file"
+            "--state (or LOCKSTEP_STATE) is not a database URL; write postgresql://user:password@host/name or a file"
         ) from error
     kinds = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
     kind = kinds.get(url.drivername, url.drivername)
     if kind not in kinds.values():
-        raise StateError(f"{url.drivername} is no database that Lockstep knows: take sqlite or postgresql")
+        raise StateError(f"Lockstep does not support {url.drivername} databases: use sqlite or postgresql")
     return url.set(drivername=kind)
 
 
@@ -133,7 +132,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def settle(connection: Any, record: Any) -> None:
-        # The driver must not begin by itself: it would begin deferred, and fail when it comes to write.
+        # The driver must not begin by itself: a deferred transaction fails when it first writes.
         connection.isolation_level = None
         keep_write_ahead_log(connection, _PATIENCE)
         connection.execute("PRAGMA foreign_keys = ON")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lockstep.alerts.attribution import Cause
-from lockstep.alerts.grouping import Alert, Topic
+from lockstep.alerts.model import Alert, Topic
 from lockstep.alerts.steps import SeriesName
 
 #: Commits without a number after which a series counts as stopped. A series that fails is reported at once.
@@ -39,10 +39,10 @@ class Reports:
     """What one series has reported, oldest first.
 
     Attributes:
-            series: name.
-            commits: positions, among the machine's commits, at which it has an entry.
-            states: "number", "failed" or "na" at each.
-            versions: the benchmark version at each; "" if unknown.
+        series: name.
+        commits: positions, among the machine's commits, at which it has an entry.
+        states: "number", "failed" or "na" at each.
+        versions: the benchmark version at each; "" if unknown.
     """
 
     series: SeriesName
@@ -95,7 +95,7 @@ def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
     If all of them stopped at once none is dead: the results are a history that is analysed later.
 
     Args:
-            measured_at: newest measurement of each machine, ms since 1970; 0 if unknown.
+        measured_at: newest measurement of each machine, ms since 1970; 0 if unknown.
     """
     newest = max(measured_at.values(), default=0)
     return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)

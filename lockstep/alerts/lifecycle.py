@@ -1,4 +1,4 @@
-"""The life of an alert: new, acknowledged, muted, resolved, reopened, and what leads from one to the other.
+"""The states of an alert: new, acknowledged, muted, resolved, reopened, and the actions that change them.
 
 ::
 
@@ -6,7 +6,7 @@
      └──resolve──▶ resolved ◀──resolve──┘                        └──resolve──▶ resolved
     resolved ──it is back, or reopen──▶ reopened ──ack──▶ acknowledged …
 
-To mute what is muted sets another last day.
+Muting a muted alert sets another last day.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Literal
 
 State = Literal["new", "acknowledged", "muted", "resolved", "reopened"]
 
-#: Somebody has to do something about these.
+#: States that need action.
 OPEN: frozenset[State] = frozenset({"new", "acknowledged", "reopened"})
 
 Action = Literal["ack", "mute", "resolve", "reopen"]
 
-#: How an alert ends. "fixed": the data went back, or somebody says so. "intended": the new level is the
-#: right one. "withdrawn": later data contradict the change. "recorded": an improvement asks nothing of anybody.
-#: "archived": its machine is silent, and nobody can measure whether it is still there.
+#: How an alert ends. "fixed": the series recovered, or a person says so. "intended": the new level is correct.
+#: "withdrawn": later data contradict the change. "recorded": an improvement or an old change, no action needed.
+#: "archived": its machine is silent, so that nobody can measure it.
 Ending = Literal["fixed", "intended", "withdrawn", "recorded", "archived"]
 
 _FROM: dict[Action, frozenset[State]] = {
@@ -38,19 +38,19 @@ _DONE = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen"
 
 
 class LifecycleError(ValueError):
-    """The alert cannot go there from where it is, or something it needs is missing; the message says what to do."""
+    """The action is not possible in the alert's state, or lacks something; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """Something that somebody does to an alert.
+    """An action on an alert.
 
     Attributes:
-        action: what.
-        who: a name; "lockstep" for what the data say.
-        note: why. Muting, and resolving as intended, need it.
+        action: its kind.
+        who: name of the person; "lockstep" if the data caused it.
+        note: the reason. A mute and the ending "intended" need one.
         until: last day of a mute.
-        ending: how a resolved one ends.
+        ending: of a resolved alert.
     """
 
     action: Action
@@ -61,15 +61,15 @@ class Act:
 
 
 def possible(state: State) -> frozenset[Action]:
-    """What can be done to an alert in this state."""
+    """Return the actions that are possible in this state."""
     return frozenset(action for action, states in _FROM.items() if state in states)
 
 
 def step_to(state: State, act: Act, today: datetime.date) -> State:
-    """The state after the act.
+    """Return the state after the action.
 
     Raises:
-        LifeError: not from this state, or without a reason or an end that the act needs.
+        LifecycleError: the state does not allow the action, or the action lacks a reason or a last day.
     """
     if state not in _FROM[act.action]:
         raise LifecycleError(f"it is {state} and cannot be {_DONE[act.action]}; that is for {_or(_FROM[act.action])}")
@@ -81,7 +81,7 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
         if not act.note.strip():
             raise LifecycleError("a mute needs a reason: --because TEXT")
     if act.ending == "intended" and not act.note.strip():
-        raise LifecycleError("a new level that is meant needs a reason: --because TEXT")
+        raise LifecycleError("an intended change needs a reason: --because TEXT")
     return _TO[act.action]
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
-from lockstep.alerts.grouping import Alert
 from lockstep.alerts.lifecycle import OPEN, State
+from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT
 from lockstep.alerts.tracked import Tracked, tracked
 
@@ -30,7 +30,7 @@ class Choice:
     Attributes:
         states: ``None`` for all.
         family, machine, owner: exact names; "" for any.
-            search: words that must all occur, in any letter case, in family, machine, owner, cause, range or series.
+        search: words that must all occur, in any letter case, in family, machine, owner, cause, range or series.
     """
 
     states: frozenset[State] | None = None
@@ -70,7 +70,7 @@ class OpenAlerts:
     Attributes:
         first: the most urgent ones of the machine.
         states: number of the machine's open alerts by state.
-            elsewhere: number of open alerts by machine, for the other machines.
+        elsewhere: number of open alerts by machine, for the other machines.
     """
 
     first: tuple[Tracked, ...]

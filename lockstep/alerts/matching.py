@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.steps import SeriesName
 
 #: Measured commits by which a change may move and remain the same change.
@@ -49,7 +49,7 @@ def owners(
 
     Args:
         rows: the alerts in the database.
-            alerts: as this analysis found them.
+        alerts: as this analysis found them.
         names: keys of changes that are new.
         places: position of each commit, by machine.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.followed_series import by_version, name_of, paired_numbers, values_of
-from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Floats, Trend
@@ -22,10 +22,10 @@ class MemberLevel:
     """One series of an alert, relative to its level before the change.
 
     Attributes:
-            before: natural log of that level, see ``lockstep.alerts.extract.worse_log``; more is worse.
-            newest: log of the factor by which the newest point is worse than that level.
-            returned: number of consecutive newest points that are nearer to that level than to the newest one. 0 if the
-                detector already has the series back at that level.
+        before: natural log of that level, see ``lockstep.alerts.extract.worse_log``; more is worse.
+        newest: log of the factor by which the newest point is worse than that level.
+        returned: number of consecutive newest points that are nearer to that level than to the newest one. 0 if the
+            detector already has the series back at that level.
     """
 
     before: float

@@ -11,7 +11,7 @@ from lockstep.alerts.analysis import AnalysisResult, FoundChange, analyse_result
 from lockstep.alerts.analysis_cache import AnalysisCache, key_of, write_whole
 from lockstep.alerts.analysis_files import Finding, write_changes
 from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.grouping import Alert
+from lockstep.alerts.model import Alert
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -24,9 +24,9 @@ def analyse_store(
 
     Args:
         store: of the results.
-            thresholds: what counts as a change.
-            repo: a folder in the git repository that knows which commits lie between two.
-            packages: folders of the packages under test, relative to the repository's root.
+        thresholds: what counts as a change.
+        repo: a folder in the git repository that knows which commits lie between two.
+        packages: folders of the packages under test, relative to the repository's root.
     """
     results, kept = store.current(), AnalysisCache(store.cache)
     now = datetime.datetime.now(datetime.UTC)

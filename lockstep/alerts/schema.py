@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-# Constraints need names, or Alembic could not change them on SQLite.
+# Alembic can change a constraint on SQLite only if the constraint has a name.
 METADATA = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -28,7 +28,7 @@ METADATA = MetaData(
     }
 )
 
-#: One row an alert. ``content`` is the ``Alert`` as the data had it last; times are ms since 1970, UTC. ``owner``,
+#: One row an alert. ``content`` is the ``Alert`` of the newest analysis; times are ms since 1970, UTC. ``owner``,
 #: ``since``, ``size`` and ``search`` follow from it, see ``lockstep.alerts.listing``.
 ALERT = Table(
     "alert",
@@ -52,7 +52,7 @@ ALERT = Table(
 )
 Index("ix_alert_place", ALERT.c.machine, ALERT.c.family)
 Index("ix_alert_changed_at", ALERT.c.changed_at)
-# Lists are chosen, ordered and counted from this index alone: a row of the table holds kilobytes of content.
+# Lists are filtered, ordered and counted from this index alone: a row of the table holds kilobytes of content.
 _LISTED = (*("state", "machine", "family", "owner", "topic", "since", "opened_at", "size"), "id")
 Index("ix_alert_list", *(ALERT.c[name] for name in _LISTED))
 
@@ -64,7 +64,7 @@ CLOCK = Table(
     Column("number", BigInteger, nullable=False),
 )
 
-#: One row a change of a series that an alert tells of: no change is told by two alerts.
+#: One row a change of a series: each change belongs to one alert.
 MEMBER = Table(
     "alert_member",
     METADATA,
@@ -73,7 +73,7 @@ MEMBER = Table(
     Column("key_hash", String(32), nullable=False, unique=True),
 )
 
-#: Who did what, and what the data did: rows are added and never changed (triggers refuse it).
+#: Log of actions by people and by the data. Rows are added and never changed (triggers refuse it).
 EVENT = Table(
     "alert_event",
     METADATA,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.alerts.bisection import End, SearchRange
 from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.grouping import Alert, Member
+from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.text import remedy
 from lockstep.history.snapshot import Results
 
@@ -14,16 +14,16 @@ class UnknownRange(ValueError):
 
 
 class RangeWidener:
-    """Widens the range of an alert, as ``lockstep.alerts.bisection.bisect`` asks for it.
+    """Widens the range of an alert for ``lockstep.alerts.bisection.bisect``.
 
-    An alert's range is what the ranges of all its series share, so it may be too narrow: each of them holds the culprit
-    with 95 % probability. The range of the series that is measured is tried next. Farther out lies nothing that the
-    history speaks for.
+    The range of an alert is the intersection of its series' ranges, each of which holds the culprit with 95 %
+    probability, so it may be too narrow. The range of the measured series is tried next. Nothing in the history points
+    to commits farther out.
 
     Args:
-        ranges: the repository. results: that name the commits which were measured.
-        alert: whose range. member: the series that is measured.
-        beyond: whether to go on beyond the series' own range, to the measured commits 1, 2, 4 … farther out.
+        ranges: of the repository. results: name the measured commits.
+        alert: to be searched. member: the series that is measured.
+        beyond: whether to extend the series' own range to the measured commits 1, 2, 4 … farther out.
     """
 
     def __init__(self, ranges: Ranges, results: Results, alert: Alert, member: Member, beyond: bool) -> None:
@@ -36,15 +36,15 @@ class RangeWidener:
         self._far = 1
 
     def first(self) -> SearchRange:
-        """The alert's range.
+        """Return the alert's range.
 
         Raises:
-            NoRange: the repository does not know its commits.
+            UnknownRange: the repository does not know its commits.
         """
         return self._span(self._alert.before, self._alert.after, self._alert.suspects)
 
     def __call__(self, span: SearchRange, end: End) -> SearchRange | None:
-        """The range with this end farther out; ``None`` if there is none, or the repository does not know it."""
+        """Return the range with this end farther out; ``None`` if there is none, or the repository does not know it."""
         commit = self._next(span.good if end == "good" else span.bad, end)
         try:
             if commit:
@@ -61,7 +61,7 @@ class RangeWidener:
         at = self._place.get(commit)
         if at is None or not self._beyond:
             return ""
-        # The first and the last measured commit are as far as it goes.
+        # The first and the last measured commit are the limits.
         farther = min(max(at + (-self._far if end == "good" else self._far), 0), len(self._commits) - 1)
         self._far *= 2
         return self._commits[farther] if farther != at else ""
@@ -70,7 +70,7 @@ class RangeWidener:
         known = self._ranges.between(good, bad)
         if known.unknown:
             raise UnknownRange(
-                f"which commits lie between {good[:12]} and {bad[:12]} is not known, and so none can be measured: "
+                f"the commits between {good[:12]} and {bad[:12]} are unknown, so none can be measured: "
                 f"{remedy(known.unknown, good, bad)}"
             )
         wanted = {*suspects} & {*known.commits} or {*(known.touched or known.commits)}

@@ -16,9 +16,9 @@ class AlertService:
     """The alerts, and the runner that keeps them up to date.
 
     Attributes:
-            alerts: the store of alerts.
-            runner: analyses new results; ``None`` if another process does.
-            site: public address of the dashboard, for links in messages; "" if unknown.
+        alerts: the store of alerts.
+        runner: analyses new results; ``None`` if another process does.
+        site: public address of the dashboard, for links in messages; "" if unknown.
         thresholds: file that says what counts as a change.
     """
 

@@ -40,13 +40,13 @@ class Facts:
 
     Attributes:
         commit: full hash.
-            version: digest of the benchmark definition, asv's benchmark version.
-            protocol: protocol version, clock state, math flags.
-            sampling: how asv took the samples, if it is stored: "number" of calls per sample, "repeat" of samples.
-            toolchain: torch, triton, cuda, driver, python, requirements, environment.
-            machine: GPU, its UUID, CPU, operating system.
-            code: machine code as in ``lockstep.record.model.Record.code``; ``None`` if unknown.
-            measured_at: ms since 1970; 0 if unknown.
+        version: digest of the benchmark definition, asv's benchmark version.
+        protocol: protocol version, clock state, math flags.
+        sampling: how asv took the samples, if it is stored: "number" of calls per sample, "repeat" of samples.
+        toolchain: torch, triton, cuda, driver, python, requirements, environment.
+        machine: GPU, its UUID, CPU, operating system.
+        code: machine code as in ``lockstep.record.model.Record.code``; ``None`` if unknown.
+        measured_at: ms since 1970; 0 if unknown.
     """
 
     commit: str
@@ -75,23 +75,23 @@ class Step:
     """One change of one series.
 
     Attributes:
-            series: name.
-            before, after: the last point before the change and the first one after it.
-            size, low, high: natural log of the factor by which it became *worse*, with its interval: 0.05 is 5 % slower,
-                −0.05 faster, in every quantity.
-            confidence: of the detector, 0 … 1.
-            first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
-            good: newest measured commit that certainly lies before the change.
-            between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
-                place of the step is uncertain. If ``unknown`` is set, only the measured ones.
-            touched: those of ``between`` that touch the packages under test; ``None`` without a repository.
-            unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
-            reported_at: commit at which the change was first reported.
-            own, baseline: moves of the variant's own time and of its baseline's; ``None`` if unknown.
-            controls: moves of the run's controls ("copy", "matmul", "empty").
-            left: log of the factor by which the newest level is worse than the one before the step; 0 if fully recovered.
-            unsettled: the points after the change agree on no level. ``low`` and ``high`` span all of them, and ``size``
-                belongs to the point in their middle.
+        series: name.
+        before, after: the last point before the change and the first one after it.
+        size, low, high: natural log of the factor by which it became *worse*, with its interval: 0.05 is 5 % slower,
+            −0.05 faster, in every quantity.
+        confidence: of the detector, 0 … 1.
+        first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
+        good: newest measured commit that certainly lies before the change.
+        between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
+            place of the step is uncertain. If ``unknown`` is set, only the measured ones.
+        touched: those of ``between`` that touch the packages under test; ``None`` without a repository.
+        unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
+        reported_at: commit at which the change was first reported.
+        own, baseline: moves of the variant's own time and of its baseline's; ``None`` if unknown.
+        controls: moves of the run's controls ("copy", "matmul", "empty").
+        left: log of the factor by which the newest level is worse than the one before the step; 0 if fully recovered.
+        unsettled: the points after the change agree on no level. ``low`` and ``high`` span all of them, and ``size``
+            belongs to the point in their middle.
     """
 
     series: SeriesName

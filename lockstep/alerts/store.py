@@ -1,4 +1,4 @@
-"""Alerts that are kept: found again as the same one, acted upon, and never forgotten."""
+"""Store alerts: recognise them in later analyses, apply actions to them, and log both."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from lockstep.alerts.listing import (
     read_page,
 )
 from lockstep.alerts.schema import ALERT, CLOCK, EVENT
-from lockstep.alerts.sync import DATA, CurrentAlerts, Sync, Synced
+from lockstep.alerts.sync import CurrentAlerts, Sync, Synced
 from lockstep.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
+from lockstep.alerts.transitions import DATA
 
 
 class AlertStore:
-    """The alerts in a database. Safe with several processes, and to kill at any moment."""
+    """The alerts in a database. Several processes may use it, and any of them may be killed at any moment."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -36,22 +37,22 @@ class AlertStore:
     def alerts(
         self, states: Iterable[State] | None = None, machine: str | None = None, family: str | None = None
     ) -> list[Tracked]:
-        """Alerts in these states (``None``: all), newest first."""
+        """Return the alerts in these states (``None``: all), newest first."""
         chosen = None if states is None else frozenset(states)
         query = narrowed(select(ALERT), Choice(chosen, family or "", machine or ""))
         return self._read(query.order_by(ALERT.c.id.desc()))
 
     def part(self, choice: Choice, most: int, below: int | None = None) -> list[Tracked]:
-        """Return at most so many of the chosen alerts, newest first, with numbers below ``below`` (``None``: any)."""
+        """Return at most ``most`` chosen alerts, newest first, with numbers below ``below`` (``None``: any)."""
         query = narrowed(select(ALERT), choice).order_by(ALERT.c.id.desc()).limit(most)
         return self._read(query if below is None else query.where(ALERT.c.id < below))
 
     def changed_last(self, most: int) -> list[Tracked]:
-        """Return the alerts that changed last, at most so many, the latest first."""
+        """Return the ``most`` alerts that changed last, the latest first."""
         return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(most))
 
     def page(self, choice: Choice, order: Order = "urgent", start: int = 0, most: int = 100) -> Page:
-        """Return ``most`` of the chosen alerts from place ``start`` on, and how many there are."""
+        """Return ``most`` chosen alerts, beginning with place ``start``, and the number of all chosen ones."""
         with self.database.read() as connection:
             return read_page(connection, choice, order, start, most)
 
@@ -61,7 +62,7 @@ class AlertStore:
             return read_names(connection)
 
     def open_on(self, machine: str, most: int) -> OpenAlerts:
-        """Return what is open on a machine, the ``most`` most urgent in full, and how much elsewhere."""
+        """Return the open alerts of a machine, the ``most`` most urgent in full, and counts of the others."""
         with self.database.read() as connection:
             return read_open(connection, machine, most)
 
@@ -72,7 +73,7 @@ class AlertStore:
             return {row[0]: row[1] for row in connection.execute(query)}
 
     def archived_on(self, machine: str, most: int) -> list[Tracked]:
-        """Return the alerts archived under a silent machine, at most so many, newest first."""
+        """Return at most ``most`` alerts archived under a silent machine, newest first."""
         query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
         return self._read(query.order_by(ALERT.c.id.desc()).limit(most))
 
@@ -96,7 +97,7 @@ class AlertStore:
             return [tracked(row) for row in connection.execute(query)]
 
     def alert(self, number: int) -> Tracked:
-        """The alert of this number.
+        """Return the alert of this number.
 
         Raises:
             NoSuchAlert: there is none.
@@ -105,23 +106,23 @@ class AlertStore:
             return read_alert(connection, number)
 
     def log(self, number: int) -> list[Event]:
-        """Everything that happened to an alert, oldest first."""
+        """Return the log of an alert, oldest first."""
         with self.database.read() as connection:
             rows = connection.execute(select(EVENT).where(EVENT.c.alert_id == number).order_by(EVENT.c.id))
             return [Event(row.id, row.at, row.who, row.what, row.state, row.note) for row in rows]
 
     def act(self, number: int, act: Act, newest: str = "", today: datetime.date | None = None) -> Tracked:
-        """Do something to an alert, and log it.
+        """Apply an action to an alert, and log it.
 
         Args:
             number: of the alert.
-            act: what.
-            newest: newest commit that its machine has measured: what comes later can reopen it.
-            today: the day; by default this one, UTC.
+            act: the action.
+            newest: newest commit that the alert's machine has measured; later commits can reopen the alert.
+            today: the day, by default the current one, UTC.
 
         Raises:
             NoSuchAlert: there is none.
-            LifeError: it cannot be done to an alert in its state.
+            LifecycleError: the alert's state does not allow the action.
         """
         with self.database.write() as connection:
             one = read_alert(connection, number)
@@ -133,14 +134,14 @@ class AlertStore:
             return read_alert(connection, number)
 
     def note(self, number: int, what: str, note: str, who: str = DATA) -> None:
-        """Add a line to an alert's log that changes nothing else."""
+        """Add a line to an alert's log without another change."""
         with self.database.write() as connection:
             one = read_alert(connection, number)
             write_log(connection, number, who, what, one.state, note)
             _tick(connection)
 
     def sync(self, seen: CurrentAlerts, today: datetime.date | None = None) -> Synced:
-        """Bring the alerts in step with the data: open, update, resolve, reopen, end mutes."""
+        """Update the alerts from an analysis: open, update, resolve, reopen, end mutes."""
         with self.database.write() as connection:
             sync = Sync(connection, seen, today or today_utc())
             done = sync.run()

@@ -1,7 +1,7 @@
-"""The alerts brought in step with the data, in one transaction.
+"""Update the stored alerts from an analysis, in one transaction.
 
-A change that is already told of keeps its alert, whatever later data say of its size and place, and whatever name a
-later analysis gives it (``lockstep.alerts.matching``); so analysing again opens nothing twice.
+A change that has an alert keeps it, even if later data or a later analysis place, size or name the change differently
+(``lockstep.alerts.matching``). So repeating an analysis opens nothing twice.
 """
 
 from __future__ import annotations
@@ -16,37 +16,26 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from lockstep.alerts.as_json import from_json, to_json
-from lockstep.alerts.grouping import Alert, Member
-from lockstep.alerts.lifecycle import OPEN, Act, Ending, State
+from lockstep.alerts.lifecycle import OPEN, Act, Ending
 from lockstep.alerts.listing import columns_of
 from lockstep.alerts.matching import owners
+from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.schema import ALERT, MEMBER
 from lockstep.alerts.tracked import now_ms, perform, tracked, write_log
+from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
 
-#: Who acts when the data do.
-DATA = "lockstep"
-FILE = "thresholds.toml"
-
-#: A slowdown that somebody called fixed is reopened once it was measured at this many later commits and is still there.
-LATER_COMMITS = 3
-
-#: They are worth knowing, and ask nothing of anybody.
-_RECORDED = ("faster", "version", "renamed")
-
+#: Note of an alert that is archived.
 _SILENT = "archived under the alert that its machine is silent"
-
-#: Endings that the data do not undo.
-_FOR_GOOD = ("intended", "recorded")
 
 
 @dataclass(frozen=True)
 class CurrentAlerts:
-    """What an analysis has looked at, and found.
+    """What an analysis found.
 
     Attributes:
-        alerts: found now, each change and each freshness alert once.
-        commits: by machine, the commits that it has measured, oldest first. Alerts of other machines are left alone.
-        dead: machines that stopped while others went on: what is open on them is archived until they report again.
+        alerts: each change and each freshness alert once.
+        commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
+        dead: machines that stopped while others went on. Their open alerts are archived until they report again.
     """
 
     alerts: Sequence[Alert]
@@ -56,7 +45,7 @@ class CurrentAlerts:
 
 @dataclass(frozen=True)
 class Synced:
-    """Numbers of the alerts that ``sync`` opened (those to be told of), reopened and resolved."""
+    """Numbers of the alerts that ``sync`` opened (these are to be sent), reopened and resolved."""
 
     opened: tuple[int, ...] = ()
     reopened: tuple[int, ...] = ()
@@ -80,7 +69,7 @@ class Sync:
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
         self.opened: set[int] = set()
-        #: Alerts of changes that go by another name now; ``owner`` may hold that name for another change.
+        #: Alerts of changes that have a new name; ``owner`` may have that name for another change.
         self.moved: dict[str, int] = {}
         self._same: dict[str, int] = {}
         self._near: dict[tuple[str, str, str, str], int] = {}
@@ -96,7 +85,7 @@ class Sync:
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
 
     def run(self) -> Synced:
-        """Do it."""
+        """Apply the analysis, and return what changed."""
         self._take_over()
         parts: dict[int, list[Alert]] = defaultdict(list)
         for alert in self.seen.alerts:
@@ -107,7 +96,7 @@ class Sync:
                     parts[number].append(part)
         for number, row in self.known.items():
             if number in parts:
-                self._update(row, _together(parts[number]))
+                self._update(row, merged(parts[number]))
             elif number not in self.opened:
                 self._lost(row)
         if self._revised:
@@ -119,14 +108,14 @@ class Sync:
         return Synced(*(tuple(sorted(one)) for one in vars(self.outcome).values()))
 
     def _take_over(self) -> None:
-        """Find the alerts of changes that go by another name than at the last analysis."""
+        """Find the alerts of changes whose name differs from the last analysis."""
         keys = {member.key for alert in self.seen.alerts for member in alert.members}
         new = [key for key in keys if _hash(key) not in self.owner]
         if new and self.known:
             places = {machine: self._places_of(machine) for machine in self.seen.commits}
             moved = owners(self.known.values(), self.seen.alerts, new, places)
             self.moved = {_hash(key): number for key, number in moved.items()}
-            # A name that another change had is this one's from now on.
+            # The name of another change belongs to this one from now on.
             for key, number in self.moved.items():
                 if self.owner.get(key, number) != number:
                     self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
@@ -136,11 +125,11 @@ class Sync:
         self.known[row.id] = row
         self._same[row.fingerprint] = row.id
         for commit in row.content["commits"]:
-            # Rows come by number: the oldest alert keeps the commit.
+            # Rows are ordered by number, so the oldest alert keeps the commit.
             self._near.setdefault((row.machine, row.family, row.topic, commit), row.id)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
-        """The alert, split where its changes are already told of by several; new ones join the oldest."""
+        """Split the alert if several known alerts own its changes; new changes join the oldest of them."""
         if not alert.members:
             return [(self._same.get(alert.fingerprint), alert)]
         hashes = [_hash(member.key) for member in alert.members]
@@ -155,13 +144,13 @@ class Sync:
         return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
 
     def _overlapping(self, alert: Alert) -> int | None:
-        """An alert of the same place whose range shares a commit: these are more cases of it, told later."""
+        """Return the oldest alert of the same place and topic whose range shares a commit; ``None`` for none."""
         place = (alert.machine, alert.family, alert.topic)
         near = (self._near.get((*place, commit)) for commit in alert.commits)
         return min((number for number in near if number is not None), default=None)
 
     def _open(self, alert: Alert) -> None:
-        state, ending, who, note = _first_state(alert, self.today)
+        state, ending, who, note = first_state(alert, self.today)
         if state in OPEN and self._is_archived(alert):
             state, ending, note = "resolved", "archived", _SILENT
         now = now_ms()
@@ -191,8 +180,8 @@ class Sync:
     def _update(self, row: Row[Any], alert: Alert) -> None:
         more, content = self._claim(row.id, alert), to_json(alert)
         if content != row.content:
-            # The topic stays "faster" while what became slower asks nothing: it is reported when that ends.
-            topic = row.topic if row.state == "resolved" and _asks_nothing(alert) else alert.topic
+            # The topic stays "faster" while the slowdowns need no action, so that their return is reported.
+            topic = row.topic if row.state == "resolved" and needs_no_action(alert) else alert.topic
             new = {"topic": topic, **columns_of(alert), "content": content}
             self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
             self.changed = True
@@ -202,7 +191,7 @@ class Sync:
         self._live(row, alert)
 
     def _live(self, row: Row[Any], alert: Alert) -> None:
-        """What the data and the calendar do to an alert that is still found."""
+        """Apply what the data and the calendar do to an alert that is still found."""
         over = self._is_over(row)
         if row.state == "resolved":
             if not self._is_archived(alert):
@@ -221,35 +210,35 @@ class Sync:
             self._reopen(row, f"its mute ended on {row.muted_until}")
 
     def _is_archived(self, alert: Alert) -> bool:
-        """Return whether the alert's machine is dead, which is one alert and not one for each thing open on it."""
+        """Return whether the alert's machine is dead. A dead machine has one open alert, "silent"."""
         return alert.machine in self.seen.dead and alert.topic != "silent"
 
     def _is_over(self, row: Row[Any]) -> bool:
-        """Whether it was muted until yesterday or before."""
+        """Return whether its mute ended yesterday or earlier."""
         return row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
 
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
-        if _asks_nothing(alert):
+        if needs_no_action(alert):
             return
         if alert.topic == "slower" != row.topic:
-            self._reopen(row, "beside what became faster, something became slower")
-        if alert.topic != row.topic or row.ending in _FOR_GOOD:
+            self._reopen(row, "something became slower as well")
+        if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
             return
         later = len(self.seen.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
         by_hand = row.ending == "fixed" and not row.content["gone"]
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
         elif not by_hand:
-            self._reopen(row, "it is back")
+            self._reopen(row, "the slowdown is back")
         elif later >= LATER_COMMITS:
-            self._reopen(row, f"{later} commits were measured since it was called fixed, and it is still there")
+            self._reopen(row, f"still slower {later} measured commits after it was called fixed")
 
     def _lost(self, row: Row[Any]) -> None:
-        """An alert that the data no longer show."""
+        """Resolve an alert that the analysis no longer finds."""
         if row.state == "resolved":
             return
         if row.content["members"]:
-            self._resolve(row, "withdrawn", "with what was measured later it is no change")
+            self._resolve(row, "withdrawn", "later measurements do not confirm the change")
         else:
             self._resolve(row, "fixed", "it is measured again")
 
@@ -263,7 +252,7 @@ class Sync:
         self.outcome.reopened.append(row.id)
 
     def _claim(self, number: int, alert: Alert) -> int:
-        """Note that the alert tells of its changes; how many of them are new."""
+        """Store that the alert owns its changes; return how many of them are new."""
         new = [key for key in dict.fromkeys(_hash(member.key) for member in alert.members) if key not in self.owner]
         if new:
             self.connection.execute(insert(MEMBER), [{"alert_id": number, "key_hash": key} for key in new])
@@ -271,7 +260,7 @@ class Sync:
         return len(new)
 
     def _place(self, machine: str, commit: str) -> int:
-        """Return the place of a commit among those of the machine; -1 for a commit that is not there."""
+        """Return the position of a commit among those of the machine; -1 if it is not there."""
         return self._places_of(machine).get(commit, -1)
 
     def _places_of(self, machine: str) -> dict[str, int]:
@@ -286,36 +275,6 @@ class Sync:
     def _newest(self, machine: str) -> str:
         commits = self.seen.commits[machine]
         return commits[-1] if commits else ""
-
-
-def _together(parts: Sequence[Alert]) -> Alert:
-    """What several groups of changes say of the one alert that told of them when they were one group."""
-    first, *others = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
-    if not others:
-        return first
-    members = tuple(member for part in (first, *others) for member in part.members)
-    gone = all(part.gone for part in parts if part.topic == first.topic)
-    return replace(first, members=members, gone=gone, old=all(part.old for part in parts))
-
-
-def _asks_nothing(alert: Alert) -> bool:
-    """Whether nobody has to act on what became slower: it is undone, accepted, muted, or long past."""
-    return alert.gone or alert.old or alert.waiver is not None
-
-
-def _first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
-    """State, ending, who and note of an alert that is seen for the first time."""
-    if alert.topic in _RECORDED:
-        return "resolved", "recorded", DATA, "recorded; nobody has to act"
-    if alert.old:
-        return "resolved", "recorded", DATA, "recorded; it was there long before it was looked for"
-    if alert.gone:
-        return "resolved", "fixed", DATA, "its series are already back at their old level"
-    if alert.waiver and alert.waiver.until is None:
-        return "resolved", "intended", FILE, alert.waiver.because
-    if alert.waiver and alert.waiver.until and alert.waiver.until >= today:
-        return "muted", "", FILE, alert.waiver.because
-    return "new", "", DATA, alert.cause.sentence
 
 
 def _hash(key: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from lockstep.alerts.commit_ranges import Unknown
-from lockstep.alerts.grouping import Alert, Topic
+from lockstep.alerts.model import Alert, Topic
 from lockstep.alerts.tracked import Tracked
 
 
@@ -79,7 +79,7 @@ def archive(one: Tracked, archived: Mapping[str, int]) -> str:
     """Return ``; 3 of its alerts are archived`` for a silent machine; "" for any other alert.
 
     Args:
-            one: the alert whose headline this text follows.
+        one: the alert whose headline this text follows.
         archived: number of archived alerts by machine, see ``AlertStore.archived``.
     """
     count = archived.get(one.alert.machine, 0) if one.alert.topic == "silent" and one.state != "resolved" else 0

@@ -1,4 +1,4 @@
-"""An alert in the database: its row, its life, its log."""
+"""An alert in the database: its row, its state, its log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from lockstep.alerts.as_json import from_json
-from lockstep.alerts.grouping import Alert
 from lockstep.alerts.lifecycle import OPEN, Act, State, step_to
+from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT, EVENT
 
 
 class NoSuchAlert(ValueError):
-    """There is no alert of that number."""
+    """There is no alert of this number."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Tracked:
-    """An alert with its life.
+    """An alert with its state.
 
     Attributes:
-        id: its number, for people.
+        id: its number.
         fingerprint: its identity.
-        alert: what the data say.
-        state, ending: where it stands; ``ending`` is "" unless resolved.
+        alert: as the newest analysis has it.
+        state, ending: see ``lockstep.alerts.lifecycle``; ``ending`` is "" unless resolved.
         muted_until: last day of its mute.
         opened_at, changed_at: ms since 1970.
     """
@@ -55,15 +55,15 @@ class Tracked:
 
     @property
     def open(self) -> bool:
-        """Whether somebody has to do something."""
+        """Whether it needs action."""
         return self.state in OPEN
 
 
 def perform(connection: Connection, one: Tracked, act: Act, newest: str, today: datetime.date) -> None:
-    """Do something to an alert, and log it; ``newest`` is the newest commit that its machine has measured.
+    """Apply an action to an alert and log it; ``newest`` is the newest commit that its machine has measured.
 
     Raises:
-        LifeError: it cannot be done to an alert in its state.
+        LifecycleError: the alert's state does not allow the action.
     """
     state = step_to(one.state, act, today)
     values: dict[str, Any] = {
@@ -85,19 +85,19 @@ def write_log(connection: Connection, number: int, who: str, what: str, state: s
 
 
 def read_alert(connection: Connection, number: int) -> Tracked:
-    """The alert of this number.
+    """Return the alert of this number.
 
     Raises:
         NoSuchAlert: there is none.
     """
     row = connection.execute(select(ALERT).where(ALERT.c.id == number)).one_or_none()
     if row is None:
-        raise NoSuchAlert(f"there is no alert {number}; `lockstep alerts list --all` shows those that there are")
+        raise NoSuchAlert(f"there is no alert {number}; `lockstep alerts list --all` lists all alerts")
     return tracked(row)
 
 
 def tracked(row: Row[Any]) -> Tracked:
-    """The alert of a row of ``ALERT``."""
+    """Return the alert of a row of ``ALERT``."""
     return Tracked(
         row.id,
         row.fingerprint,
@@ -111,10 +111,10 @@ def tracked(row: Row[Any]) -> Tracked:
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def today_utc() -> datetime.date:
-    """The day, UTC."""
+    """Return the current day, UTC."""
     return datetime.datetime.now(datetime.UTC).date()

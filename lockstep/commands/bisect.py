@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lockstep.alerts.bisection import Bisection, Measurement
-    from lockstep.alerts.grouping import Member
+    from lockstep.alerts.model import Member
     from lockstep.alerts.search_range import UnknownRange
     from lockstep.alerts.store import AlertStore
     from lockstep.alerts.tracked import Tracked

@@ -21,8 +21,8 @@ from sqlalchemy.exc import DBAPIError
 
 from lockstep.alerts.attribution import Cause
 from lockstep.alerts.database import HEAD, Database, StateError
-from lockstep.alerts.grouping import Alert, Waiver
 from lockstep.alerts.lifecycle import Act, LifecycleError
+from lockstep.alerts.model import Alert, Waiver
 from lockstep.alerts.schema import METADATA
 from lockstep.alerts.state_location import default_state
 from lockstep.alerts.store import AlertStore
@@ -147,7 +147,7 @@ def test_called_fixed_and_still_there(store):
 
 def test_an_intended_level_stays_closed(store):
     sync(store, step(10), upto=14)
-    with pytest.raises(LifecycleError, match="alert 1: a new level that is meant needs a reason"):
+    with pytest.raises(LifecycleError, match="alert 1: an intended change needs a reason"):
         store.act(1, Act("resolve", "ada", ending="intended"), COMMITS[13], TODAY)
     store.act(1, Act("resolve", "ada", "exact rounding", ending="intended"), COMMITS[13], TODAY)
     assert sync(store, step(10)) == type(sync(store, step(10)))()

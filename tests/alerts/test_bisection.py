@@ -132,7 +132,7 @@ def test_an_end_that_is_not_what_the_history_has_is_named_with_figures(level, en
     assert caught.value.end == end
     said, figure = str(caught.value), f"{math.exp(here):.3f} µs"
     assert said.startswith(
-        f"0 measures {figure} here and 2 {figure} (+0.0%), where the history has {math.expm1(size):+.1%}"
+        f"0 measures {figure} here and 2 {figure} (+0.0%), where the recorded change is {math.expm1(size):+.1%}"
     )
     assert f"from {math.e:.3f} µs to {math.exp(1 + size):.3f} µs" in said
     assert f"{'0' if end == 'good' else '2'}, the {end} end, is {words} here" in said
@@ -141,14 +141,15 @@ def test_an_end_that_is_not_what_the_history_has_is_named_with_figures(level, en
 
 def test_a_change_that_went_with_the_toolchain_blames_no_end():
     """Both ends have another level than the history had, and the same one."""
-    with pytest.raises(NotReproduced, match="what changed it is not in the commits") as caught:
+    with pytest.raises(NotReproduced, match="the commits do not explain the change") as caught:
         bisect(row(["1", "2"]), lambda commit: Measurement(commit, 1.05), Expected(0.2, good=1.0, bad=1.2 - 0.06))
     assert caught.value.end is None
 
 
 def test_what_does_not_show_here_is_not_searched():
     commits, measure, asked = history(20, 5, 0.01)
-    with pytest.raises(NotReproduced, match=r"0 measures 1 here and 20 1.01 \(\+1.0%\), where the history has \+10.0%"):
+    message = r"0 measures 1 here and 20 1.01 \(\+1.0%\), where the recorded change is \+10.0%"
+    with pytest.raises(NotReproduced, match=message):
         bisect(row(commits), measure, Expected(math.log1p(0.1)))
     assert asked == [0, 20]
     for end, name in ((0, "good"), (20, "bad")):

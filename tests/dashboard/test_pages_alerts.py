@@ -122,7 +122,7 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
         ("mute", "", "2999-01-31", "a mute needs a reason"),
         ("mute", "why", "soon", "'soon' is no day; write it as 2027-01-31"),
         ("mute", "why", "2020-01-01", "a mute needs its last day"),
-        ("intended", " ", "", "a new level that is meant needs a reason"),
+        ("intended", " ", "", "an intended change needs a reason"),
         ("comment", "", "", "write the comment first"),
     ],
 )

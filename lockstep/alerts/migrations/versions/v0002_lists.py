@@ -1,4 +1,4 @@
-"""Columns and indexes that lists of alerts are chosen and ordered by, and a number that grows with every change."""
+"""Add columns and indexes by which lists filter and order, and a number that grows with every change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ONCE = 1000
 
 def upgrade() -> None:
     """Add the columns, fill them from the contents, and index them."""
-    # Columns with defaults are added in place: SQLite would otherwise build the table, to which others refer, anew.
+    # Columns with defaults are added in place. Otherwise SQLite would rebuild the table, which others refer to.
     op.add_column("alert", sa.Column("owner", sa.Text(), nullable=False, server_default=""))
     op.add_column("alert", sa.Column("since", sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column("alert", sa.Column("size", sa.Float(), nullable=False, server_default="0"))
@@ -62,7 +62,7 @@ def downgrade() -> None:
 
 
 def _listed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of an alert, as ``lockstep.alerts.listing`` had them at this layout."""
+    """Return the columns of an alert as ``lockstep.alerts.listing`` defined them in this layout."""
     members = content["members"]
     commits, before = content["commits"], content["before"]
     after = commits[-1][:8] if commits else ""

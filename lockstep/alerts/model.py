@@ -1,0 +1,139 @@
+"""An alert and its parts, as the newest analysis has them."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from lockstep.alerts.attribution import Cause
+from lockstep.alerts.commit_ranges import Unknown
+from lockstep.alerts.steps import SeriesName
+
+#: What an alert is about. The last five are not changes of a number: see ``lockstep.alerts.freshness``.
+Topic = Literal["slower", "faster", "stopped", "silent", "vanished", "renamed", "version"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """The change of one series in an alert.
+
+    Attributes:
+        series: name.
+        reported_at: commit at which the change was first reported; it and the series name the change for good.
+        size, low, high: natural log of the factor by which it became worse, and its interval.
+        confidence: of the detector.
+        cause: of this change.
+        left: log of the factor by which its newest level is still worse than before.
+        before, after: the measured commits between which it came; "" if an older version stored it.
+        unsettled: the later points agree on no level, see ``Step``.
+    """
+
+    series: SeriesName
+    reported_at: str
+    size: float
+    low: float
+    high: float
+    confidence: float
+    cause: Cause
+    left: float
+    before: str = ""
+    after: str = ""
+    unsettled: bool = False
+
+    @property
+    def key(self) -> str:
+        """Identity of the change. Later data may change its place and size, not its key."""
+        s = self.series
+        return "\x1f".join((s.machine, s.suite, s.variant, s.case, s.l2, s.quantity, self.reported_at))
+
+    @property
+    def factor(self) -> float:
+        """How many times worse it became; below 1 it became better."""
+        return math.exp(self.size)
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """Why no action is needed: ``thresholds.toml`` accepts the change, or mutes it until a day."""
+
+    because: str
+    until: datetime.date | None = None
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert as the newest analysis has it.
+
+    Attributes:
+        topic: "slower" if anything became slower, else "faster"; or what a freshness alert is about.
+        machine, family: ``family`` is "" if the whole machine is meant.
+        before: newest commit that is known to be good; "" if unknown.
+        commits: possible culprits, oldest first; the range is ``before..commits[-1]``. For an ``unknown`` range and
+            for a freshness alert they are only the measured ones, and another commit may be the culprit.
+        unknown: why the commits of the range are unknown; "" if they are known.
+        cause: of the largest part of the change.
+        members: the series, worst first.
+        since: date of ``commits[-1]``, ms since 1970.
+        also_on: other machines on which the family changed in overlapping commits.
+        owner: from the thresholds; "" if nobody.
+        gone: whether the series are back at their old level.
+        old: whether it is too old to be reported.
+        waiver: of everything that became slower; ``None`` if any slowdown has none.
+        text: of a freshness alert; "" for a change, which is described by its numbers.
+    """
+
+    topic: Topic
+    machine: str
+    family: str
+    before: str
+    commits: tuple[str, ...]
+    cause: Cause
+    members: tuple[Member, ...] = ()
+    since: int = 0
+    also_on: tuple[str, ...] = ()
+    owner: str = ""
+    gone: bool = False
+    old: bool = False
+    waiver: Waiver | None = None
+    text: str = ""
+    unknown: Unknown = ""
+
+    @property
+    def after(self) -> str:
+        """The newest possible culprit; "" if there is none."""
+        return self.commits[-1] if self.commits else ""
+
+    @property
+    def known(self) -> bool:
+        """Whether one of ``commits`` is the culprit."""
+        return bool(self.members) and not self.unknown
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether other machines make the range narrower than this machine's own measurements do."""
+        own = {one.before for one in self.members}, {one.after for one in self.members}
+        return bool(self.also_on) and "" not in own[0] and (self.before not in own[0] or self.after not in own[1])
+
+    @property
+    def range(self) -> str:
+        """The culprit range for git: ``before..after``, or a single commit if the culprit is known."""
+        after = self.after[:8]
+        return f"{self.before[:8]}..{after}" if self.before and not (self.known and len(self.commits) == 1) else after
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Those of ``commits`` that touch the packages under test, or all of them; () if the range is unknown."""
+        if not self.known:
+            return ()
+        named = tuple(one.after for one in self.cause.evidence if one.what == "commit")
+        return named or self.commits
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the alert when it is first seen: 32 hex digits."""
+        about = self.members[0].key if self.members else ""
+        text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, about))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
