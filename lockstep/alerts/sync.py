@@ -231,7 +231,7 @@ class Sync:
         elif not by_hand:
             self._reopen(row, "the slowdown is back")
         elif later >= LATER_COMMITS:
-            self._reopen(row, f"still slower {later} measured commits after it was called fixed")
+            self._reopen(row, f"still slower {later} commits after it was called fixed")
 
     def _lost(self, row: Row[Any]) -> None:
         """Resolve an alert that the analysis no longer finds."""
