@@ -28,7 +28,7 @@ from lockstep.alerts.database import Database
 from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.steps import Facts, SeriesName
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen
+from lockstep.alerts.sync import CurrentAlerts
 
 TOKEN = "LOCKSTEP_KILL_TOKEN"
 
@@ -154,7 +154,7 @@ def make_place(folder: Path, machines: int = 2, commits: int = 80, series: int =
     name = SeriesName("here", "product", "product", "twice", "M=2,K=1024,N=512", "warm", "speedup")
     ends = {"before": Facts(base), "after": Facts(head), "good": base}
     planted = step(by=2.0, name=name, between=(head,), **ends)
-    seen = Seen(group([ReportedStep(planted, attribute(planted))]), {"here": [base, head]})
+    seen = CurrentAlerts(group([ReportedStep(planted, attribute(planted))]), {"here": [base, head]})
     AlertStore(Database(folder / "bisect.sqlite")).sync(seen)
     return Place(folder, project, folder / "tree")
 

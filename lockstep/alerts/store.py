@@ -140,10 +140,10 @@ class AlertStore:
             write_log(connection, number, who, what, one.state, note)
             _tick(connection)
 
-    def sync(self, seen: CurrentAlerts, today: datetime.date | None = None) -> Synced:
+    def sync(self, current: CurrentAlerts, today: datetime.date | None = None) -> Synced:
         """Update the alerts from an analysis: open, update, resolve, reopen, end mutes."""
         with self.database.write() as connection:
-            sync = Sync(connection, seen, today or today_utc())
+            sync = Sync(connection, current, today or today_utc())
             done = sync.run()
             if sync.changed:
                 _tick(connection)

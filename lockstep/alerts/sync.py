@@ -62,9 +62,9 @@ class _Outcome:
 class Sync:
     """One transaction of ``AlertStore.sync``."""
 
-    def __init__(self, connection: Connection, seen: CurrentAlerts, today: datetime.date) -> None:
+    def __init__(self, connection: Connection, current: CurrentAlerts, today: datetime.date) -> None:
         self.connection = connection
-        self.seen = seen
+        self.current = current
         self.today = today
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
@@ -78,7 +78,7 @@ class Sync:
         #: Whether anything was written.
         self.changed = False
         for row in connection.execute(
-            select(ALERT).where(ALERT.c.machine.in_(list(seen.commits))).order_by(ALERT.c.id)
+            select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
         ):
             self._know(row)
         members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
@@ -88,7 +88,7 @@ class Sync:
         """Apply the analysis, and return what changed."""
         self._take_over()
         parts: dict[int, list[Alert]] = defaultdict(list)
-        for alert in self.seen.alerts:
+        for alert in self.current.alerts:
             for number, part in self._parts(alert):
                 if number is None:
                     self._open(part)
@@ -109,11 +109,11 @@ class Sync:
 
     def _take_over(self) -> None:
         """Find the alerts of changes whose name differs from the last analysis."""
-        keys = {member.key for alert in self.seen.alerts for member in alert.members}
+        keys = {member.key for alert in self.current.alerts for member in alert.members}
         new = [key for key in keys if _hash(key) not in self.owner]
         if new and self.known:
-            places = {machine: self._places_of(machine) for machine in self.seen.commits}
-            moved = owners(self.known.values(), self.seen.alerts, new, places)
+            places = {machine: self._places_of(machine) for machine in self.current.commits}
+            moved = owners(self.known.values(), self.current.alerts, new, places)
             self.moved = {_hash(key): number for key, number in moved.items()}
             # The name of another change belongs to this one from now on.
             for key, number in self.moved.items():
@@ -211,7 +211,7 @@ class Sync:
 
     def _is_archived(self, alert: Alert) -> bool:
         """Return whether the alert's machine is dead. A dead machine has one open alert, "silent"."""
-        return alert.machine in self.seen.dead and alert.topic != "silent"
+        return alert.machine in self.current.dead and alert.topic != "silent"
 
     def _is_over(self, row: Row[Any]) -> bool:
         """Return whether its mute ended yesterday or earlier."""
@@ -224,7 +224,7 @@ class Sync:
             self._reopen(row, "something became slower as well")
         if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
             return
-        later = len(self.seen.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
+        later = len(self.current.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
         by_hand = row.ending == "fixed" and not row.content["gone"]
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
@@ -265,7 +265,7 @@ class Sync:
 
     def _places_of(self, machine: str) -> dict[str, int]:
         if machine not in self._places:
-            self._places[machine] = {one: place for place, one in enumerate(self.seen.commits[machine])}
+            self._places[machine] = {one: place for place, one in enumerate(self.current.commits[machine])}
         return self._places[machine]
 
     def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:
@@ -273,7 +273,7 @@ class Sync:
         perform(self.connection, tracked(row), act, newest, self.today)
 
     def _newest(self, machine: str) -> str:
-        commits = self.seen.commits[machine]
+        commits = self.current.commits[machine]
         return commits[-1] if commits else ""
 
 

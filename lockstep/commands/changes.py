@@ -85,7 +85,7 @@ def _since(text: str | None, results: Results) -> int:
     """Date of a day, or of a commit, in ms since 1970.
 
     Raises:
-        LifeError: it is neither.
+        LifecycleError: it is neither.
     """
     from lockstep.alerts.lifecycle import LifecycleError
 

@@ -265,12 +265,12 @@ import sys
 from alerting import COMMITS, alerts, series, step
 from lockstep.alerts.database import Database
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.sync import Seen
+from lockstep.alerts.sync import CurrentAlerts
 print("started", flush=True)
 store = AlertStore(Database(sys.argv[1]))
 steps = [step(3 + 2 * n, name=series(family=f"f{n}", case=f"M={m}")) for n in range(8) for m in range(5)]
 for round in range(int(sys.argv[2])):
-    store.sync(Seen(alerts(*steps), {"h200": COMMITS}))
+    store.sync(CurrentAlerts(alerts(*steps), {"h200": COMMITS}))
 print("done")
 """
 

@@ -144,8 +144,8 @@ def test_the_range_is_narrowed_by_a_machine_that_measured_more(planted):
 def test_kept_and_followed_until_it_is_closed(planted, tmp_path):
     _, _, picture, _ = planted
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
-    store.sync(picture.seen)
-    again = store.sync(picture.seen)
+    store.sync(picture.current_alerts)
+    again = store.sync(picture.current_alerts)
     assert (again.opened, again.reopened, again.resolved) == ((), (), ())
     kept = {one.alert.machine: (one.state, one.ending) for one in store.alerts()}
     assert kept["slowdown"] == kept["toolchain"] == kept["machine"] == kept["protocol"] == ("new", "")

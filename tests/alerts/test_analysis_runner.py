@@ -71,16 +71,16 @@ def test_all_processes_know_how_the_analysis_went(tmp_path, store):
     assert not other.busy
 
 
-#: An analyst in a process of its own, as a worker of the server has one.
+#: A runner in a process of its own, as a worker of the server has one.
 WORKER = """
 import sys, time
 from pathlib import Path
 from lockstep.alerts.analysis_status import AnalysisStatus, read_status, write_status
-from lockstep.alerts.analysis_runner import Analyst
+from lockstep.alerts.analysis_runner import AnalysisRunner
 from lockstep.history.store import Store
 store = Store.open(Path(sys.argv[1]), cache=Path(sys.argv[2]), patience=0.0)
-analyst = Analyst(["--results", sys.argv[1], "--cache", sys.argv[2]], sys.argv[3], Path(sys.argv[4]))
-analyst.look(store.current())
+runner = AnalysisRunner(["--results", sys.argv[1], "--cache", sys.argv[2]], sys.argv[3], Path(sys.argv[4]))
+runner.request_analysis(store.current())
 time.sleep(1000)
 """
 
@@ -142,7 +142,7 @@ def test_a_status_that_is_old_or_damaged_says_so(tmp_path):
     assert read_status(path, turn) == AnalysisStatus()
 
 
-def test_two_analysts_take_turns(tmp_path, store):
+def test_two_runners_take_turns(tmp_path, store):
     turn = tmp_path / "turn"
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
     runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), turn)
