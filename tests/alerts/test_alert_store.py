@@ -319,7 +319,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(url):
 
 
 def test_what_cannot_be_opened_is_said_without_secrets(tmp_path):
-    with pytest.raises(StateError, match="mysql is no database"):
+    with pytest.raises(StateError, match="does not support mysql"):
         Database("mysql://ada:secret@host/x")
     with pytest.raises(StateError) as caught:
         Database("postgresql://ada:secret@127.0.0.1:1/x")
