@@ -41,6 +41,7 @@ def _groups(matrix: torch.Tensor, count: int, host_offsets: tuple[int, ...] | No
 
 
 def _join(parts: list[torch.Tensor], host_offsets: tuple[int, ...] | None) -> torch.Tensor:
+    # Start-up: torch is slow to import.
     import torch
 
     return torch.cat(parts) if host_offsets else torch.stack(parts, 1).flatten(0, 1)

@@ -120,6 +120,7 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
     """The rows of the grid as a parquet file."""
+    # Start-up: pyarrow is slow to import.
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -96,6 +96,7 @@ def open_desk(args: argparse.Namespace, cache: Path) -> AlertService:
     Raises:
         lockstep.alerts.database.StateError: their database cannot be used.
     """
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_runner import AnalysisRunner
     from lockstep.alerts.service import AlertService
     from lockstep.alerts.state_location import default_state

@@ -70,6 +70,7 @@ def register() -> None:
 @functools.cache
 def _measure_here(suite: Any, case: str, l2: str, quick: bool) -> dict[str, Record]:
     """Measure in this process, for environments without a worker."""
+    # Start-up: torch is slow to import.
     from lockstep.timing.device import open_device
     from lockstep.timing.interleave import QUICK, Plan
     from lockstep.timing.measure import Measurer

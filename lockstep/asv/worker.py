@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of checked inputs, places and order")
     options = process.parse()
     load_torch()
+    # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
@@ -41,6 +42,7 @@ def main() -> int:
     suites = load_suites(options.benchmarks)
     import_from(options.checkout, options.packages)
 
+    # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.machine_code.observed import Observer
     from lockstep.record.provenance import host_facts
     from lockstep.timing.device import open_device
@@ -99,6 +101,7 @@ def _known_code(
         return {}
     # As it was when compiling ahead: it decides what kernels are, and so under what they are kept.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
+    # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.machine_code.compare import kept_codes
     from lockstep.machine_code.session import Tree
     from lockstep.machine_code.targets import Target
@@ -109,6 +112,7 @@ def _known_code(
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:
     """An ordinary asv benchmark (``time_*``, ``track_*`` …) in this process: exit code and output."""
+    # Start-up: asv's runner serves only other benchmarks.
     from asv_runner.run import _run as run_benchmark
 
     printed = io.StringIO()

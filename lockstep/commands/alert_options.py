@@ -85,6 +85,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
     Raises:
         ThresholdsError: ``--thresholds`` names no file.
     """
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.thresholds import FILE, ThresholdsError
 
     if args.thresholds and not args.thresholds.is_file():
@@ -94,6 +95,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     """The results, and what they say now; left for the pages as well."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.publish import analyse_store
     from lockstep.suite.thresholds import read_thresholds
 
@@ -117,6 +119,7 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:
     """The alerts that are kept for these results."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.database import Database
     from lockstep.alerts.state_location import default_state
     from lockstep.alerts.store import AlertStore
@@ -127,6 +130,7 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """The exit status of ``run``; what a user can set right is told in a line, without a traceback."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.database import StateError
     from lockstep.alerts.lifecycle import LifecycleError
     from lockstep.alerts.tracked import NoSuchAlert

@@ -7,6 +7,7 @@ import datetime
 import getpass
 import json
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
@@ -97,6 +98,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.lifecycle import OPEN
 
     results = None
@@ -111,6 +113,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
     if args.json:
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.notify.feed import alerts_json
 
         print(json.dumps(alerts_json(alerts, _site())))
@@ -125,6 +128,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
+    # Start-up: `lockstep --help` imports every verb.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -152,13 +156,13 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
     one = store.alert(args.alert)
     events = store.log(args.alert)
     if args.json:
-        from dataclasses import asdict
-
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.notify.feed import alerts_json
 
         [content] = alerts_json([one], _site())
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
+    # Start-up: `lockstep --help` imports every verb.
     from rich.console import Console
 
     from lockstep.alerts.text import headline, lines, status, to_find
@@ -180,6 +184,7 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.lifecycle import Act
     from lockstep.alerts.text import status
 
@@ -197,6 +202,7 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _notify(store: AlertStore, args: argparse.Namespace) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.notify.deliver import deliver
     from lockstep.notify.outbox import Outbox, now_ms
     from lockstep.notify.receivers import VARIABLE, receivers
@@ -237,6 +243,7 @@ def _user() -> str:
 
 
 def _site() -> str:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.notify.receivers import SITE
 
     return os.environ.get(SITE, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -79,6 +80,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
 def _refused(args: argparse.Namespace) -> int | None:
     """Return the exit status, after an error message, if Lockstep cannot bisect the alert; ``None`` if it can."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.commit_ranges import Ranges
     from lockstep.alerts.search_range import RangeWidener, UnknownRange
     from lockstep.alerts.text import asv_find
@@ -111,6 +113,7 @@ def _no_range(store: AlertStore, alert: Tracked, error: UnknownRange, args: argp
 
 
 def _run(conf: Any, args: argparse.Namespace) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from asv.repo import get_repo
 
     from lockstep.alerts.bisection import Expected, Inconclusive, NotReproduced, bisect
@@ -163,6 +166,7 @@ class _Measure:
     """Measures the series of a member at one commit after the other, each in a worker of its own."""
 
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
         from lockstep.timing.reference_clocks import NAME, UsualClocks
 
@@ -182,6 +186,7 @@ class _Measure:
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
     def __call__(self, commit: str) -> Measurement:
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.alerts.bisection import Measurement
         from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 
@@ -206,12 +211,11 @@ class _Measure:
 
     def close(self) -> None:
         """Remove the checkout."""
-        import shutil
-
         shutil.rmtree(self._checkout, ignore_errors=True)
 
 
 def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.bisection import Measurement
 
     estimate = record.speedup if quantity == "speedup" else record.latency

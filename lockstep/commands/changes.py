@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
@@ -52,6 +53,7 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _run(args: argparse.Namespace) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.history.unread import tally
 
     results, now = run_analysis(args)
@@ -87,6 +89,7 @@ def _since(text: str | None, results: Results) -> int:
     Raises:
         LifecycleError: it is neither.
     """
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.lifecycle import LifecycleError
 
     if text is None:
@@ -106,6 +109,7 @@ def _since(text: str | None, results: Results) -> int:
 
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
     """How the series of these changes scatter, by row; without those that were analysed anew meanwhile."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import said
 
@@ -122,8 +126,6 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
 
 
 def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str, Noise]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "changes": [
             {
@@ -150,6 +152,7 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
 
 
 def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
+    # Start-up: `lockstep --help` imports every verb.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

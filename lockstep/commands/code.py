@@ -81,6 +81,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Show or compare."""
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.trees import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
@@ -105,6 +106,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
     from lockstep.machine_code.trees import sources
@@ -135,6 +137,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 
 
 def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code import compare
     from lockstep.machine_code.report import console, diff_lines
     from lockstep.machine_code.trees import sources
@@ -168,6 +171,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
     """Into the file asked for, and into the summary of the workflow that this may run in."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code.markdown import to_markdown
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -199,12 +203,14 @@ def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str])
 
 def _absent(suites: Sequence[Suite], *roots: Path) -> str:
     """Names of the suites whose family none of these trees has, or ""."""
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.discovery import has_family
 
     return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))
 
 
 def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.discovery import nearest
 
     known = list(dict.fromkeys(name for suite in suites for name in suite.variants()))

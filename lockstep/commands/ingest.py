@@ -41,6 +41,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Refresh and report."""
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.history.store import StoreError
         from lockstep.history.unread import problem_json, tally
 
@@ -82,6 +83,7 @@ def _machines(results: Results) -> list[dict[str, Any]]:
 
 
 def _print(results: Results, done: Refreshed) -> None:
+    # Start-up: `lockstep --help` imports every verb.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

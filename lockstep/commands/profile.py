@@ -67,6 +67,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"--limit {args.limit:g}: a number of seconds above 0")
         # The device comes last: a typo must not cost the import of torch.
         load_torch()
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.timing.device import open_device
         from lockstep.timing.profiling import commands, run_marked
 

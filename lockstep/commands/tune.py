@@ -77,6 +77,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 match_cases(suite, text)
         # The device comes last: a typo must not cost the import of torch.
         load_torch()
+        # Start-up: `lockstep --help` imports every verb.
         from lockstep.machine_code.targets import Target
         from lockstep.record.provenance import host_facts
         from lockstep.timing.device import open_device
@@ -134,6 +135,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
     Raises:
         SuiteError: a variant that no suite offers, or a case that there is not.
     """
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.tuning.search_space import search_space_of, tunable
 
     offered = {suite.name: tunable(suite) for suite in suites}
@@ -158,6 +160,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
 
 
 def _table(done: Sequence[Tuned]) -> Table:
+    # Start-up: `lockstep --help` imports every verb.
     from lockstep.tuning.search_space import name_of
 
     table = Table(header_style="bold", show_edge=False, pad_edge=False)

@@ -132,6 +132,7 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
         seed: of the inputs; the same for both sides.
         calls: note torch's operators as well.
     """
+    # Start-up: torch is slow to import.
     from lockstep.suite.family import takes_out
     from lockstep.suite.inputs import Draw
 
@@ -161,6 +162,7 @@ def _launches() -> Iterator[list[Launched]]:
     """The kernels that Triton launches within the block."""
     found: list[Launched] = []
     try:
+        # Start-up: Triton is slow to import.
         from triton.runtime.jit import JITFunction
     except ImportError:
         yield found
@@ -181,6 +183,7 @@ def _launches() -> Iterator[list[Launched]]:
 
 
 def _launched(function: Any, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launched:
+    # Start-up: Triton is slow to import.
     from triton.runtime import driver
 
     from lockstep.machine_code.cubin import fingerprint
@@ -201,6 +204,7 @@ def _operators(wanted: bool) -> Iterator[list[str]]:
     if not wanted:
         yield []
         return
+    # Start-up: torch is slow to import.
     from torch.utils._python_dispatch import TorchDispatchMode
 
     from lockstep.machine_code.trace import ALLOCATIONS, Trace

@@ -33,12 +33,14 @@ def main() -> int:
     options = process.parse()
 
     load_torch()
+    # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gate.namespaces import Sides
     from lockstep.suite.discovery import load_suites
 
     suites = load_suites(options.benchmarks)
     sides = Sides(options.packages, base=options.base, head=options.head)
 
+    # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gate.compare import Referee
     from lockstep.gate.pairing import Pace
     from lockstep.gate.verdict import asked_from

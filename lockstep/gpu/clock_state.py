@@ -66,6 +66,7 @@ class ClockState:
 def torch_load(gpu: Gpu) -> Load | None:
     """Matrix products (bf16 4096³ on random data) on this GPU; ``None`` without torch, or if CUDA does not see it."""
     try:
+        # Start-up: torch is slow to import.
         import torch
     except ImportError:
         return None

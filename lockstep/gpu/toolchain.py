@@ -25,6 +25,7 @@ def keep_toolchain() -> None:
     own = own_assembler()
     if own is None:
         return
+    # Start-up: Triton is slow to import.
     from triton import knobs
 
     os.environ.setdefault(ASSEMBLER, str(own))
@@ -43,6 +44,7 @@ def own_assembler() -> Path | None:
 def assembler_version(arch: int) -> str:
     """Version of the assembler that Triton uses for ``sm_<arch>``, "12.8"; "" if it cannot be told."""
     try:
+        # Start-up: Triton is slow to import.
         from triton import knobs
     except ImportError:
         return ""

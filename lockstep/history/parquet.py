@@ -112,6 +112,7 @@ def _edges(files: Sequence[pq.ParquetFile], pieces: int) -> list[int]:
 
 def _between(file: pq.ParquetFile, low: int, high: int) -> pa.Table:
     """Points of series in ``low <= number < high``; the greatest number of all is in the last range."""
+    # Start-up: pyarrow is slow to import.
     import pyarrow as pa
 
     groups = []
@@ -142,6 +143,7 @@ class _Writer:
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
+            # Start-up: pyarrow is slow to import.
             import pyarrow.parquet as pq
 
             self._writer = pq.ParquetWriter(

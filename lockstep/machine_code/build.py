@@ -94,6 +94,7 @@ def _identify(requests: Sequence[Request]) -> list[Any]:
 
 def _identity(request: Request) -> str:
     """Of all that the compiler is given: the front end's output without lines, the options, target and versions."""
+    # Start-up: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
 
@@ -119,6 +120,7 @@ def _build(requests: Sequence[Request]) -> list[Any]:
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     """All but the instructions' mix, and the file that Triton loads, which has them."""
+    # Start-up: Triton is slow to import.
     from triton.compiler import compile as compile_kernel
 
     target, _ = _backend(request)
@@ -140,6 +142,7 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
 
 
 def _backend(request: Request) -> tuple[Any, Any]:
+    # Start-up: Triton is slow to import.
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 

@@ -123,6 +123,7 @@ def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _run(tool: str, content: bytes, *options: str) -> str:
+    # Start-up: Triton is slow to import.
     import triton
 
     path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool

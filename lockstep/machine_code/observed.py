@@ -34,6 +34,7 @@ class Observer:
     def watch(self, key: CaseKey) -> Iterator[None]:
         """Note the kernels that are launched within the block; they are this case's."""
         try:
+            # Start-up: Triton is slow to import.
             from triton.runtime.jit import JITFunction
         except ImportError:
             yield

@@ -41,6 +41,7 @@ class StandIn:
 
     def get_current_target(self) -> Any:
         """The target as Triton spells it."""
+        # Start-up: Triton is slow to import.
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.target.arch, 32)
@@ -55,6 +56,7 @@ class StandIn:
 
     def get_active_torch_device(self) -> Any:
         """Where Triton's own tensors would be."""
+        # Start-up: torch is slow to import.
         import torch
 
         return torch.device("cuda", 0)
@@ -103,6 +105,7 @@ class _Properties(dict[str, int]):
 
 def stand_in(target: Target) -> None:
     """From now on Triton believes that ``target`` is there."""
+    # Start-up: Triton is slow to import.
     import triton
 
     triton.runtime.driver.set_active(StandIn(target))
@@ -115,6 +118,7 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
     A kernel that tunes itself is launched with each of its configurations: which one wins is known on a GPU only.
     Triton keeps believing in ``target`` afterwards.
     """
+    # Start-up: Triton is slow to import.
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy
 import torch
 
-import lockstep
 from lockstep.machine_code.contents import made_by
 from lockstep.machine_code.listener import Listener
 from lockstep.machine_code.torch_purity import operators
@@ -29,7 +28,10 @@ META = torch.device("meta")
 
 #: Packages that hear the truth about a tensor, and their folders.
 _INSIDERS = ("torch", "lockstep", "numpy")
-_FOLDERS = tuple(f"{Path(str(one.__file__)).parent}/" for one in (torch, lockstep, numpy))
+_FOLDERS = (
+    *(f"{Path(str(package.__file__)).parent}/" for package in (torch, numpy)),
+    f"{Path(__file__).parents[1]}/",  # lockstep
+)
 
 #: Attributes of a tensor that answer on "meta" as on a GPU.
 _ATTRIBUTES = frozenset(
@@ -146,6 +148,7 @@ def _place() -> None:
 
 def _create_on_meta() -> None:
     """What is created on or sent to "cuda" comes on "meta"."""
+    # Start-up: torch is slow to import.
     from torch.utils._device import _device_constructors
 
     for function in _device_constructors():

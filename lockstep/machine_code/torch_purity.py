@@ -96,6 +96,7 @@ _NOT_TRITON = ("triton.testing", "triton.profiler", "triton.runtime.build", "tri
 @functools.cache
 def operators() -> frozenset[str]:
     """Names of torch's own operators, those of its first import: "add", "_softmax"."""
+    # Start-up: torch is slow to import.
     import torch
 
     names = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())

@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, required=True)
     options = process.parse()
 
+    # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gpu.toolchain import keep_toolchain
     from lockstep.machine_code.assembler import fix_addresses
     from lockstep.suite.checkout import import_from
@@ -77,6 +78,7 @@ class Tracer:
 
     def trace(self, suites: Iterable[str], target: str, skip: Mapping[str, str]) -> None:
         """Trace every case of these suites; ``skip`` has variants not to touch ("suite variant") and why."""
+        # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.build import identify
 
         self._answer_as(target)
@@ -97,6 +99,7 @@ class Tracer:
 
     def build(self, target: str, identities: Iterable[str]) -> None:
         """Compile kernels that were traced."""
+        # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.build import build
 
         pairs = [self._requests[target, identity] for identity in identities]
@@ -106,6 +109,7 @@ class Tracer:
     def _answer_as(self, target: str) -> None:
         """Have torch and Triton answer as the target; modules that ask while they are imported hear it."""
         if self._answering is None:
+            # Start-up: torch and Triton, after the process is tied to its parent.
             from lockstep.machine_code.answers import answer_as
             from lockstep.machine_code.stand_in import stand_in
 
@@ -116,6 +120,7 @@ class Tracer:
             raise ValueError("one process answers for one target: modules remember what they asked")
 
     def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
+        # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.trace import Importing, trace_case
         from lockstep.suite.family import load_family
 

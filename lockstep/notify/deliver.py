@@ -45,6 +45,7 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
 
 def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
     """Whether it was accepted, and what Apprise said."""
+    # Start-up: apprise is slow to import.
     import apprise
 
     sender = apprise.Apprise()

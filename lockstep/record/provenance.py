@@ -22,6 +22,7 @@ from lockstep.processes.import_torch import load_torch
 
 def host_facts() -> dict[str, str]:
     """GPU, driver, toolchain and torch's math flags as strings. Imports torch; the CPU stands in for a GPU."""
+    # Start-up: torch is slow to import.
     import torch
 
     facts = {

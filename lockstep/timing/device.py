@@ -246,6 +246,7 @@ class _Stamps:
     """
 
     def __init__(self, device: torch.device) -> None:
+        # Start-up: torch is slow to import.
         from lockstep.timing.clock_stamp import stamp
 
         self._kernel = stamp

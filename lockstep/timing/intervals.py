@@ -112,6 +112,7 @@ def _reach(freedom: int) -> float:
 @cache
 def t_quantile(probability: float, freedom: int) -> float:
     """Student's t below which so much of the distribution lies."""
+    # Start-up: scipy is slow to import.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))

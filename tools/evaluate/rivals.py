@@ -38,6 +38,7 @@ def fixed_threshold(y: Floats) -> list[int]:
 
 def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
     """asv's own ``step_detect`` (L1 Potts fit), as its regressions page uses it with its default threshold of 5 %."""
+    # Start-up: asv is slow to import.
     from asv.step_detect import detect_steps
 
     steps = detect_steps(np.exp(y).tolist())
@@ -51,6 +52,7 @@ def asv_without_threshold(y: Floats) -> list[int]:
 
 def kernel(y: Floats) -> list[int]:
     """KernelCPD of ruptures with an rbf kernel, penalty 5 (Arlot, Celisse, Harchaoui 2019)."""
+    # Start-up: ruptures is slow to import.
     import ruptures
 
     if y.size < 4:
@@ -60,6 +62,7 @@ def kernel(y: Floats) -> list[int]:
 
 def pelt(y: Floats) -> list[int]:
     """PELT of ruptures with an l1 cost in units of the noise, penalty 10 (Killick, Fearnhead, Eckley 2012)."""
+    # Start-up: ruptures is slow to import.
     import ruptures
 
     noise = float(np.median(np.abs(np.diff(y)))) / 0.954 if y.size > 6 else 0.0
