@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.publish import analyse_store
-from lockstep.compare.rows import rows_of
+from lockstep.compare.row_table import rows_of
 from lockstep.history.store import Store
 from lockstep.record.file import write_records
 from lockstep.record.model import Clocks, Estimate, Provenance, Record
@@ -124,4 +124,4 @@ def read(root, **options):
 
 def every_row(results):
     """All rows that pages would show, by machine, series and commit."""
-    return rows_of(results, results.points(*results.series()))
+    return rows_of(results, results.series())

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from dashboard.address import SeriesAddress
 from dashboard.charts.theme import MONO, Scheme, chart_layout
 from lockstep.alerts.text import change
-from lockstep.compare.status import Standing, cases_in_order
-from lockstep.compare.verdict import SIGNS, Verdict
+from lockstep.compare.status import Status, Statuses
+from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
+from lockstep.history.display_names import natural
+from lockstep.history.model import STATES
 
 #: What the heatmap can show, and how it is called.
 SHOWN: dict[str, str] = {"change": "Change", "speedup": "Speedup", "floor": "% of floor"}
@@ -48,20 +51,23 @@ _LOUDEST: tuple[Verdict, ...] = (
     "not measured",
 )
 
+_LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
 
-def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, Any]:
+
+def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
     """The chart: of a shape's variants the one that changed most, or the best one.
 
     Args:
-        stood: series of one machine and one cache state.
+        every: series of one machine and one cache state.
         show: see ``SHOWN``.
         scheme: "light" or "dark".
     """
-    cells: dict[tuple[str, str], list[Standing]] = defaultdict(list)
-    for one in stood:
-        if one.row.state != "na":
-            cells[one.row.suite, one.row.case].append(one)
-    order = _bounded(cases_in_order([one.row for some in cells.values() for one in some]), cells)
+    cells: dict[tuple[str, str], list[Status]] = defaultdict(list)
+    for status in _loudest(every):
+        cells[status.row.suite, status.row.case].append(status)
+    order: dict[str, list[str]] = defaultdict(list)
+    for suite, case in sorted(cells, key=lambda cell: (cell[0], natural(cell[1]))):
+        order[suite].append(case)
     suites = list(order)
     wide = max((len(cases) for cases in order.values()), default=0)
     z: list[list[float | None]] = []
@@ -104,25 +110,25 @@ def heatmap(stood: Sequence[Standing], show: str, scheme: Scheme) -> dict[str, A
     return {"data": [trace], "layout": layout}
 
 
-def _bounded(
-    order: Mapping[str, Sequence[str]], cells: Mapping[tuple[str, str], Sequence[Standing]]
-) -> dict[str, Sequence[str]]:
-    """Return the suites and shapes that there is room for, in their order: those whose verdict is loudest."""
-
-    def loudness(suite: str, case: str) -> tuple[int, float]:
-        some = cells[suite, case]
-        changes = (abs(one.worse or 0.0) for one in some if one.beyond_noise)
-        return min(_LOUDEST.index(one.verdict) for one in some), -max(changes, default=0.0)
-
-    chosen: dict[str, Sequence[str]] = {}
-    first = heapq.nsmallest(MOST_SUITES, order, key=lambda suite: min(loudness(suite, case) for case in order[suite]))
-    for suite in order if len(order) <= MOST_SUITES else sorted(first):
-        cases = order[suite]
-        if len(cases) > MOST_SHAPES:
-            loud = set(heapq.nsmallest(MOST_SHAPES, cases, key=lambda case: loudness(suite, case)))
-            cases = [case for case in cases if case in loud]
-        chosen[suite] = cases
-    return chosen
+def _loudest(every: Statuses) -> Statuses:
+    """Return the series of the suites and shapes that there is room for: those whose verdict is loudest."""
+    every = every.select(np.flatnonzero(every.rows.columns["state"] != STATES.index("na")))
+    index, key = every.rows.series_keys, every.rows.columns["key"]
+    suites, suite = np.unique(index.suite[key], return_inverse=True)
+    # A shape has one column, whatever its cache states.
+    shapes, shape = np.unique(np.stack([suite, index.case[key]]), axis=1, return_inverse=True)
+    loud = np.full(shapes.shape[1], len(LOUDEST))
+    np.minimum.at(loud, shape, _LOUDNESS[every.verdict])
+    size = np.zeros(shapes.shape[1])
+    np.maximum.at(size, shape, np.where(every.beyond_noise & ~np.isnan(every.worse), np.abs(every.worse), 0.0))
+    # Shapes by suite, the loudest first, of equals the first: the first of each suite tells how loud it is.
+    order = np.lexsort((np.arange(len(loud)), -size, loud, shapes[0]))
+    start = np.searchsorted(shapes[0][order], np.arange(len(suites)))
+    rank = np.empty(len(loud), dtype=np.intp)
+    rank[order] = np.arange(len(loud)) - start[shapes[0][order]]
+    loudest = order[start]
+    chosen = np.lexsort((np.arange(len(suites)), -size[loudest], loud[loudest]))[:MOST_SUITES]
+    return every.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
 
 
 def heat_height(figure: Mapping[str, Any]) -> int:
@@ -131,7 +137,7 @@ def heat_height(figure: Mapping[str, Any]) -> int:
     return 12 + suites * max(_LEAST_PX, min(_ROW_PX, 600 // max(suites, 1)))
 
 
-def _chosen(some: Sequence[Standing], show: str) -> Standing:
+def _chosen(some: Sequence[Status], show: str) -> Status:
     if show == "change":
         loudest = min(_LOUDEST.index(one.verdict) for one in some)
         alike = [one for one in some if one.verdict == _LOUDEST[loudest]]
@@ -139,12 +145,12 @@ def _chosen(some: Sequence[Standing], show: str) -> Standing:
     return max(some, key=lambda one: _number(one, show) or 0.0)
 
 
-def _number(one: Standing, show: str) -> float | None:
+def _number(one: Status, show: str) -> float | None:
     measured = one.row.measured(show)
     return measured.value if measured else None
 
 
-def _colour(one: Standing, show: str) -> float | None:
+def _colour(one: Status, show: str) -> float | None:
     """Return what the colour shows; 0, which has none, for what the noise explains."""
     if show == "change":
         return 0.0 if one.worse is None or not one.beyond_noise else -one.worse / math.log(2)
@@ -157,7 +163,7 @@ def _colour(one: Standing, show: str) -> float | None:
     return math.log2(measured.value) if sure else 0.0
 
 
-def _text(one: Standing, show: str, wide: int) -> str:
+def _text(one: Status, show: str, wide: int) -> str:
     if show == "change":
         sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict in ("failed", "not measured") else ""
         told = f" {_percent(one)}" if one.beyond_noise and one.verdict != "failed" and wide <= 24 else ""
@@ -168,11 +174,11 @@ def _text(one: Standing, show: str, wide: int) -> str:
     return f"{number:.2f}" if show == "speedup" else f"{number:.0f}"
 
 
-def _percent(one: Standing) -> str:
+def _percent(one: Status) -> str:
     return f"{100 * math.expm1(one.worse or 0.0):+z.0f} %".replace("-", "−")
 
 
-def _hover(one: Standing, show: str) -> str:
+def _hover(one: Status, show: str) -> str:
     row = one.row
     lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
     if show == "change":
@@ -186,7 +192,7 @@ def _hover(one: Standing, show: str) -> str:
     return "<br>".join(line for line in lines if line)
 
 
-def _doubt(one: Standing) -> str:
+def _doubt(one: Status) -> str:
     if one.verdict == "not measured":
         return f" since {one.row.commit[:8]}"
     if one.verdict != "unsure" or one.worse is None:
@@ -196,7 +202,7 @@ def _doubt(one: Standing) -> str:
     return ", noise unknown" if math.isnan(one.noise) else ", within the noise"
 
 
-def _link(one: Standing) -> str:
+def _link(one: Status) -> str:
     row = one.row
     return SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link()
 

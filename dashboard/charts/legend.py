@@ -8,8 +8,8 @@ from typing import Any
 from dash import html
 
 from dashboard.charts.theme import Style, styles
-from lockstep.compare.rows import Key, series_of
-from lockstep.history.model import Series
+from lockstep.compare.rows import series_of
+from lockstep.history.model import Series, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -28,7 +28,7 @@ def swatch(style: Style) -> Any:
     return html.Span(style.glyph, className="swatch", style={"color": colour})
 
 
-def _baselines(results: Results, keys: Mapping[Key, Sequence[Series]]) -> set[str]:
+def _baselines(results: Results, keys: Mapping[SeriesKey, Sequence[Series]]) -> set[str]:
     """Variants that are measured against themselves: a ratio of exactly one, always."""
     ratios: dict[str, bool] = {}
     variants = {one: variant for (_, _, variant, _, _), series in keys.items() for one in series}

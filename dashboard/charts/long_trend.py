@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dashboard.charts.theme import Scheme, Style
 from dashboard.charts.thinning import envelope, telling_points
 from dashboard.charts.trend import Figure, Mark, finished, stroke
-from lockstep.compare.rows import Key, Quantity, part_of, series_of
-from lockstep.history.model import STATES, Commit, Floats, Ints, Trend
+from lockstep.compare.rows import Quantity, series_of
+from lockstep.history.model import STATES, Commit, Floats, Ints, SeriesKey, Trend
 from lockstep.history.snapshot import Results
 
 #: Points of a page from which its trends are drawn like this.
@@ -29,15 +29,15 @@ LONG = 3_000
 DRAWN = ("latency", "speedup")
 
 
-def long_trends(results: Results, suite: str, keys: Sequence[Key]) -> dict[str, dict[Key, Trend]]:
+def long_trends(results: Results, suite: str, keys: Sequence[SeriesKey]) -> dict[str, dict[SeriesKey, Trend]]:
     """Trends of these rows of a suite, by quantity."""
     if not keys:
         return {}
     there = series_of(results, suite, keys[0][0])
     wanted = {one: key for key in keys for one in there.get(key, ())}
-    found: dict[str, dict[Key, Trend]] = {name: {} for name in DRAWN}
+    found: dict[str, dict[SeriesKey, Trend]] = {name: {} for name in DRAWN}
     for trend in results.trends(wanted):
-        found.setdefault(part_of(trend.benchmark), {})[wanted[trend.series]] = trend
+        found.setdefault(trend.benchmark.part, {})[wanted[trend.series]] = trend
     return found
 
 

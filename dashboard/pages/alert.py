@@ -24,9 +24,8 @@ from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
 from lockstep.alerts.text import change, culprits, headline, span, status, to_find
 from lockstep.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
-from lockstep.compare.rows import Key
 from lockstep.compare.status import keys_by_name
-from lockstep.history.model import Commit
+from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
@@ -292,7 +291,7 @@ def _range(alert: Alert) -> list[Any]:
     return said
 
 
-def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Key | None) -> Any:
+def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> Any:
     name = member.series
     # An alert may outlive its results; then no page shows the series.
     label = (

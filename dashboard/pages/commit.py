@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
+import numpy as np
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
+from dashboard.pages.overview_values import percent as percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.pages.row_source import Values, block
-from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.text import span
-from lockstep.compare.missing_series import known_before, not_new
+from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
+from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.rows import STATE_LABELS, Row, described
-from lockstep.compare.since_commit import Difference, beside_baseline, difference, geomean
-from lockstep.compare.status import noise_by_key, rows_at
-from lockstep.compare.verdict import LOUDEST, SIGNS, loudness
-from lockstep.history.model import Commit, Run
+from lockstep.compare.row_table import rows_at
+from lockstep.compare.rows import STATE_LABELS, described
+from lockstep.compare.verdict import LOUDEST, SIGNS
+from lockstep.history.model import STATES, Commit, Run
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
-from lockstep.suite.thresholds import Thresholds
 
 #: Families that have a card of their own.
 MOST_FAMILIES = 60
-
-#: Commits back to which a suite's last measurement is looked for.
-_FAR = 20
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One series at the commit: its row, the one before (``None``: never), where that was, and the difference."""
-
-    row: Row
-    before: Row | None
-    earlier: Commit | None
-    difference: Difference
 
 
 def layout(results: Results, address: CommitAddress) -> Any:
@@ -112,10 +98,10 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         rows = no_update if model == "infinite" else [_cells(one) for one in found]
         return families(found), rows, f"{kept['commit']} {version}"
 
-    def compared(kept: dict[str, str]) -> Sequence[Compared]:
+    def compared(kept: dict[str, str]) -> CommitComparison:
         results = store.current()
         picture = findings.picture(results, kept["machine"])
-        return compare(results, kept["machine"], kept["commit"], picture, findings.thresholds)
+        return compare_commit(results, kept["machine"], kept["commit"], picture, findings.thresholds)
 
     @app.callback(
         Output("commit-grid", "getRowsResponse"),
@@ -159,106 +145,60 @@ def find(results: Results, text: str) -> Commit | None:
     return next((one for one in results.commits() if one.hash.startswith(text)), None)
 
 
-@remembered
-def compare(
-    results: Results, machine: str, commit: str, picture: MachineFindings | None, thresholds: Thresholds
-) -> Sequence[Compared]:
-    """Every series of a commit against the last commit before it at which its suite was measured, loudest first."""
-    commits = results.commits(machine)
-    place = next((at for at, one in enumerate(commits) if one.hash == commit), None)
-    if place is None:
-        return []
-    rows = rows_at(results, machine, commit)
-    wanted = {row.suite for row in rows.values()}
-    earlier: dict[str, Commit] = {}
-    for one in commits[max(place - _FAR, 0) : place][::-1]:
-        if wanted <= earlier.keys():
-            break
-        for suite in {row.suite for row in rows_at(results, machine, one.hash).values() if row.state != "na"}:
-            earlier.setdefault(suite, one)
-    noise = noise_by_key(results, machine, picture)
-    rows_before = {one.hash: rows_at(results, machine, one.hash) for one in earlier.values()}
-    left_out = {
-        key: row.version
-        for key, row in rows.items()
-        if row.suite in earlier and key not in rows_before[earlier[row.suite].hash]
-    }
-    skipped = known_before(results, machine, place, left_out)
-    found = []
-    for row in rows.values():
-        if row.state == "na":
-            continue
-        at = earlier.get(row.suite)
-        before = rows_before[at.hash].get(row.key) if at else None
-        threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
-        scale = noise.get(row.key, math.nan)
-        told = difference(before, row, scale, threshold.min_effect, threshold.confidence)
-        told = not_new(told, row.key in skipped)
-        if at and told.verdict in ("slower", "faster"):
-            key = row.baseline_key
-            baseline = rows_before[at.hash].get(key), rows.get(key)
-            told = beside_baseline(told, (before, row), baseline, noise.get(key, math.nan), threshold.confidence)
-        found.append(Compared(row, before, at, told))
-    return sorted(found, key=_order)
-
-
-def families(found: Sequence[Compared]) -> list[Any]:
-    """A card a suite: how much faster it became on the whole, and how many of what.
+def families(found: CommitComparison) -> list[Any]:
+    """Return a card for each suite: how much faster it became on the whole, and how many series have each verdict.
 
     Of more than ``MOST_FAMILIES`` suites, those that hold the loudest series have a card; the others are counted.
     """
-    suites: dict[str, list[Compared]] = defaultdict(list)
-    for one in found:
-        suites[one.row.suite].append(one)
+    rank = found.rows.series_keys.suite[found.rows.columns["key"]]
+    suites, first = np.unique(rank, return_index=True)
     # The series come loudest first, and so do the suites.
-    shown = sorted(list(suites)[:MOST_FAMILIES])
-    cards = [_family(suite, suites[suite]) for suite in shown]
+    loudest = np.sort(first[np.argsort(first)[:MOST_FAMILIES]])
+    shown = sorted(loudest.tolist(), key=lambda place: found.rows.key_at(place).suite)
+    cards = [_family(found, np.flatnonzero(rank == rank[place])) for place in shown]
     if len(suites) > MOST_FAMILIES:
         others = f"and {whole(len(suites) - MOST_FAMILIES)} more families: the table below has all series"
         cards.append(html.Div(html.Span(others, className="card-note dim"), className="count-card"))
     return cards
 
 
-def _family(suite: str, found: Sequence[Compared]) -> Any:
-    mean, both = geomean(one.difference for one in found)
-    verdicts = [one.difference.verdict for one in found]
-    told: list[Any] = []
-    for one in LOUDEST:
-        if one in verdicts:
-            text = f"{SIGNS[one]} {whole(verdicts.count(one))} {one}"
-            told += [" · " if told else "", html.Span(text, className="nowrap")]
-    earlier = found[0].earlier
-    against: list[Any] = ["against ", commit_link(earlier, found[0].row.machine)] if earlier else ["measured first"]
+def _family(found: CommitComparison, places: NDArray[np.intp]) -> Any:
+    own = found.differences.select(places)
+    mean = geomean(own.worse)
+    counts = Counter(own.verdict.tolist())
+    texts: list[Any] = []
+    for code, verdict in enumerate(LOUDEST):
+        if counts[code]:
+            text = f"{SIGNS[verdict]} {whole(counts[code])} {verdict}"
+            texts += [" · " if texts else "", html.Span(text, className="nowrap")]
+    key = found.rows.key_at(int(places[0]))
+    earlier = found.earlier.get(key.suite)
+    against: list[Any] = ["against ", commit_link(earlier, key.machine)] if earlier else ["measured first"]
+    number = "–" if math.isnan(mean) else f"{math.exp(-mean):.3f}×"
     return html.Div(
         [
-            html.Span(suite, className="card-label mono"),
-            html.Span(
-                f"{mean:.3f}×" if both else "–", className="card-number", title="geometric mean, above 1 is faster"
-            ),
-            html.Span(told, className="card-note dim"),
+            html.Span(key.suite, className="card-label mono"),
+            html.Span(number, className="card-number", title="geometric mean, above 1 is faster"),
+            html.Span(texts, className="card-note dim"),
             html.Span(against, className="card-note dim"),
         ],
         className="count-card",
     )
 
 
-def _order(one: Compared) -> tuple[Any, ...]:
-    row, told = one.row, one.difference
-    return loudness(told.verdict, told.worse or 0.0, row.suite, row.case, row.l2, row.variant)
-
-
 def _cells(one: Compared) -> dict[str, Any]:
-    row, told = one.row, one.difference
-    what = described([row], told.quantity)
-    now, then = row.measured(told.quantity), one.before.measured(told.quantity) if one.before else None
+    row, difference = one.row, one.difference
+    what = described([row], difference.quantity)
+    now, then = (each.measured(difference.quantity) if each else None for each in (row, one.before))
 
     def percent(log: float | None) -> float | None:
         return None if log is None else 100 * math.expm1(log)
 
+    low, high, times = difference.low, difference.high, difference.times
     return {
         # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
-        "id": "\n".join((*row.key[1:], told.verdict)),
-        "href": SeriesAddress(row.machine, row.suite, row.variant, row.case, row.l2).link(),
+        "id": "\n".join((*row.key[1:], difference.verdict)),
+        "href": SeriesAddress(*row.key).link(),
         "family": row.suite,
         "variant": row.variant,
         "case": row.case,
@@ -266,15 +206,15 @@ def _cells(one: Compared) -> dict[str, Any]:
         "quantity": f"{what.label} {what.unit}".strip(),
         "before": then.value if then else None,
         "now": now.value if now else None,
-        "change": told.percent,
-        "change_low": percent(told.low),
-        "change_high": percent(told.high),
-        "interval": "" if told.low is None or told.high is None else span(told.low, told.high).removesuffix(" %"),
-        "verdict": told.verdict,
-        "sign": SIGNS[told.verdict],
+        "change": difference.percent,
+        "change_low": percent(low),
+        "change_high": percent(high),
+        "interval": "" if low is None or high is None else span(low, high).removesuffix(" %"),
+        "verdict": difference.verdict,
+        "sign": SIGNS[difference.verdict],
         "state": STATE_LABELS[row.state],
-        "own_change": percent(told.times.own) if told.times else None,
-        "baseline_change": percent(told.times.baseline) if told.times else None,
+        "own_change": percent(times.own) if times else None,
+        "baseline_change": percent(times.baseline) if times else None,
         "why": ". ".join(part for part in (row.reason, row.note) if part),
     }
 
@@ -300,17 +240,24 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
     return parts
 
 
+def _of_key(name: str) -> Callable[[CommitComparison], list[str]]:
+    return lambda found: [getattr(key, name) for key in found.rows.keys]
+
+
+def _of_cells(name: str) -> Callable[[CommitComparison], list[Any]]:
+    return lambda found: [_cells(one)[name] for one in found]
+
+
 #: Values of the columns, for a table that the server searches, filters and sorts.
-VALUES: Values[Compared] = {
-    name: (lambda one, name=name: _cells(one)[name])
-    for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change", "state")
-} | {
-    "family": lambda one: one.row.suite,
-    "change": lambda one: one.difference.percent,
-    "variant": lambda one: one.row.variant,
-    "case": lambda one: one.row.case,
-    "l2": lambda one: one.row.l2,
-    "verdict": lambda one: one.difference.verdict,
+VALUES: Values[CommitComparison] = {
+    **{name: _of_cells(name) for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change")},
+    "state": lambda found: [STATE_LABELS[STATES[code]] for code in found.rows.columns["state"].tolist()],
+    "family": _of_key("suite"),
+    "change": lambda found: percents(found.differences.worse),
+    "variant": _of_key("variant"),
+    "case": _of_key("case"),
+    "l2": _of_key("l2"),
+    "verdict": lambda found: [LOUDEST[code] for code in found.differences.verdict.tolist()],
 }
 
 _COLUMNS = [

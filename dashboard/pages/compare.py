@@ -162,13 +162,13 @@ def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: T
     if not found.pairs:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured on both sides. ", hint], className="card empty")]
-    timed = [pair for pair in found.pairs if pair.unit == "seconds"]
-    if timed:
+    timed = found.pairs.timed
+    if len(timed):
         right = "against base's latency, µs"
         if len(timed) > MOST_POINTS:
             right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
         caption = [html.Span("Change of time, % (up: head is slower)"), html.Span(right)]
-        figure = scatter(timed[:MOST_POINTS], scheme)
+        figure = scatter([found.pairs[place] for place in timed[:MOST_POINTS].tolist()], scheme)
         # New results leave the reader where they were.
         figure["layout"]["uirevision"] = str(chosen)
         chart = graph(figure, "Change of every case against its latency")

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.compare.rows import key_of, series_of
+from lockstep.compare.rows import series_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Trend
+from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -31,7 +32,7 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
     told: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     series = [one for own in series_of(results, suite, machine).values() for one in own]
     for trend in results.trends(series, last=RECENT):
-        *_, case, l2 = key_of(trend.series, suite)
+        *_, case, l2 = key_of(trend.series, trend.benchmark)
         told[case, l2] = max(told[case, l2], _history(trend))
     known = [(length, moved, place) for place, (length, moved) in told.items() if length]
     return tuple(place for *_, place in sorted(known, key=lambda one: (-one[0], -one[1], one[2])))

@@ -23,10 +23,11 @@ from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
-from lockstep.compare.rows import RELATIVE, Key, described, quantities_of, relative_rows, rows_of, series_of
-from lockstep.compare.status import found_by_key, rows_at, rows_now
+from lockstep.compare.row_table import newest_rows, rows_at, rows_of
+from lockstep.compare.rows import RELATIVE, described, quantities_of, relative_rows, series_of
+from lockstep.compare.status import found_by_key
 from lockstep.history.display_names import natural
-from lockstep.history.model import Commit, Series
+from lockstep.history.model import Commit, Series, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
@@ -216,7 +217,7 @@ def trends(
     long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
     lines = long_trends(results, address.suite, shown) if long else {}
     wanted = [] if long else [one for key in shown for one in keys[key]]
-    rows = rows_of(results, results.points(*wanted))
+    rows = rows_of(results, wanted)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     if RELATIVE in address.quantities:
         rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
@@ -252,14 +253,15 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     commit = _newest(results, address.machine, keys)
     if commit is None or not drawn:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
-    now = [row for key, row in rows_at(results, address.machine, commit.hash).items() if key in keys]
+    there = rows_at(results, address.machine, commit.hash)
+    now = [row for row in map(there.get, keys) if row is not None]
     cases = _cases(address, keys)
     parts: list[Any] = [html.P(commit_words(commit), className="said")]
-    there = [row for row in now if row.latency]
-    found = sweep_axis(sorted({row.case for row in there}, key=natural), cases[0]) if cases else None
+    timed = [row for row in now if row.latency]
+    found = sweep_axis(sorted({row.case for row in timed}, key=natural), cases[0]) if cases else None
     if found:
         axis, alike = found
-        chart = sweep([row for row in there if row.case in alike], axis, drawn, scheme)
+        chart = sweep([row for row in timed if row.case in alike], axis, drawn, scheme)
         rest = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
         heading = [
             mono(rest),
@@ -277,7 +279,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     return parts
 
 
-def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[Key, list[Series]], dict[str, Style]]:
+def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[SeriesKey, list[Series]], dict[str, Style]]:
     """Series of the machine, suite and cache state by row, and the styles of the chosen variants."""
     drawn = {
         variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
@@ -286,13 +288,15 @@ def _chosen(results: Results, address: FamilyAddress) -> tuple[dict[Key, list[Se
     return {key: series for key, series in keys.items() if key[-1] == address.l2}, drawn
 
 
-def _newest(results: Results, machine: str, keys: Mapping[Key, Sequence[Series]]) -> Commit | None:
+def _newest(results: Results, machine: str, keys: Mapping[SeriesKey, Sequence[Series]]) -> Commit | None:
     """The last commit at which one of these has a point."""
-    places = [place for key, (_, place) in rows_now(results, machine).items() if key in keys]
+    rows = newest_rows(results, machine)
+    found = [row for key in keys if (row := rows.find(key)) >= 0]
+    places = rows.columns["commit"][found].tolist()
     return results.commits(machine)[max(places)] if places else None
 
 
-def _cases(address: FamilyAddress, keys: Iterable[Key]) -> list[str]:
+def _cases(address: FamilyAddress, keys: Iterable[SeriesKey]) -> list[str]:
     """The chosen cases; the nameless one of a benchmark without parameters needs no choosing."""
     existing = {case for _, _, _, case, _ in keys}
     return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]

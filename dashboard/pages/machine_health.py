@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
-from lockstep.compare.rows import Key, key_of, keys_of, suite_of
+import numpy as np
+
 from lockstep.gpu.nvml import THROTTLING
-from lockstep.history.model import Commit, Run
+from lockstep.history.model import STATES, Commit, Floats, Run
+from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import once
 
@@ -68,40 +69,36 @@ def upkeep(results: Results, machine: str) -> Upkeep:
 
 def _upkeep(results: Results, machine: str) -> Upkeep:
     runs, commits = results.runs_of(machine), results.commits(machine)
-    failed: set[Key] = set()
-    clocks: list[float] = []
-    reasons: list[list[str]] = []
-    errors: list[float] = []
-    mdes: list[float] = []
-    for one in results.walk(machine, commits[-1].hash):
-        benchmark = results.benchmarks[one.series.benchmark]
-        if one.state == "failed":
-            # A series is a row of the overview: its latency and its speedup are two points.
-            failed.add(key_of(one.series, suite_of(benchmark)))
-        if one.sm_mhz:
-            clocks.append(one.sm_mhz)
-            reasons.append([reason for reason in one.clock_reasons if reason in THROTTLING])
-        if one.error and not benchmark.is_ratio:
-            errors.append(one.error)
-        if one.mde:
-            mdes.append(one.mde)
+    index = results.keys(machine)
+    points = results.columns(machine, ("sm_mhz", "clock_reasons", "mde"), commits[-1].hash)
+    # A series is a row of the overview: its latency and its speedup are two points.
+    failed = np.unique(index.key_at[points["rank"][points["state"] == STATES.index("failed")]])
+    clocked = np.flatnonzero(points["sm_mhz"] > 0)
+    texts = (text.split("\n") for text in points["clock_reasons"][clocked].tolist())
+    reasons = [[reason for reason in some if reason in THROTTLING] for some in texts]
+    error, mde = points["error"], points["mde"]
+    ratio = index.part_at[points["rank"]] == PARTS.index("speedup")
     return Upkeep(
         machine=machine,
         run=runs[-1],
         commit=commits[-1],
         commits=len(commits),
-        series=len(keys_of(results, machine)),
+        series=len(index.keys),
         failed=len(failed),
         reported_at=max(run.measured_at for run in runs),
-        points=len(clocks),
+        points=len(clocked),
         throttled=sum(bool(one) for one in reasons),
         reasons=tuple(Counter(reason for one in reasons for reason in one).most_common()),
-        sm_mhz=median(clocks) if clocks else None,
-        noise=median(errors) if errors else None,
-        mde=median(mdes) if mdes else None,
+        sm_mhz=_median(points["sm_mhz"][clocked]),
+        noise=_median(error[(error > 0) & ~ratio]),
+        mde=_median(mde[mde > 0]),
         controls=_controls(runs),
         turns=_turns(runs, commits),
     )
+
+
+def _median(values: Floats) -> float | None:
+    return float(np.median(values)) if len(values) else None
 
 
 def _controls(runs: tuple[Run, ...]) -> dict[str, tuple[tuple[int, float], ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
+import numpy as np
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import OverviewAddress
@@ -21,10 +22,11 @@ from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.service import AlertService
 from lockstep.compare.number_format import whole
-from lockstep.compare.rows import Key, keys_of
-from lockstep.compare.status import Standing, reference, rows_now
+from lockstep.compare.row_table import newest_rows
+from lockstep.compare.rows import keys_of
+from lockstep.compare.status import Statuses, reference
 from lockstep.compare.verdict import SIGNS
-from lockstep.history.model import Commit
+from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
@@ -151,7 +153,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     ) -> tuple[Any, ...]:
         results = store.current()
         picture = findings.picture(results, machine)
-        stood = stand(results, machine, l2, since, visit or 0, findings)
+        every = statuses_of(results, machine, l2, since, visit or 0, findings)
         told = news_of(picture, service.alerts.open_on(machine, MOST_NEWS) if service else None)
         compared = reference(results, machine, since, visit or 0)
         drawn, heat, suites = _drawn(
@@ -159,9 +161,9 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         )
         return (
             # A long table is asked for by the grid, which has to ask again.
-            no_update if model == "infinite" else table(results, machine, stood),
+            no_update if model == "infinite" else table(results, machine, every),
             f"{machine} {l2} {since} {version}",
-            [*_trouble(findings), *said(results, machine, since, visit or 0, stood)],
+            [*_trouble(findings), *said(results, machine, since, visit or 0, every)],
             [html.Div([alerts_card(machine, picture, told), *drawn], className="cards"), *news(results, told)],
             heat,
             {"height": heat_height(heat)},
@@ -214,8 +216,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     )
 
 
-def stand(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> list[Standing]:
-    """Standings of a machine in one cache state, or in "all"."""
+def statuses_of(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
+    """Return the statuses of a machine in one cache state, or in "all"."""
     compared = reference(results, machine, since, visit)
     return of_cache(results, machine, l2, compared, findings.picture(results, machine), findings.thresholds)
 
@@ -232,8 +234,9 @@ def _drawn(
     scheme: Scheme,
 ) -> tuple[list[Any], dict[str, Any], int]:
     """Return the cards that count series, the heatmap, and the number of families: all that goes through all series."""
-    stood = of_cache(results, machine, l2, since, picture, thresholds)
-    return counted(stood, picture), heatmap(stood, show, scheme), len({one.row.suite for one in stood})
+    every = of_cache(results, machine, l2, since, picture, thresholds)
+    suites = np.unique(every.rows.series_keys.suite[every.rows.columns["key"]])
+    return counted(every, picture), heatmap(every, show, scheme), len(suites)
 
 
 def _most(results: Results) -> int:
@@ -245,12 +248,14 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     """The first cache state that the machine has numbers for: a CPU has none that are cold."""
     if len(l2s) == 1:
         return l2s[0]
-    there = {row.l2 for row, _ in rows_now(results, machine).values() if row.latency or row.value}
+    rows = newest_rows(results, machine)
+    measured = np.flatnonzero(~np.isnan(rows.column("latency")) | ~np.isnan(rows.column("value")))
+    there = {key.l2 for key in rows.select(measured).keys}
     return next((l2 for l2 in l2s if l2 in there), l2s[0])
 
 
 def said(
-    results: Results, machine: str, since: str = "all", visit: int = 0, stood: Sequence[Standing] = ()
+    results: Results, machine: str, since: str = "all", visit: int = 0, every: Statuses | None = None
 ) -> list[Any]:
     """Return the line above the table: the commit, when and how it was measured, what it is compared with."""
     commits = results.commits(machine)
@@ -268,11 +273,12 @@ def said(
         line.append(html.Span(f" {day(compared.date)}{first}", className="dim"))
     elif compared:
         line.append(html.Span(" · nothing measured since", className="dim"))
-    absent = sum(one.absent for one in stood)
-    ended = [one for one in stood if one.verdict == "not measured"]
-    if ended and compared:
-        latest = commits[max(one.commit for one in ended)].short
-        text = f" · {len(ended)} series are not measured since, the last of them at {latest}"
+    if every is None:
+        return line
+    absent, ended = int(every.absent.sum()), every.are("not measured")
+    if ended.any() and compared:
+        latest = commits[int(every.rows.columns["commit"][ended].max())].short
+        text = f" · {int(ended.sum())} series are not measured since, the last of them at {latest}"
         line.append(html.Span(text, className="dim"))
     if absent:
         line.append(html.Span(f" · {absent} series that this machine cannot measure are not listed", className="dim"))
@@ -306,7 +312,7 @@ def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     return [{"value": value, "label": label} for value, label in (fixed | named).items()]
 
 
-def _loaded(results: Results, keys: frozenset[Key]) -> Any:
+def _loaded(results: Results, keys: frozenset[SeriesKey]) -> Any:
     numbers = [
         count(len(results.machines), "machine"),
         count(len(results.commits()), "commit"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from dash import dcc, html
 
 from dashboard.address import OverviewAddress, link
@@ -16,9 +17,10 @@ from lockstep.alerts.lifecycle import State
 from lockstep.alerts.listing import OpenAlerts
 from lockstep.alerts.model import Alert
 from lockstep.alerts.text import change, headline
+from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.status import Standing
-from lockstep.compare.verdict import SIGNS, Verdict
+from lockstep.compare.status import Statuses
+from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.snapshot import Results
 
 #: Alerts told in full below the cards.
@@ -68,9 +70,9 @@ def news_of(picture: MachineFindings | None, tracked: OpenAlerts | None = None) 
     return News(tuple(Told(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
 
 
-def cards(stood: Sequence[Standing], picture: MachineFindings | None, told: News | None = None) -> list[Any]:
-    """Open alerts, slower, faster, failed, stale, and the geometric mean of all."""
-    return [alerts_card(stood[0].row.machine if stood else "", picture, told), *counted(stood, picture)]
+def cards(every: Statuses, picture: MachineFindings | None, told: News | None = None) -> list[Any]:
+    """Return the cards: open alerts, slower, faster, failed, stale, and the geometric mean of all."""
+    return [alerts_card(every[0].row.machine if every else "", picture, told), *counted(every, picture)]
 
 
 def alerts_card(machine: str, picture: MachineFindings | None, told: News | None) -> Any:
@@ -85,19 +87,17 @@ def alerts_card(machine: str, picture: MachineFindings | None, told: News | None
     )
 
 
-def counted(stood: Sequence[Standing], picture: MachineFindings | None) -> list[Any]:
+def counted(every: Statuses, picture: MachineFindings | None) -> list[Any]:
     """Return the cards that count series."""
-    failed = sum(one.verdict == "failed" for one in stood)
-    stale = sum(one.stale for one in stood)
-    ended = sum(one.verdict == "not measured" for one in stood)
+    failed, stale, ended = (int(some.sum()) for some in (every.are("failed"), every.stale, every.are("not measured")))
     late = f"{stale - ended} behind their family" if stale > ended else "" if ended else "behind their family"
     stale_note = ", ".join(part for part in (late, f"{ended} not measured since" if ended else "") if part)
     return [
-        _changed(stood, "slower", picture),
-        _changed(stood, "faster", picture),
+        _changed(every, "slower", picture),
+        _changed(every, "faster", picture),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
         _card("Stale", str(stale), stale_note, "stale"),
-        html.Div(_words("Geomean", *_mean(stood, picture)), className="count-card"),
+        html.Div(_words("Geomean", *_mean(every, picture)), className="count-card"),
     ]
 
 
@@ -135,28 +135,30 @@ def _line(results: Results, one: Told) -> Any:
     return html.Li(words)
 
 
-def _changed(stood: Sequence[Standing], verdict: Verdict, picture: MachineFindings | None) -> Any:
+def _changed(every: Statuses, verdict: Verdict, picture: MachineFindings | None) -> Any:
     """Return the card with the number of confirmed changes, the largest of them, and how many are not confirmed."""
-    found = sorted((one for one in stood if one.verdict == verdict), key=lambda one: -abs(one.worse or 0.0))
-    maybe = sum(one.verdict == "unsure" and one.beyond_noise and one.difference.verdict == verdict for one in stood)
+    found = np.flatnonzero(every.are(verdict))
+    bare = every.differences.verdict == LOUDEST.index(verdict)
+    maybe = int((every.are("unsure") & every.beyond_noise & bare).sum())
     notes = []
-    if found:
-        row, size = found[0].row, found[0].worse or 0.0
+    if len(found):
+        largest = every[int(found[np.argmax(np.abs(every.worse[found]))])]
+        row, size = largest.row, largest.worse or 0.0
         notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
     if maybe:
-        notes.append(f"{maybe}{' more' if found else ''} beyond the noise, not confirmed")
-    note = "; ".join(notes) if notes and picture else _nothing(stood, picture)
-    return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if found else "")
+        notes.append(f"{maybe}{' more' if len(found) else ''} beyond the noise, not confirmed")
+    note = "; ".join(notes) if notes and picture else _nothing(every, picture)
+    return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if len(found) else "")
 
 
-def _nothing(stood: Sequence[Standing], picture: MachineFindings | None) -> str:
+def _nothing(every: Statuses, picture: MachineFindings | None) -> str:
     """Return why there is nothing to count: nothing was found, or nothing can be known yet."""
     if picture is None:
         return "looking for changes …"
-    compared = [one for one in stood if one.worse is not None]
-    if not compared:
+    compared = ~np.isnan(every.worse)
+    if not compared.any():
         return "nothing measured at both"
-    if all(math.isnan(one.noise) for one in compared):
+    if np.isnan(every.noise[compared]).all():
         return "too few commits to know the noise"
     return "nothing beyond the noise"
 
@@ -176,17 +178,18 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
     ]
 
 
-def _mean(stood: Sequence[Standing], picture: MachineFindings | None) -> tuple[str, str]:
+def _mean(every: Statuses, picture: MachineFindings | None) -> tuple[str, str]:
     """Return the geometric mean of how many times as fast the series are, and what it is over.
 
     A change that the noise explains counts as none.
     """
-    both = [one for one in stood if one.worse is not None]
-    changed = [one.worse or 0.0 for one in both if one.beyond_noise]
-    if not changed:
-        return "–", _nothing(stood, picture)
-    mean = math.exp(-math.fsum(changed) / len(both))
-    return f"{mean:.3f}×", f"as fast, over {count(len(both), 'series')}, {len(changed)} changed"
+    both = ~np.isnan(every.worse)
+    changed = both & every.beyond_noise
+    if not changed.any():
+        return "–", _nothing(every, picture)
+    mean = geomean(np.where(changed, every.worse, 0.0)[both])
+    number, part = count(int(both.sum()), "series"), int(changed.sum())
+    return f"{math.exp(-mean):.3f}×", f"as fast, over {number}, {part} changed"
 
 
 def _states(states: Mapping[State, int]) -> str:

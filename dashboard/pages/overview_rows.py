@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from dashboard.pages.overview_table import cells_of, file_rows, in_order
@@ -16,7 +16,7 @@ from dashboard.pages.overview_values import VALUES
 from dashboard.pages.row_source import block, chosen_rows
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
-from lockstep.compare.status import Standing, reference, standings
+from lockstep.compare.status import Statuses, reference, statuses
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -41,8 +41,8 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         if request is None:
             return no_update
         results = store.current()
-        stood = ordered(results, machine, l2, since, visit or 0, findings)
-        return block(stood, VALUES, request, partial(cells_of, results, machine), search or "")
+        every = ordered(results, machine, l2, since, visit or 0, findings)
+        return block(every, VALUES, request, partial(cells_of, results, machine), search or "")
 
     @app.callback(
         Output("overview-file", "data"),
@@ -69,16 +69,17 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> Any:
         if model == "infinite":
             results = store.current()
-            stood = ordered(results, machine, l2, since, visit or 0, findings)
-            rows = cells_of(results, machine, chosen_rows(stood, VALUES, request or {}, search or ""))
+            every = ordered(results, machine, l2, since, visit or 0, findings)
+            chosen = chosen_rows(every, VALUES, request or {}, search or "")
+            rows = cells_of(results, machine, [every[place] for place in chosen])
         if ctx.triggered_id == "overview-csv":
             return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
         content = base64.b64encode(parquet_bytes(rows or [])).decode()
         return {"content": content, "filename": "lockstep.parquet", "base64": True}
 
 
-def ordered(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Sequence[Standing]:
-    """Return the standings in the order of the table."""
+def ordered(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
+    """Return the statuses in the order of the table."""
     compared = reference(results, machine, since, visit)
     return _ordered(results, machine, l2, compared, findings.picture(results, machine), findings.thresholds)
 
@@ -89,10 +90,10 @@ def _ordered(
     machine: str,
     l2: str,
     since: Commit | None,
-    picture: MachineFindings | None,
+    findings: MachineFindings | None,
     thresholds: Thresholds,
-) -> Sequence[Standing]:
-    return in_order(of_cache(results, machine, l2, since, picture, thresholds))
+) -> Statuses:
+    return in_order(of_cache(results, machine, l2, since, findings, thresholds))
 
 
 def of_cache(
@@ -100,12 +101,14 @@ def of_cache(
     machine: str,
     l2: str,
     since: Commit | None,
-    picture: MachineFindings | None,
+    findings: MachineFindings | None,
     thresholds: Thresholds,
-) -> list[Standing]:
-    """Return the standings of a machine in one cache state, or in "all"."""
-    every = standings(results, machine, since, picture, thresholds)
-    return [one for one in every if l2 in ("all", one.row.l2) or not one.row.l2]
+) -> Statuses:
+    """Return the statuses of a machine in one cache state, or in "all"."""
+    every = statuses(results, machine, since, findings, thresholds)
+    if l2 == "all":
+        return every
+    return every.select(np.array([at for at, key in enumerate(every.rows.keys) if key.l2 in ("", l2)], dtype=np.intp))
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

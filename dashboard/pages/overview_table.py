@@ -7,13 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dashboard.address import SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
-from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, Key, Row, key_of, series_of, suite_of
-from lockstep.compare.status import Standing, rows_now
-from lockstep.compare.verdict import SIGNS, Verdict
-from lockstep.history.display_names import natural
-from lockstep.history.model import Series
+from lockstep.compare.row_table import newest_rows
+from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, series_of
+from lockstep.compare.status import Status, Statuses
+from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
+from lockstep.history.model import STATES, Series, SeriesKey, State
+from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -31,48 +34,66 @@ FILE_COLUMNS = (
     *("own_change", "baseline_change", "mde", "why"),
 )
 
+#: Order of the verdicts that stand first, and of the states within a shape.
 _LOUD: dict[Verdict, int] = {"slower": 1, "faster": 2, "failed": 3}
-_FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
+_FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
-def table(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
+def table(results: Results, machine: str, every: Statuses) -> list[dict[str, Any]]:
     """Return the rows of the grid: one a series at its newest commit, as plain numbers in the columns' units.
 
     What fails since the commit that is compared with comes first, then what became slower, then faster, the largest
     change first; then what failed there already; then changes beyond the noise that are not confirmed; then all others
     by shape. Series that the machine cannot measure are left out.
     """
-    return cells_of(results, machine, in_order(stood))
+    return cells_of(results, machine, in_order(every))
 
 
-def in_order(stood: Sequence[Standing]) -> list[Standing]:
+def in_order(every: Statuses) -> Statuses:
     """Return the series in the order of the table, see ``table``."""
-    stood = [one for one in stood if not one.absent]
+    every = every.select(np.flatnonzero(~every.absent))
+    rows = every.rows
+    key = rows.columns["key"]
+    shape = rows.series_keys.shape[key]
     # Shapes of which nothing runs any more come last; a failed one does not. Those that were measured before stand
     # above those that were not.
-    there = {_shape(one.row) for one in stood if one.row.state != "na"}
-    known = {_shape(one.row) for one in stood if one.worse is not None}
+    there, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
+    there[shape[rows.columns["state"] != STATES.index("na")]] = True
+    known[shape[~np.isnan(every.worse)]] = True
+    bare = np.where(every.beyond_noise, _LOUDNESS[every.differences.verdict], 4)
+    loud = np.where(every.news, 0, np.minimum(_LOUDNESS[every.verdict], 4))
+    loud = np.where(loud == 4, 3 + bare, loud)
+    first = loud < 7
+    size = np.where(np.isnan(every.worse), 0.0, np.abs(every.worse))
+    latency = rows.column("latency")
+    order = np.lexsort(
+        (
+            rows.series_keys.variant[key],
+            np.where(np.isnan(latency), 0.0, latency),
+            _STATE_ORDER[rows.columns["state"]],
+            shape,
+            np.where(first, -size, ~known[shape]),
+            np.where(first, loud, ~there[shape]),
+            ~first,
+        )
+    )
+    return every.select(order)
 
-    def order(one: Standing) -> tuple[Any, ...]:
-        unconfirmed = _LOUD.get(one.difference.verdict, 4) if one.beyond_noise else 4
-        loud = 0 if one.news else _LOUD.get(one.verdict, 3 + unconfirmed)
-        if loud < 7:
-            return (0, loud, -abs(one.worse or 0.0), *_order(one.row))
-        return (1, _shape(one.row) not in there, _shape(one.row) not in known, *_order(one.row))
 
-    return sorted(stood, key=order)
+_LOUDNESS = np.array([_LOUD.get(verdict, 4) for verdict in LOUDEST])
+_STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
-def cells_of(results: Results, machine: str, stood: Sequence[Standing]) -> list[dict[str, Any]]:
+def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dict[str, Any]]:
     """Return rows of the grid for these series of a machine."""
     # Of a long table only the trends that are shown are read.
     long = results.count(machine) > MANY_SERIES
-    past = _past_of(results, _series(results, stood)) if long else _past(results, machine)
-    return [_cells(one, past.get(one.row.key, ())) for one in stood]
+    past = _past_of(results, _series(results, some)) if long else _past(results, machine)
+    return [_cells(one, past.get(one.row.key, ())) for one in some]
 
 
-def _series(results: Results, stood: Sequence[Standing]) -> Iterator[Series]:
-    for one in stood:
+def _series(results: Results, some: Sequence[Status]) -> Iterator[Series]:
+    for one in some:
         for series in series_of(results, one.row.suite, one.row.machine).get(one.row.key, ()):
             if not results.benchmarks[series.benchmark].is_ratio:
                 yield series
@@ -83,34 +104,24 @@ def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in FILE_COLUMNS}
 
 
-def _shape(row: Row) -> tuple[str, str, str]:
-    return row.suite, row.case, row.l2
-
-
-def _order(row: Row) -> tuple[Any, ...]:
-    """By shape; within one, what failed, then from the fastest to the slowest."""
-    latency = row.latency.value if row.latency else 0.0
-    return row.suite, natural(row.case), row.l2, _FIRST[row.state], latency, row.variant
-
-
 @remembered
-def _past(results: Results, machine: str) -> Mapping[Key, list[float]]:
+def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
     """Latencies of every series of a machine, see ``_past_of``."""
     every = results.series(machine=machine)
     return _past_of(results, (one for one in every if not results.benchmarks[one.benchmark].is_ratio))
 
 
-def _past_of(results: Results, series: Iterable[Series]) -> Mapping[Key, list[float]]:
+def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
     """Latencies of series in µs (other units as they are) at the machine's last commits, oldest first."""
-    past: dict[Key, list[float]] = defaultdict(list)
+    past: dict[SeriesKey, list[float]] = defaultdict(list)
     for trend in results.trends(series, last=SPARK):
         factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
         values = trend.value[trend.value > 0] * factor
-        past[key_of(trend.series, suite_of(trend.benchmark))] += [float(f"{value:.5g}") for value in values.tolist()]
+        past[key_of(trend.series, trend.benchmark)] += [float(f"{value:.5g}") for value in values.tolist()]
     return past
 
 
-def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
+def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
     row = one.row
     numbers: dict[str, float | None] = {}
     for quantity in (*QUANTITIES, VALUE):
@@ -153,7 +164,7 @@ def _cells(one: Standing, past: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column]:
+def columns(results: Results, keys: frozenset[SeriesKey], machine: str) -> list[Column]:
     """Columns of the grid; those that no result of the machine has are hidden."""
     own = {one.benchmark for one in results.series(machine=machine)}
     keys = frozenset(key for key in keys if key[0] == machine) or keys
@@ -168,7 +179,7 @@ def columns(results: Results, keys: frozenset[Key], machine: str) -> list[Column
     has_costs = any(run.protocol for run in results.runs_of(machine))
 
     # A state is worth a column where some rows differ in it; in a plain asv project all have the same one.
-    states = {row.state for row, _ in rows_now(results, machine).values()}
+    states = {STATES[code] for code in np.unique(newest_rows(results, machine).columns["state"]).tolist()}
 
     # A plain asv project has latencies alone, and without provenance there are no costs.
     has = {"latency": has_seconds, "speedup": has_speedup, "value": has_values, "change": True}

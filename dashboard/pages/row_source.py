@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from lockstep.history.display_names import natural
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sequence[Any])
 
-#: Values of a row by column; ``None`` where there is none.
-Values = Mapping[str, Callable[[T], Any]]
+#: By column, what gives the values of all rows; ``None`` where a row has none.
+Values = Mapping[str, Callable[[T], Sequence[Any]]]
 
 #: Rows of one block at most, whatever is asked.
 MOST_ROWS = 1000
@@ -38,39 +38,40 @@ _NUMBER: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def chosen_rows(items: Sequence[T], values: Values[T], request: Mapping[str, Any], search: str = "") -> Sequence[T]:
-    """Return the items that a request's filter and a search leave, in the request's order.
+def chosen_rows(items: T, values: Values[T], request: Mapping[str, Any], search: str = "") -> Sequence[int]:
+    """Return the places of the items that a request's filter and a search leave, in the request's order.
 
     Args:
         items: in the order without a request.
-        values: of an item by column; texts of the columns are searched.
+        values: of the items by column; texts of the columns are searched.
         request: AG Grid's ``filterModel`` and ``sortModel``; what it does not understand filters nothing.
         search: words, each of which some column must contain, in any letter case.
     """
-    found = items
+    found: Sequence[int] = range(len(items))
     words = search.lower().split()
-    if words and found:
-        texts = [value for value in values.values() if isinstance(value(found[0]), str)]
-        found = [one for one in found if _mentions(one, texts, words)]
+    if words:
+        every = (value(items) for value in values.values())
+        texts = [column for column in every if column and isinstance(column[0], str)]
+        found = [place for place in found if _mentions(place, texts, words)]
     models = request.get("filterModel")
     for name, model in models.items() if isinstance(models, Mapping) else ():
         if name in values and isinstance(model, Mapping):
-            value = values[name]
-            found = [one for one in found if _passes(value(one), model)]
+            column = values[name](items)
+            found = [place for place in found if _passes(column[place], model)]
     # The last criterion first: sorting keeps the order of equals.
     order = request.get("sortModel")
     for part in reversed(order) if isinstance(order, list) else ():
         name = part.get("colId") if isinstance(part, Mapping) else None
         if isinstance(name, str) and name in values:
-            found = _sorted(found, values[name], part.get("sort") == "desc")
+            found = _sorted(found, values[name](items), part.get("sort") == "desc")
     return found
 
 
 def block(
-    items: Sequence[T],
+    items: T,
     values: Values[T],
     request: Mapping[str, Any],
-    cells: Callable[[Sequence[T]], list[Any]],
+    cells: Callable[[list[Any]], list[Any]],
     search: str = "",
 ) -> dict[str, Any]:
     """Return AG Grid's answer: the rows of the block that is asked for, and how many rows there are in all.
@@ -83,12 +84,12 @@ def block(
     start, end = (one if isinstance(one, int) else 0 for one in (request.get("startRow"), request.get("endRow")))
     start = max(start, 0)
     end = max(min(end, start + MOST_ROWS), start)
-    return {"rowData": cells(found[start:end]), "rowCount": len(found)}
+    return {"rowData": cells([items[place] for place in found[start:end]]), "rowCount": len(found)}
 
 
-def _mentions(one: T, texts: Sequence[Callable[[T], str]], words: Sequence[str]) -> bool:
-    told = "\n".join([text(one) for text in texts]).lower()
-    return all(word in told for word in words)
+def _mentions(place: int, texts: Sequence[Sequence[str]], words: Sequence[str]) -> bool:
+    text = "\n".join([column[place] for column in texts]).lower()
+    return all(word in text for word in words)
 
 
 def _passes(value: Any, model: Mapping[str, Any]) -> bool:
@@ -117,15 +118,14 @@ def _passes_number(value: Any, kind: str, wanted: Any, end: Any) -> bool:
     return test is None or test(value, wanted)
 
 
-def _sorted(items: Sequence[T], value: Callable[[T], Any], down: bool) -> list[T]:
+def _sorted(places: Sequence[int], column: Sequence[Any], down: bool) -> list[int]:
     """Sort by number, or by text with the numbers in it as numbers; rows without a value come last."""
-    valued = [(one, value(one)) for one in items]
-    there = [(one, key) for one, key in valued if not _missing(key)]
-    if all(isinstance(key, int | float) for _, key in there):
-        there.sort(key=lambda pair: pair[1], reverse=down)
+    there = [place for place in places if not _missing(column[place])]
+    if all(isinstance(column[place], int | float) for place in there):
+        there.sort(key=lambda place: column[place], reverse=down)
     else:
-        there.sort(key=lambda pair: natural(str(pair[1])), reverse=down)
-    return [one for one, _ in there] + [one for one, key in valued if _missing(key)]
+        there.sort(key=lambda place: natural(str(column[place])), reverse=down)
+    return there + [place for place in places if _missing(column[place])]
 
 
 def _missing(key: Any) -> bool:

@@ -11,9 +11,10 @@ from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.steps import SeriesName
-from lockstep.compare.rows import Key, Measured, Quantity, Row, described, quantities_of, rows_of, series_of
+from lockstep.compare.row_table import rows_of
+from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
 from lockstep.compare.status import found_by_key, keys_by_name
-from lockstep.history.model import Point
+from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -41,9 +42,9 @@ class SeriesView:
     follows: str
 
 
-def key_at(address: SeriesAddress) -> Key:
+def key_at(address: SeriesAddress) -> SeriesKey:
     """Identity of the row that the page is about."""
-    return address.machine, address.suite, address.variant, address.case, address.l2
+    return SeriesKey(address.machine, address.suite, address.variant, address.case, address.l2)
 
 
 def view(results: Results, address: SeriesAddress, picture: MachineFindings | None) -> SeriesView:
@@ -67,16 +68,14 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
 
 
 @remembered
-def _measured_at(results: Results, suite: str, key: Key) -> tuple[dict[str, list[Point]], dict[str, Row]]:
+def _measured_at(results: Results, suite: str, key: SeriesKey) -> tuple[dict[str, list[Point]], dict[str, Row]]:
     """Points of a series by quantity, and its rows by commit."""
     series = series_of(results, suite, key[0]).get(key, [])
     points = results.points(*series)
     by_quantity: dict[str, list[Point]] = {}
     for point in points:
-        benchmark = results.benchmarks[point.series.benchmark]
-        name = benchmark.quantity if benchmark.ours else "latency" if benchmark.unit == "seconds" else "value"
-        by_quantity.setdefault(name, []).append(point)
-    return by_quantity, {row.commit: row for row in rows_of(results, points)}
+        by_quantity.setdefault(results.benchmarks[point.series.benchmark].part, []).append(point)
+    return by_quantity, {row.commit: row for row in rows_of(results, series)}
 
 
 def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def _levels(shown: SeriesView) -> Behaviour | None:
     return shown.analysis if shown.follows == shown.what.name else None
 
 
-def offered(results: Results, address: SeriesAddress, key: Key) -> list[Quantity]:
+def offered(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
     """Quantities that the series has, the one that the detector follows first."""
     _, rows = _measured_at(results, address.suite, key)
     names = [one for one in quantities_of(results, address.suite) if any(row.measured(one) for row in rows.values())]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.compare.rows import VALUE, Key, Row, key_of, part_of, suite_of
-from lockstep.compare.since_commit import Difference
-from lockstep.compare.verdict import Change
+from lockstep.compare.difference import Differences
+from lockstep.compare.row_table import RowTable
+from lockstep.compare.verdict import LOUDEST, quantiles
 from lockstep.detect.noise import CAUTION
+from lockstep.history.model import Floats
 from lockstep.history.snapshot import Results
+from lockstep.suite.thresholds import Thresholds
 
 #: Commits whose points say what is usual for a series.
 RECENT = 24
@@ -22,88 +22,88 @@ RECENT = 24
 BEFORE = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A series' newest row and what it did since an earlier commit.
+def beyond_noise(
+    results: Results,
+    machine: str,
+    first: int,
+    rows: RowTable,
+    differences: Differences,
+    noise: Floats,
+    thresholds: Thresholds,
+) -> NDArray[np.bool_]:
+    """Return the rows whose change is larger than the noise explains among all that a reader looks at.
 
-    Attributes:
-        row: the newest.
-        difference: with the noise from run to run in its interval; that noise is known.
-        confidence: of the interval, and of all looks together.
-        place: of the newest row's commit among the machine's.
-    """
-
-    row: Row
-    difference: Difference
-    confidence: float
-    place: int
-
-
-def beyond_noise(results: Results, machine: str, first: int, looks: Sequence[Look], compared: int) -> frozenset[Key]:
-    """Return the series whose change is larger than the noise explains among all that a reader looks at.
-
-    The confidence holds for all looks together (Bonferroni): of 500 intervals at 99 % five leave out zero by chance.
+    The confidence holds for all rows together (Bonferroni): of 500 intervals at 99 % five leave out zero by chance.
     The newest point must also be that far from the series' level before it, and from that at the earlier commit: an odd
     point there would make all later ones look changed. These levels are medians of the points since the earlier commit
     and of the last ``BEFORE`` points up to it.
 
     Args:
         results: of all machines.
-        machine: of the looks.
+        machine: of the rows.
         first: place of the earlier commit among the machine's.
-        looks: at series whose noise is known.
-        compared: number of series that were compared, known noise or not.
+        rows: the newest row of each series.
+        differences: from the earlier commit to these rows.
+        noise: of each row, standard deviation of the logarithm from run to run; NaN unknown, and nothing is beyond it.
+        thresholds: the confidence.
     """
+    compared = int((~np.isnan(differences.worse)).sum())
     # Noise that is estimated from few commits is often too small.
-    doubt = math.sqrt(1 + CAUTION / len(results.commits(machine)))
-    needed = {one.row.key: _needed(one, max(compared, 1), doubt) for one in looks}
-    far = {one.row.key: one for one in looks if abs(one.difference.worse or 0.0) > needed[one.row.key]}
-    moved = _from_usual(results, machine, first, far)
-    # Of a series with no other point there is nothing more to ask.
-    return frozenset(
-        key
-        for key, one in far.items()
-        if moved.get(key, one.difference.worse or 0.0) * math.copysign(1, one.difference.worse or 0.0) > needed[key]
-    )
+    caution = math.sqrt(1 + CAUTION / len(results.commits(machine)))
+    needed = np.where(np.isfinite(noise), _needed(rows, differences, max(compared, 1), caution, thresholds), np.inf)
+    far = np.abs(differences.worse) > needed
+    moved = _from_usual(results, first, rows, differences, far)
+    beyond = np.zeros(len(rows), dtype=bool)
+    for place in np.flatnonzero(far).tolist():
+        worse = float(differences.worse[place])
+        # Of a series with no other point there is nothing more to ask.
+        beyond[place] = moved.get(place, worse) * math.copysign(1, worse) > needed[place]
+    return beyond
 
 
-def _needed(one: Look, compared: int, doubt: float) -> float:
+def _needed(rows: RowTable, differences: Differences, compared: int, caution: float, thresholds: Thresholds) -> Floats:
     """Return the log of the smallest factor that is beyond the noise; infinite where the difference is not sure."""
-    told = one.difference
-    if told.verdict not in ("slower", "faster") or told.worse is None or told.high is None:
-        return math.inf
-    error = (told.high - told.worse) / Change(0.0, 1.0).half(one.confidence)
-    half = Change(0.0, doubt * error).half(1 - (1 - one.confidence) / compared)
-    return max(half, math.log1p(one.row.mde or 0.0))
+    sure = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
+    confidence = np.full(len(rows), thresholds.default.confidence)
+    if thresholds.rules:
+        confidence = np.array([thresholds.of(*key[1:]).confidence for key in rows.keys])
+    half = quantiles(1 - (1 - confidence) / compared) * caution * differences.error
+    mde = rows.columns["mde"]
+    needed: Floats = np.where(sure, np.fmax(half, np.log1p(np.where(np.isnan(mde), 0.0, mde))), np.inf)
+    return needed
 
 
-def _from_usual(results: Results, machine: str, first: int, far: Mapping[Key, Look]) -> dict[Key, float]:
-    """Return by how much the newest point is worse than the nearer of two levels before it, as a log of a factor."""
+def _from_usual(
+    results: Results, first: int, rows: RowTable, differences: Differences, far: NDArray[np.bool_]
+) -> dict[int, float]:
+    """Return by how much each newest point is worse than the nearer of two levels before it, as a log of a factor."""
+    index = rows.series_keys
     series = {}
-    for one in results.series(machine=machine) if far else ():
-        benchmark = results.benchmarks[one.benchmark]
-        key = key_of(one, suite_of(benchmark))
-        if key in far and part_of(benchmark) == far[key].difference.quantity:
-            series[one] = far[key]
+    for place in np.flatnonzero(far).tolist():
+        own = index.key_at == rows.columns["key"][place]
+        for rank in np.flatnonzero(own & (index.part_at == differences.quantity[place])).tolist():
+            series[index.series[rank]] = place
     moved = {}
     for trend in results.trends(series, last=RECENT + BEFORE):
-        look = series[trend.series]
+        place = series[trend.series]
+        commit = rows.columns["commit"][place]
         here = trend.value > 0
-        now = here & (trend.commit == look.place)
+        now = here & (trend.commit == commit)
         if not now.any():
             continue
         same = here & (trend.version == trend.version[now][-1])
-        since = np.log(trend.value[same & (trend.commit >= first) & (trend.commit < look.place)])[-RECENT:]
+        since = np.log(trend.value[same & (trend.commit >= first) & (trend.commit < commit)])[-RECENT:]
         before = np.log(trend.value[same & (trend.commit <= first)])[-BEFORE:]
-        quantity = look.difference.quantity
-        better = quantity == "speedup" or (quantity == VALUE and look.row.higher_is_better)
-        sign = -1.0 if better else 1.0
+        sign = -1.0 if trend.benchmark.higher_is_better else 1.0
         newest = math.log(trend.value[now][-1])
         grown = [sign * (newest - level) for some in (since, before) for level in _levels(some)]
         if grown:
             # A point that equals either level has not left it.
-            moved[look.row.key] = min(grown, key=abs)
+            moved[place] = min(grown, key=abs)
     return moved
+
+
+_CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 
 
 def _levels(values: NDArray[np.float64]) -> list[float]:

@@ -2,60 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from lockstep.compare.rows import Key, key_of, suite_of
-from lockstep.compare.since_commit import Difference
-from lockstep.history.model import Series
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.compare.difference import Differences
+from lockstep.compare.row_table import Indices, RowTable
+from lockstep.compare.verdict import LOUDEST
 from lockstep.history.snapshot import Results
 
 #: Commits before that one that are searched for an earlier point.
 _BEFORE = 24
 
+_FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "unsure", "not measured"))
 
-def not_measured(difference: Difference, place: int, first: int, newest: int) -> Difference:
-    """Return the difference; one without numbers and called "not measured" if the series has no point since then.
+
+def not_measured(differences: Differences, rows: RowTable, first: int, newest: int) -> Differences:
+    """Return the differences; without numbers and called "not measured" where a series has no point since then.
 
     A point of the compared commit alone would be compared with itself, and called the same.
 
     Args:
-        difference: of the series' newest row; a failure stays a failure.
-        place: of that row's commit among the machine's.
-        first: of the compared commit.
-        newest: of the machine's newest commit.
+        differences: of the newest rows; a failure stays a failure.
+        rows: the newest rows.
+        first: place of the compared commit among the machine's.
+        newest: place of the machine's newest commit.
     """
-    if difference.verdict == "failed" or not (place < first or place == first < newest):
-        return difference
-    return Difference(difference.quantity, None, None, None, "not measured")
+    place = rows.columns["commit"]
+    ended = (differences.verdict != _FAILED) & ((place < first) | ((place == first) & (first < newest)))
+    if not ended.any():
+        return differences
+    worse, error, half = (
+        np.where(ended, np.nan, column) for column in (differences.worse, differences.error, differences.half)
+    )
+    verdict = np.where(ended, np.uint8(_NOT_MEASURED), differences.verdict)
+    times = {at: moved for at, moved in differences.times.items() if not ended[at]}
+    return replace(differences, worse=worse, error=error, half=half, verdict=verdict, times=times)
 
 
-def not_new(difference: Difference, known: bool) -> Difference:
-    """Return the difference, "unsure" in place of "new" if the series is known from before."""
-    return replace(difference, verdict="unsure") if known and difference.verdict == "new" else difference
-
-
-def known_before(results: Results, machine: str, first: int, wanted: Mapping[Key, str]) -> frozenset[Key]:
-    """Return the series that have a number of the wanted version before a commit.
+def not_new(
+    differences: Differences,
+    results: Results,
+    machine: str,
+    first: int,
+    rows: RowTable,
+    earlier: Indices,
+    searched: NDArray[np.bool_] | None = None,
+) -> Differences:
+    """Return the differences, "unsure" in place of "new" where a series has an earlier number of the same version.
 
     Args:
+        differences: of the rows.
         results: of all machines.
-        machine: of the series.
-        first: place of the commit among the machine's.
-        wanted: version of each series.
+        machine: of the rows.
+        first: place of the compared commit among the machine's.
+        rows: the later rows.
+        earlier: place of each one's earlier row; -1 there is none, and one is searched for.
+        searched: rows of which one is searched for; ``None``: of those after the compared commit.
     """
-    if not wanted or first == 0:
-        return frozenset()
-    series: dict[Series, Key] = {}
-    for one in results.series(machine=machine):
-        key = key_of(one, suite_of(results.benchmarks[one.benchmark]))
-        if key in wanted:
-            series[one] = key
-    last = len(results.commits(machine)) - first + _BEFORE
+    if searched is None:
+        searched = rows.columns["commit"] > first
+    missing = np.flatnonzero((differences.verdict == _NEW) & (earlier < 0) & searched)
+    if not len(missing) or first == 0:
+        return differences
+    key = rows.columns["key"][missing]
+    wanted = dict(zip(key.tolist(), rows.columns["version"][missing].tolist(), strict=True))
+    index = rows.series_keys
+    ranks = np.flatnonzero(np.isin(index.key_at, key)).tolist()
+    keys = {index.series[rank]: int(index.key_at[rank]) for rank in ranks}
     found = set()
-    for trend in results.trends(series, last=last):
-        key = series[trend.series]
-        earlier = (trend.commit < first) & (trend.value > 0)
-        if any(results.versions[code] == wanted[key] for code in set(trend.version[earlier].tolist())):
-            found.add(key)
-    return frozenset(found)
+    for trend in results.trends(keys, last=len(results.commits(machine)) - first + _BEFORE):
+        there = (trend.commit < first) & (trend.value > 0)
+        if wanted[keys[trend.series]] in set(trend.version[there].tolist()):
+            found.add(keys[trend.series])
+    known = missing[np.isin(key, list(found))]
+    verdict = differences.verdict.copy()
+    verdict[known] = _UNSURE
+    return replace(differences, verdict=verdict)

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lockstep.compare.number_format import significant
-from lockstep.history.model import Benchmark, Point, Series, State
+from lockstep.history.model import Benchmark, Series, SeriesKey, State
+from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
-
-#: Machine, suite, variant, case, cache state.
-Key = tuple[str, str, str, str, str]
 
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
@@ -85,10 +83,8 @@ class Row:
     """One series at one commit on one machine: latency and speedup, which are two points of the store, together.
 
     Attributes:
-        machine: the store's name of it.
+        key: of the series.
         commit: full hash.
-        suite: ours, or the full name of another project's benchmark.
-        variant, case, l2: as the suite names them; other parameters are joined into the case.
         version: the ruler's digest; another one is another series.
         state, reason: see ``State``; the reason of "na" and "failed".
         latency: seconds a call. speedup: baseline's latency over this one's.
@@ -103,12 +99,8 @@ class Row:
         measured_at: when, milliseconds since 1970; 0 unknown.
     """
 
-    machine: str
+    key: SeriesKey
     commit: str
-    suite: str
-    variant: str
-    case: str
-    l2: str
     version: str
     state: State
     reason: str = ""
@@ -132,14 +124,29 @@ class Row:
     relative: Measured | None = None
 
     @property
-    def key(self) -> Key:
-        """Identity of the series."""
-        return self.machine, self.suite, self.variant, self.case, self.l2
+    def machine(self) -> str:
+        """Of the series."""
+        return self.key.machine
 
     @property
-    def baseline_key(self) -> Key:
-        """Identity of its baseline's series."""
-        return self.machine, self.suite, self.baseline, self.case, self.l2
+    def suite(self) -> str:
+        """Of the series."""
+        return self.key.suite
+
+    @property
+    def variant(self) -> str:
+        """Of the series."""
+        return self.key.variant
+
+    @property
+    def case(self) -> str:
+        """Of the series."""
+        return self.key.case
+
+    @property
+    def l2(self) -> str:
+        """Of the series."""
+        return self.key.l2
 
     def measured(self, quantity: str) -> Measured | None:
         """The number called ``quantity`` (see ``described``), in its unit; ``None`` where the row has none."""
@@ -162,15 +169,10 @@ class Row:
         return latency.inverse(numerators[quantity]) if numerators[quantity] > 0 else None
 
 
-def suite_of(benchmark: Benchmark) -> str:
-    """What a page of the benchmark is called: our suite, or another project's benchmark."""
-    return benchmark.suite if benchmark.ours else benchmark.name
-
-
 @remembered
 def suites(results: Results) -> frozenset[str]:
-    """Return the names of all suites, see ``suite_of``."""
-    return frozenset(map(suite_of, results.benchmarks.values()))
+    """Return the names of all suites, see ``Benchmark.key_suite``."""
+    return frozenset(each.key_suite for each in results.benchmarks.values())
 
 
 def benchmarks_of(results: Results, suite: str) -> Sequence[Benchmark]:
@@ -200,7 +202,7 @@ def described(rows: Iterable[Row], quantity: str) -> Quantity:
 
 def relative_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows with their latency (or value) over the first one of the same series and ruler; oldest first."""
-    first: dict[tuple[Key, str], float] = {}
+    first: dict[tuple[SeriesKey, str], float] = {}
     found = []
     for row in rows:
         own = row.latency or row.value
@@ -217,107 +219,25 @@ def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
 
 
-def key_of(series: Series, suite: str) -> Key:
-    """Identity of the row that a series belongs to."""
-    if not series.axes:
-        return series.machine, suite, "", "", ""
-    named = dict(series.axes)
-    variant, l2 = named.pop("variant", ""), named.pop("l2", "")
-    case = named["case"] if list(named) == ["case"] else ",".join(f"{key}={value}" for key, value in named.items())
-    return series.machine, suite, variant, case, l2
-
-
 @remembered
-def keys_of(results: Results, machine: str | None = None) -> frozenset[Key]:
-    """Rows that a machine (``None``: any) ever had."""
-    if machine is None:
-        first, *others = (keys_of(results, one) for one in results.machines) if results.machines else [frozenset()]
-        return first.union(*others) if others else first
-    of = results.benchmarks
-    return frozenset(key_of(one, suite_of(of[one.benchmark])) for one in results.series(machine=machine))
+def keys_of(results: Results, machine: str | None = None) -> frozenset[SeriesKey]:
+    """Return the keys of all series of a machine, ``None``: of all machines."""
+    machines = results.machines if machine is None else [machine]
+    return frozenset().union(*(results.keys(name).keys for name in machines))
 
 
-def series_of(results: Results, suite: str, machine: str | None = None) -> dict[Key, list[Series]]:
-    """Series of a suite by row."""
-    found: dict[Key, list[Series]] = {}
+def series_of(results: Results, suite: str, machine: str | None = None) -> dict[SeriesKey, list[Series]]:
+    """Return the series of a suite by key."""
+    found: dict[SeriesKey, list[Series]] = {}
     for benchmark in benchmarks_of(results, suite):
         for one in results.series(machine=machine, benchmark=benchmark.name):
-            found.setdefault(key_of(one, suite), []).append(one)
+            found.setdefault(key_of(one, benchmark), []).append(one)
     return found
 
 
-def rows_of(results: Results, points: Iterable[Point]) -> list[Row]:
-    """Points as rows, in the order of the points."""
-    pairs: dict[tuple[Key, str], dict[str, Point] | Row] = {}
-    for point in points:
-        benchmark = results.benchmarks[point.series.benchmark]
-        key = key_of(point.series, suite_of(benchmark))
-        if benchmark.ours:
-            pair = pairs.setdefault((key, point.run.commit), {})
-            assert isinstance(pair, dict)
-            pair[part_of(benchmark)] = point
-        else:
-            # Nothing else belongs to it, and the point need not be held until all are read.
-            pairs[key, point.run.commit] = _row(key, {part_of(benchmark): point}, results)
-    return [one if isinstance(one, Row) else _row(key, one, results) for (key, _), one in pairs.items()]
-
-
-def part_of(benchmark: Benchmark) -> str:
-    """Which number of a row a benchmark gives: "latency", "speedup" or "value"."""
-    if benchmark.ours:
-        return "speedup" if benchmark.is_ratio else "latency"
-    return "latency" if benchmark.unit == "seconds" else VALUE
-
-
-def _row(key: Key, pair: dict[str, Point], results: Results) -> Row:
-    # What the record says stands at both; the state of the row is its latency's.
-    point = pair.get("latency") or pair.get(VALUE) or pair["speedup"]
-    machine, suite, variant, case, l2 = key
-    benchmark = results.benchmarks[point.series.benchmark]
-    unit, factor = SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
-    value = pair[VALUE] if VALUE in pair and pair[VALUE].value is not None else None
-    return Row(
-        machine=machine,
-        commit=point.run.commit,
-        suite=suite,
-        variant=variant,
-        case=case,
-        l2=l2,
-        version=point.version,
-        state=point.state,
-        reason=point.reason,
-        latency=_measured(pair.get("latency")),
-        speedup=_measured(pair.get("speedup")),
-        flops=point.flops,
-        bytes=point.bytes,
-        floor_s=point.floor_s,
-        bound=point.bound,
-        mde=point.mde,
-        note=point.note,
-        clock_state=point.run.clock_state if point.state != "bare" else "",
-        sm_mhz=point.sm_mhz,
-        clock_reasons=point.clock_reasons,
-        measured_at=point.measured_at,
-        value=Measured(value.value or 0.0, value.low, value.high, value.error).times(factor) if value else None,
-        unit=unit if VALUE in pair else "",
-        higher_is_better=benchmark.higher_is_better,
-        axes=_case_axes(case) if benchmark.ours else _other_axes(point.series),
-        baseline=point.baseline,
-    )
-
-
-def _measured(point: Point | None) -> Measured | None:
-    if point is None or point.value is None or point.value <= 0:
-        return None
-    return Measured(point.value, point.low, point.high, point.error)
-
-
-def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
-    return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
-
-
 @lru_cache(maxsize=100_000)
-def _case_axes(case: str) -> tuple[tuple[str, str], ...]:
+def case_axes(case: str) -> tuple[tuple[str, str], ...]:
+    """Return ``axes_of`` as pairs."""
     return tuple(axes_of(case).items())
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.alerts.code_change import code_evidence, same_code, same_kernels
-from lockstep.compare.ratio_cause import Times, behind, called
-from lockstep.compare.rows import key_of, suite_of
-from lockstep.compare.verdict import UNKNOWN, Change, Verdict, changed, error_of, loudness
-from lockstep.history.model import Benchmark, Point, Run
+from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
+from lockstep.compare.ratio_cause import Times
+from lockstep.compare.row_table import RowTable, rows_at
+from lockstep.compare.verdict import LOUDEST, Change, Verdict
+from lockstep.history.model import STATES, Run, SeriesKey
+from lockstep.history.series_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
-from lockstep.suite.thresholds import Threshold, Thresholds
+from lockstep.suite.thresholds import Thresholds
 
 #: "speedup": the time relative to the baseline beside it, far surer; "latency": the time itself.
 Quantity = Literal["speedup", "latency"]
-
-#: Suite, variant, case and cache state.
-_Key = tuple[str, str, str, str]
 
 _TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
 
@@ -81,17 +83,82 @@ class Pair:
         return Change(self.log, self.error).interval(0.95)[1]
 
 
-@dataclass(frozen=True)
+class Pairs(Sequence[Pair]):
+    """Pairs as columns: the rows of both sides and their differences; ``codes`` is the machine code of each side."""
+
+    def __init__(
+        self, base: RowTable, head: RowTable, differences: Differences, codes: Sequence[Mapping[SeriesKey, str]]
+    ) -> None:
+        self._base, self._head, self._codes = base, head, codes
+        self.differences = differences
+
+    def __len__(self) -> int:
+        return len(self._head)
+
+    @overload
+    def __getitem__(self, place: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Pair]: ...
+
+    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+        if isinstance(place, slice):
+            return [self._pair(at) for at in range(len(self))[place]]
+        return self._pair(place)
+
+    @property
+    def timed(self) -> NDArray[np.intp]:
+        """Places of the pairs whose number is a time."""
+        part = self._base.series_keys.part_at[self._base.columns["rank"]]
+        return np.flatnonzero(part == PARTS.index("latency"))
+
+    def _pair(self, place: int) -> Pair:
+        sides = (self._base, self._head)
+        before, after = (side.key_at(place) for side in sides)
+        verdict = LOUDEST[self.differences.verdict[place]]
+        base, head = (_number(side, place) for side in sides)
+        codes = [side.get(key, "") for side, key in zip(self._codes, (before, after), strict=True)]
+        return Pair(
+            suite=after.suite,
+            case=after.case,
+            l2=after.l2,
+            base_variant=before.variant,
+            head_variant=after.variant,
+            base=base,
+            head=head,
+            log=float(self.differences.worse[place]),
+            error=float(self.differences.error[place]),
+            verdict=verdict,
+            why=self._why(place, verdict),
+            code=_code(*codes),
+            times=self.differences.times.get(place),
+            unit=self._base.benchmark(place).unit,
+        )
+
+    def _why(self, place: int, verdict: Verdict) -> str:
+        for name, side in (("base", self._base), ("head", self._head)):
+            row = side[place]
+            if row.state == "failed":
+                return f"{name}: {row.reason}" if row.reason else name
+        if verdict != "unsure":
+            return ""
+        if math.isnan(self.differences.worse[place]):
+            numbers = [_number(side, place) for side in (self._base, self._head)]
+            return "zero has no ratio" if 0 in numbers and None not in numbers else "a number is missing"
+        return "its noise is not known" if math.isnan(self.differences.error[place]) else ""
+
+
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """All cases that both sides have, and how many only one has or cannot be compared.
 
     Attributes:
         pairs: what failed first, then what became slower, and so on; in each the largest change first.
-        other_ruler: cases that were measured with another version of the ruler on each side.
+        other_ruler: cases that were measured with another version of the benchmark on each side.
         one_sided: cases that only one side has.
     """
 
-    pairs: tuple[Pair, ...]
+    pairs: Pairs
     other_ruler: int
     one_sided: int
 
@@ -101,13 +168,12 @@ class Comparison:
     @property
     def geomean(self) -> float:
         """Mean of ``log`` over the pairs that have one; NaN if none has."""
-        logs = [pair.log for pair in self.pairs if math.isfinite(pair.log)]
-        return math.fsum(logs) / len(logs) if logs else math.nan
+        return geomean(self.pairs.differences.worse)
 
     @property
     def counts(self) -> Counter[Verdict]:
         """How many of each verdict."""
-        return Counter(pair.verdict for pair in self.pairs)
+        return Counter(LOUDEST[code] for code in self.pairs.differences.verdict.tolist())
 
 
 @remembered
@@ -124,30 +190,39 @@ def compare(
         suite, l2: only of these; "" all.
     """
     across = bool(base.variant and head.variant)
-    # The points are not kept: of a long comparison they take far more memory than what it says.
-    points = {place: _points(results, *place) for place in {(side.machine, side.commit) for side in (base, head)}}
-    ours, theirs = (_by_key(results, points[side.machine, side.commit], side.variant, across) for side in (base, head))
-    baselines = [_baselines(results, points[side.machine, side.commit]) for side in (base, head)]
-    pairs, rulers, alone = [], 0, 0
-    for key in ours.keys() | theirs.keys():
-        if suite not in ("", key[0]) or l2 not in ("", key[3]):
-            continue
-        one, other = ours.get(key), theirs.get(key)
-        there = [point for point in (one, other) if point is not None and point.state != "na"]
-        if one is None or other is None or len(there) < 2:
-            alone += bool(there)
-        elif one.version != other.version:
-            rulers += 1
-        elif quantity == "latency" or not _is_baseline(one) or not _is_baseline(other):
-            names = tuple(key_of(point.series, key[0])[2] for point in (one, other)) if across else (key[1], key[1])
-            pair = _pair(key, names, (one, other), quantity, thresholds, results.benchmarks[one.series.benchmark])
-            if quantity == "speedup" and pair.verdict in ("slower", "faster"):
-                beside = [some.get((key[0], key[2], key[3])) for some in baselines]
-                confidence = thresholds.of(pair.suite, pair.head_variant, pair.case, pair.l2).confidence
-                pair = _beside_baseline(pair, (one, other), beside, confidence)
-            pairs.append(pair)
-    pairs.sort(key=_order)
-    return Comparison(tuple(pairs), rulers, alone)
+    tables = [rows_at(results, side.machine, side.commit) for side in (base, head)]
+    cases = [_places(table, side.variant, across, suite, l2) for table, side in zip(tables, (base, head), strict=True)]
+    both = cases[0].keys() & cases[1].keys()
+    before, after = tables
+    # In the order of head, which no run of Python changes.
+    common = [case for case in cases[1] if case in both]
+    heads = np.array([cases[1][case] for case in common], dtype=np.intp)
+    earlier = np.full(len(after), -1, dtype=np.intp)
+    earlier[heads] = [cases[0][case] for case in common]
+    # The baselines beside the cases are among all rows.
+    differences = compare_rows(before, earlier, after, thresholds, Scope(quantity, two_runs=True))
+    same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
+    own = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
+    chosen = heads[same if quantity == "latency" else same & ~own]
+    listed, found = after.select(chosen), differences.select(chosen)
+    order = loudest_first(found.verdict, found.worse, listed)
+    codes = [_codes(results, side) for side in (base, head)]
+    pairs = Pairs(before.select(earlier[chosen][order]), listed.select(order), found.select(order), codes)
+    return Comparison(pairs, int((~same).sum()), len(cases[0]) + len(cases[1]) - 2 * len(both))
+
+
+def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dict[tuple[str, str, str, str], int]:
+    """Return the places of the rows to compare, by suite, variant ("" where variants are compared), case and L2."""
+    absent, ratio = STATES.index("na"), PARTS.index("speedup")
+    part = rows.series_keys.part_at[rows.columns["rank"]]
+    # A row of which there is a ratio alone has no time to show.
+    there = np.flatnonzero((rows.columns["state"] != absent) & (part != ratio)).tolist()
+    found = {}
+    for place in there:
+        key = rows.key_at(place)
+        if only in ("", key.variant) and suite in ("", key.suite) and l2 in ("", key.l2):
+            found[key.suite, "" if across else key.variant, key.case, key.l2] = place
+    return found
 
 
 def run_of(results: Results, side: Side) -> Run | None:
@@ -172,115 +247,32 @@ def toolchain_text(run: Run) -> str:
     return " · ".join(tools) or run.environment
 
 
-def _points(results: Results, machine: str, commit: str) -> list[Point]:
-    """Return one point a case: of our two benchmarks of a suite the latency, which carries the ratio as well."""
-    return [one for one in results.at(commit, machine) if not results.benchmarks[one.series.benchmark].is_ratio]
+def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
+    """Return the machine code of each series of a side, as JSON text, where it is known."""
+    index = results.keys(side.machine)
+    points = results.columns(side.machine, ("code",), side.commit)
+    there = np.flatnonzero(points["code"] != "").tolist() if points else []
+    return {index.keys[index.key_at[points["rank"][place]]]: points["code"][place] for place in there}
 
 
-def _order(pair: Pair) -> tuple[Any, ...]:
-    return loudness(pair.verdict, pair.log, pair.suite, pair.case, pair.l2, pair.head_variant)
+def _number(rows: RowTable, place: int) -> float | None:
+    """Return the time of a row, or its value, in the benchmark's unit."""
+    for name in ("latency", "value"):
+        number = float(rows.column(name)[place])
+        if not math.isnan(number):
+            return number
+    return None
 
 
-def _baselines(results: Results, points: Iterable[Point]) -> Mapping[tuple[str, str, str], Point]:
-    """Return the points of the baselines by suite, case and cache state."""
-    found = {}
-    for point in points:
-        if _is_baseline(point):
-            suite = suite_of(results.benchmarks[point.series.benchmark])
-            _, _, _, case, l2 = key_of(point.series, suite)
-            found[suite, case, l2] = point
-    return found
-
-
-def _beside_baseline(pair: Pair, own: tuple[Point, Point], baseline: Sequence[Point | None], confidence: float) -> Pair:
-    """The pair of a ratio with the times behind it, and called "baseline moved" where they say so."""
-    before, after = baseline
-    if before is None or after is None or before.version != after.version:
-        return pair
-    times = behind(changed(*own), changed(before, after))
-    if times is None:
-        return pair
-    return replace(pair, times=times, verdict=called(pair.verdict, pair.log, times, confidence))
-
-
-def _by_key(results: Results, points: Iterable[Point], only: str, across: bool) -> dict[_Key, Point]:
-    """Return points by suite, variant ("" where variants are compared), case and cache state.
-
-    ``only`` is the variant that counts, "" for all.
-    """
-    found = {}
-    for point in points:
-        suite = suite_of(results.benchmarks[point.series.benchmark])
-        _, _, variant, case, l2 = key_of(point.series, suite)
-        if only in ("", variant):
-            found[suite, "" if across else variant, case, l2] = point
-    return found
-
-
-def _pair(
-    key: _Key,
-    variants: tuple[str, ...],
-    points: tuple[Point, Point],
-    quantity: Quantity,
-    rules: Thresholds,
-    benchmark: Benchmark,
-) -> Pair:
-    suite, _, case, l2 = key
-    base_variant, head_variant = variants
-    base, head = points
-    change = _change(base, head, quantity, benchmark.higher_is_better)
-    verdict, why = _verdict(base, head, change, rules.of(suite, head_variant, case, l2))
-    return Pair(
-        suite=suite,
-        case=case,
-        l2=l2,
-        base_variant=base_variant,
-        head_variant=head_variant,
-        base=base.value,
-        head=head.value,
-        log=change.worse,
-        error=change.error,
-        verdict=verdict,
-        why=why,
-        code=_code(base, head),
-        unit=benchmark.unit,
-    )
-
-
-def _is_baseline(point: Point) -> bool:
-    """Whether it is compared with itself: its ratio is one, always."""
-    return bool(point.baseline) and point.series.axis("variant") == point.baseline
-
-
-def _change(base: Point, head: Point, quantity: Quantity, higher_is_better: bool) -> Change:
-    if quantity == "speedup" and base.baseline:
-        if base.log_ratio is None or head.log_ratio is None:
-            return UNKNOWN
-        return Change(base.log_ratio - head.log_ratio, error_of(base.ratio_error, head.ratio_error))
-    return changed(base, head, higher_is_better)
-
-
-def _verdict(base: Point, head: Point, change: Change, rule: Threshold) -> tuple[Verdict, str]:
-    """The verdict and why; either side may have failed, and two runs tell nothing of what lies between runs."""
-    for name, point in (("base", base), ("head", head)):
-        if point.state == "failed":
-            return "failed", f"{name}: {point.reason}" if point.reason else name
-    if math.isnan(change.worse):
-        return "unsure", "a number is missing"
-    if math.isnan(change.error):
-        return "unsure", "its noise is not known"
-    return change.verdict(rule.min_effect, rule.confidence), ""
-
-
-def _code(base: Point, head: Point) -> str:
-    ours, theirs = _read(base.code), _read(head.code)
+def _code(base: str, head: str) -> str:
+    ours, theirs = _read(base), _read(head)
     if not ours or not theirs:
         return ""
     if same_code(ours, theirs):
         return "the same"
-    told = "; ".join(one.text for one in code_evidence(ours, theirs))
+    evidence = "; ".join(each.text for each in code_evidence(ours, theirs))
     # A record from before the host's code was fingerprinted knows its kernels alone.
-    return told or ("the kernels are the same" if same_kernels(ours, theirs) else "")
+    return evidence or ("the kernels are the same" if same_kernels(ours, theirs) else "")
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -1,43 +1,53 @@
-"""Where every series of a machine stands now, and what it did since an earlier commit."""
+"""The status of every series of a machine: its newest row, and what it did since an earlier commit."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.alerts.analysis_files import Finding, MachineFindings
 from lockstep.alerts.followed_series import name_of
 from lockstep.alerts.steps import SeriesName
-from lockstep.compare.beyond_noise import Look, beyond_noise
-from lockstep.compare.missing_series import known_before, not_measured, not_new
-from lockstep.compare.rows import Key, Row, key_of, rows_of, suite_of
-from lockstep.compare.since_commit import Difference, beside_baseline, difference
-from lockstep.compare.verdict import Verdict
-from lockstep.history.display_names import natural
-from lockstep.history.model import Commit
+from lockstep.compare.beyond_noise import beyond_noise
+from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
+from lockstep.compare.missing_series import not_measured, not_new
+from lockstep.compare.row_table import RowTable, newest_rows, no_rows, rows_at
+from lockstep.compare.rows import Row
+from lockstep.compare.verdict import LOUDEST, Verdict
+from lockstep.history.model import STATES, Commit, Floats, SeriesKey
+from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds
 
 _WEEK_MS = 7 * 86_400_000
 
+Mask = NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Status:
     """One series.
 
     Attributes:
         row: its newest point.
         difference: from the commit that is compared with to that point.
-        found: changes that the detector found after that commit and thinks worth telling, oldest first.
+        found: changes that the detector found after that commit and reports, oldest first.
         stale: its suite was measured at a later commit, and it was not; or it is "not measured".
         commit: place of its newest point among the machine's commits.
         news: it failed, and did not at the commit that is compared with.
         noise: standard deviation of a point's logarithm from run to run; NaN unknown.
         beyond_noise: the change is larger than the noise explains, see ``lockstep.compare.beyond_noise``.
         absent: the machine cannot measure it, now and at the commit that is compared with.
+        worse: log of the factor by which it became worse: what the detector found, else the bare difference; ``None``
+            unknown.
+        verdict: "slower" or "faster" only where the detector says so: of a thousand bare differences some are odd.
     """
 
     row: Row
@@ -45,44 +55,94 @@ class Standing:
     found: tuple[Finding, ...]
     stale: bool
     commit: int
-    news: bool = False
-    noise: float = math.nan
-    beyond_noise: bool = False
-    absent: bool = False
+    news: bool
+    noise: float
+    beyond_noise: bool
+    absent: bool
+    worse: float | None
+    verdict: Verdict
 
-    @property
-    def worse(self) -> float | None:
-        """Log of the factor by which it became worse: what the detector found, else the bare difference."""
-        return math.fsum(one.size for one in self.found) if self.found else self.difference.worse
 
-    @property
-    def verdict(self) -> Verdict:
-        """Called "slower" and "faster" only where the detector says so: of a thousand bare differences some are odd."""
-        told = self.difference.verdict
-        if self.row.state == "failed":
-            return "failed"
-        if told == "baseline moved":
-            return told
-        if self.found:
-            return "slower" if (self.worse or 0.0) > 0 else "faster"
-        return "unsure" if told in ("slower", "faster") else told
+@dataclass(frozen=True, eq=False)
+class Statuses(Sequence[Status]):
+    """Statuses of the series of a machine, as columns; see ``Status``.
+
+    Attributes:
+        rows, differences: of the series.
+        found: by place, where there is something.
+        verdict: codes, see ``LOUDEST``.
+    """
+
+    rows: RowTable
+    differences: Differences
+    found: Mapping[int, tuple[Finding, ...]]
+    stale: Mask
+    news: Mask
+    noise: Floats
+    beyond_noise: Mask
+    absent: Mask
+    worse: Floats
+    verdict: Verdicts
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Status: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Statuses: ...
+
+    def __getitem__(self, place: int | slice) -> Status | Statuses:
+        if isinstance(place, slice):
+            return self.select(np.arange(len(self))[place])
+        worse = float(self.worse[place])
+        return Status(
+            row=self.rows[place],
+            difference=self.differences[place],
+            found=self.found.get(place, ()),
+            stale=bool(self.stale[place]),
+            commit=int(self.rows.columns["commit"][place]),
+            news=bool(self.news[place]),
+            noise=float(self.noise[place]),
+            beyond_noise=bool(self.beyond_noise[place]),
+            absent=bool(self.absent[place]),
+            worse=None if math.isnan(worse) else worse,
+            verdict=LOUDEST[self.verdict[place]],
+        )
+
+    def select(self, places: NDArray[np.intp]) -> Statuses:
+        """Return the statuses at these places."""
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        arrays = {name: column[places] for name, column in columns.items() if isinstance(column, np.ndarray)}
+        found = {at: self.found[place] for at, place in enumerate(places.tolist()) if place in self.found}
+        return Statuses(
+            rows=self.rows.select(places), differences=self.differences.select(places), found=found, **arrays
+        )
+
+    def are(self, verdict: Verdict) -> Mask:
+        """Return which have this verdict."""
+        found: Mask = self.verdict == LOUDEST.index(verdict)
+        return found
 
 
 def reference(results: Results, machine: str, since: str, visit: int = 0) -> Commit | None:
-    """The commit that the newest state is compared with; ``None`` for an unknown machine.
+    """Return the commit that the newest state is compared with; ``None`` for an unknown machine.
 
     Args:
+        results: of all machines.
+        machine: whose commit.
         since: "all" (the first), a commit's hash, "visit", or "7d" (before the last seven days of results).
         visit: of "visit", ms since 1970; 0 never.
 
     Returns:
-        the newest commit measured by then; the machine's first if there is none, or the hash is not one of its.
+        the newest commit measured by then; the machine's first if there is none, or if the machine has no such commit.
     """
     commits = results.commits(machine)
     if not commits or since == "all":
         return commits[0] if commits else None
     # "7d" is the beginning of one hash in 256.
-    known = next((one for one in commits if since and one.hash.startswith(since)), None)
+    known = next((commit for commit in commits if since and commit.hash.startswith(since)), None)
     if known and since not in ("visit", "7d"):
         return known
     measured = [run.measured_at or run.date for run in results.runs_of(machine)]
@@ -92,117 +152,109 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
 
 
 @remembered
-def rows_now(results: Results, machine: str) -> Mapping[Key, tuple[Row, int]]:
-    """Return the newest row of every series, and the place of its commit."""
-    place = {commit.hash: at for at, commit in enumerate(results.commits(machine))}
-    newest: dict[Key, tuple[Row, int]] = {}
-    # Latency and speedup of a series may have come to an end at different commits.
-    for row in rows_of(results, results.walk(machine)):
-        at = place[row.commit]
-        key = row.key
-        if key not in newest or newest[key][1] < at:
-            newest[key] = (row, at)
-    return newest
-
-
-@remembered
-def rows_at(results: Results, machine: str, commit: str) -> Mapping[Key, Row]:
-    """Rows of one commit."""
-    commits = results.commits(machine)
-    if commits and commit == commits[-1].hash:
-        # The newest point of whatever was measured there: read once for both.
-        return {key: row for key, (row, place) in rows_now(results, machine).items() if place == len(commits) - 1}
-    return {row.key: row for row in rows_of(results, results.walk(machine, commit))}
-
-
-@remembered
-def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, Key]:
-    """The page's name of each series that alerts name."""
+def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKey]:
+    """Return the key of each series by the name that alerts have for it."""
     of = results.benchmarks
     series = results.series(machine=machine)
-    return {name_of(one, of[one.benchmark]): key_of(one, suite_of(of[one.benchmark])) for one in series}
+    return {name_of(each, of[each.benchmark]): key_of(each, of[each.benchmark]) for each in series}
 
 
 @remembered
-def found_by_key(results: Results, machine: str, picture: MachineFindings | None) -> Mapping[Key, Sequence[Finding]]:
-    """Changes worth telling, by series, oldest first."""
-    told = [one for one in picture.found if not one.suppressed] if picture else []
+def found_by_key(
+    results: Results, machine: str, findings: MachineFindings | None
+) -> Mapping[SeriesKey, Sequence[Finding]]:
+    """Return the changes that are reported, by series, oldest first."""
+    reported = [change for change in findings.found if not change.suppressed] if findings else []
     # Names are made for all series of a machine, so only where some are asked for.
-    keys = keys_by_name(results, machine) if told else {}
-    found: dict[Key, list[Finding]] = defaultdict(list)
-    for one in told:
-        if one.series in keys:
-            found[keys[one.series]].append(one)
-    return {key: sorted(some, key=lambda one: one.last) for key, some in found.items()}
+    keys = keys_by_name(results, machine) if reported else {}
+    found: dict[SeriesKey, list[Finding]] = defaultdict(list)
+    for change in reported:
+        if change.series in keys:
+            found[keys[change.series]].append(change)
+    return {key: sorted(some, key=lambda change: change.last) for key, some in found.items()}
 
 
 @remembered
-def noise_by_key(results: Results, machine: str, picture: MachineFindings | None) -> Mapping[Key, float]:
+def noise_by_key(results: Results, machine: str, findings: MachineFindings | None) -> Mapping[SeriesKey, float]:
     """Return the run-to-run noise of each series whose noise is known (standard deviation of the logarithm)."""
-    noise = {name: scale for name, scale in picture.noise.items() if math.isfinite(scale)} if picture else {}
+    noise = {name: scale for name, scale in findings.noise.items() if math.isfinite(scale)} if findings else {}
     keys = keys_by_name(results, machine) if noise else {}
     return {keys[name]: scale for name, scale in noise.items() if name in keys}
 
 
 @remembered
-def standings(
-    results: Results, machine: str, since: Commit | None, picture: MachineFindings | None, thresholds: Thresholds
-) -> list[Standing]:
-    """Every series of a machine, in the order of the store."""
+def statuses(
+    results: Results, machine: str, since: Commit | None, findings: MachineFindings | None, thresholds: Thresholds
+) -> Statuses:
+    """Return the status of every series of a machine, in the order of the store.
+
+    Args:
+        results: of all machines.
+        machine: of the series.
+        since: the commit that is compared with, see ``reference``; with ``None`` there are no statuses.
+        findings: what the detector found on the machine; ``None`` it is still looking.
+        thresholds: which change matters.
+    """
     if since is None:
-        return []
-    before = rows_at(results, machine, since.hash)
-    first = next(place for place, one in enumerate(results.commits(machine)) if one.hash == since.hash)
-    found, noise = found_by_key(results, machine, picture), noise_by_key(results, machine, picture)
-    now = rows_now(results, machine)
-    newest: dict[str, int] = defaultdict(int)
-    for row, place in now.values():
-        newest[row.suite] = max(newest[row.suite], place)
-    bare: list[Difference] = []
-    looks = []
-    last = len(results.commits(machine)) - 1
-    missing = {key: row.version for key, (row, place) in now.items() if place > first and key not in before}
-    skipped = known_before(results, machine, first, missing)
-    for key, (row, place) in now.items():
-        threshold = thresholds.of(row.suite, row.variant, row.case, row.l2)
-        scale = noise.get(key, math.nan)
-        told = difference(before.get(key), row, scale, threshold.min_effect, threshold.confidence)
-        told = not_new(not_measured(told, place, first, last), key in skipped)
-        bare.append(told)
-        if math.isfinite(scale):
-            looks.append(Look(row, told, threshold.confidence, place))
-    both = sum(one.worse is not None for one in bare)
-    beyond = beyond_noise(results, machine, first, looks, both)
-    stood = []
-    for (key, (row, place)), compared in zip(now.items(), bare, strict=True):
-        old = before.get(key)
-        if compared.verdict in ("slower", "faster"):
-            of = row.baseline_key
-            beside, _ = now.get(of, (None, 0))
-            baseline = before.get(of), beside if beside and beside.commit == row.commit else None
-            confidence = thresholds.of(row.suite, row.variant, row.case, row.l2).confidence
-            compared = beside_baseline(compared, (old, row), baseline, noise.get(of, math.nan), confidence)
-        later = tuple(one for one in found.get(key, ()) if one.last > first)
-        news = row.state == "failed" and not (old and old.state == "failed")
-        stood.append(
-            Standing(
-                row,
-                compared,
-                later,
-                stale=place < newest[row.suite] or compared.verdict == "not measured",
-                commit=place,
-                news=news,
-                noise=noise.get(key, math.nan),
-                beyond_noise=compared.verdict != "baseline moved" and (bool(later) or key in beyond),
-                absent=row.state == "na" and not (old and old.state != "na"),
-            )
-        )
-    return stood
+        rows, nowhere, unknown = no_rows(), np.empty(0, dtype=np.intp), np.empty(0)
+        differences = compare_rows(rows, nowhere, rows, thresholds, Scope())
+        return _statuses(rows, rows, nowhere, differences, {}, unknown, unknown > 0)
+    before, rows = rows_at(results, machine, since.hash), newest_rows(results, machine)
+    first = next(place for place, commit in enumerate(results.commits(machine)) if commit.hash == since.hash)
+    noise = noise_by_key(results, machine, findings)
+    earlier = before.place[rows.columns["key"]]
+    differences = compare_rows(before, earlier, rows, thresholds, Scope(), noise)
+    differences = not_measured(differences, rows, first, len(results.commits(machine)) - 1)
+    differences = not_new(differences, results, machine, first, rows, earlier)
+    scale = np.array([noise.get(key, math.nan) for key in rows.keys]) if noise else np.full(len(rows), np.nan)
+    sizes = beyond_noise(results, machine, first, rows, differences, scale, thresholds)
+    found = _later(found_by_key(results, machine, findings), rows, first)
+    return _statuses(rows, before, earlier, differences, found, scale, sizes)
 
 
-def cases_in_order(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Cases of each suite, small before large."""
-    cases: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        cases[row.suite].add(row.case)
-    return {suite: sorted(cases[suite], key=natural) for suite in sorted(cases)}
+def _later(
+    found: Mapping[SeriesKey, Sequence[Finding]], rows: RowTable, first: int
+) -> Mapping[int, tuple[Finding, ...]]:
+    """Return the changes after a commit, by place of the row."""
+    later = {rows.find(key): tuple(change for change in some if change.last > first) for key, some in found.items()}
+    return {place: some for place, some in later.items() if some and place >= 0}
+
+
+def _statuses(
+    rows: RowTable,
+    before: RowTable,
+    earlier: NDArray[Any],
+    differences: Differences,
+    found: Mapping[int, tuple[Finding, ...]],
+    noise: Floats,
+    beyond: Mask,
+) -> Statuses:
+    state = rows.columns["state"]
+    there = earlier >= 0
+    was = np.where(there, before.columns["state"][earlier], -1) if len(before) else np.full(len(rows), -1)
+    failed, absent = STATES.index("failed"), STATES.index("na")
+    code = {verdict: LOUDEST.index(verdict) for verdict in LOUDEST}
+    bare = differences.verdict
+    suites = rows.series_keys.suite[rows.columns["key"]]
+    newest = np.full(int(suites.max(initial=-1)) + 1, -1)
+    np.maximum.at(newest, suites, rows.columns["commit"])
+    known = np.zeros(len(rows), dtype=bool)
+    worse = differences.worse.copy()
+    for place, some in found.items():
+        known[place] = True
+        worse[place] = math.fsum(change.size for change in some)
+    moved = bare == code["baseline moved"]
+    verdict = np.where(np.isin(bare, (code["slower"], code["faster"])), code["unsure"], bare)
+    verdict = np.where(known & ~moved, np.where(worse > 0, code["slower"], code["faster"]), verdict)
+    return Statuses(
+        rows=rows,
+        differences=differences,
+        found=found,
+        stale=(rows.columns["commit"] < newest[suites]) | (bare == code["not measured"]),
+        news=(state == failed) & (was != failed),
+        noise=noise,
+        beyond_noise=~moved & (known | beyond),
+        absent=(state == absent) & ~(there & (was != absent)),
+        worse=worse,
+        verdict=np.where(state == failed, code["failed"], verdict).astype(np.uint8),
+    )

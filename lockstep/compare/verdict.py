@@ -1,7 +1,7 @@
 """By how much the second of two measurements is worse, how sure that is, and what to call it: one rule for all pages.
 
-The pages of a machine's own commits (``lockstep.compare.since_commit``) and the sides of Compare and the API
-(``lockstep.compare.sides``) choose what is measured against what, and call it by this.
+``lockstep.compare.status`` (the overview), ``lockstep.compare.at_commit`` and ``lockstep.compare.sides`` (Compare and
+the API) choose what is compared with what; ``lockstep.compare.difference`` compares it by this rule.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Literal, Protocol
+from typing import Literal
 
-from lockstep.history.display_names import natural
+import numpy as np
+
+from lockstep.history.model import Floats
 
 #: "baseline moved" is a ratio that changed while the kernel's own time did not; "not measured" is a series without a
 #: point since the compared commit.
@@ -32,18 +34,6 @@ SIGNS: dict[Verdict, str] = {
 
 #: The order in which verdicts are looked at.
 LOUDEST: tuple[Verdict, ...] = tuple(SIGNS)
-
-
-class Number(Protocol):
-    """A measured number and the standard error of its logarithm, ``None`` unknown."""
-
-    @property
-    def value(self) -> float | None:
-        """In a unit that both numbers of a change have."""
-
-    @property
-    def error(self) -> float | None:
-        """In log units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,61 +61,46 @@ class Change:
         """Whether the interval leaves out zero."""
         return abs(self.worse) > self.half(confidence)
 
-    def verdict(self, matters: float, confidence: float) -> Verdict:
-        """ "slower" or "faster" if it is sure and matters, "same" if all that it can be does not, otherwise "unsure".
 
-        Args:
-            matters: smallest relative change worth a word, 0.01 is 1 %.
-            confidence: of the interval.
-        """
-        least = math.log1p(matters)
-        if self.sure(confidence) and abs(self.worse) >= least:
-            return "slower" if self.worse > 0 else "faster"
-        return "same" if abs(self.worse) + self.half(confidence) < least else "unsure"
+def quantiles(confidence: Floats) -> Floats:
+    """Return half the width of a normal interval in standard errors."""
+    found = np.empty(len(confidence))
+    for each in np.unique(confidence).tolist():
+        found[confidence == each] = _quantile(each)
+    return found
 
 
 @lru_cache(maxsize=64)
 def _quantile(confidence: float) -> float:
-    """Half the width of a normal interval in standard errors."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
 UNKNOWN = Change(math.nan, math.nan)
 
 
-def changed(before: Number, after: Number, higher_is_better: bool = False, noise: float = math.nan) -> Change:
-    """From one number to another; unknown unless both are positive.
+def errors_of(before: Floats, after: Floats, noise: Floats | None = None) -> Floats:
+    """Return ``error_of`` of many changes, from the standard errors of both ends of each; NaN unknown."""
+    within = np.hypot(before, after)
+    within = np.where((within > 0) & np.isfinite(within), within, np.nan)
+    if noise is None:
+        return within
+    between = np.where((noise > 0) & np.isfinite(noise), math.sqrt(2) * noise, np.nan)
+    found: Floats = np.fmax(within, between)
+    return found
+
+
+def error_of(within: float, noise: float) -> float:
+    """Return the standard error of a change; NaN unknown.
 
     Args:
-        before, after: of one ruler.
-        higher_is_better: of both.
-        noise: see ``error_of``.
-    """
-    if before.value is None or after.value is None or min(before.value, after.value) <= 0:
-        return UNKNOWN
-    grown = math.log(after.value / before.value)
-    return Change(-grown if higher_is_better else grown, error_of(before.error, after.error, noise))
-
-
-def error_of(before: float | None, after: float | None, noise: float = math.nan) -> float:
-    """Standard error of a change from those of its two ends; NaN unknown.
-
-    Args:
-        before, after: standard errors within one run, ``None`` unknown.
+        within: of the two runs' own errors. An interval of no width or of no end tells no noise, and does not count.
         noise: standard deviation of a point's logarithm from run to run, of which an interval within one run knows
             nothing; NaN unknown. The larger of the two counts.
     """
-    within = math.nan if before is None or after is None else math.hypot(before, after)
-    between = math.sqrt(2) * noise
-    return max((error for error in (within, between) if math.isfinite(error)), default=within)
+    known = (each for each in (within, math.sqrt(2) * noise) if 0 < each < math.inf)
+    return max(known, default=math.nan)
 
 
 def sign(worse: float) -> str:
     """▼ of what became slower, ▲ of what became faster, from the log of the factor by which it became worse."""
     return SIGNS["slower" if worse > 0 else "faster"]
-
-
-def loudness(verdict: Verdict, worse: float, suite: str, case: str, l2: str, variant: str) -> tuple[Any, ...]:
-    """Key to sort by: the loudest verdict first, of it the largest change, last what has no number (NaN)."""
-    size = math.inf if math.isnan(worse) else -abs(worse)
-    return LOUDEST.index(verdict), size, suite, natural(case), l2, variant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ State = Literal["ok", "na", "failed", "bare"]
 
 #: States by the code that arrays hold: ``STATES[trend.state[i]]``.
 STATES: tuple[State, ...] = ("ok", "na", "failed", "bare")
+
+#: A number of a row: seconds, baseline's time over the variant's, or another unit of another project.
+Part = Literal["latency", "speedup", "value"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -146,6 +149,18 @@ class Benchmark:
         return self.ours and self.quantity == "speedup"
 
     @property
+    def part(self) -> Part:
+        """Which number of a row it gives: a suite of ours has two benchmarks, and each series of it one row."""
+        if self.ours:
+            return "speedup" if self.is_ratio else "latency"
+        return "latency" if self.unit == "seconds" else "value"
+
+    @property
+    def key_suite(self) -> str:
+        """The suite in the keys of its series: our suite, or the full name of another project's benchmark."""
+        return self.suite if self.ours else self.name
+
+    @property
     def family(self) -> str:
         """Our suite's family (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
         return self.suite.partition(".")[0] if self.ours else self.suite
@@ -154,6 +169,28 @@ class Benchmark:
     def higher_is_better(self) -> bool:
         """True of speedups and of rates (``GB/s``); asv itself takes less for better everywhere."""
         return self.quantity == "speedup" or self.unit == "x" or self.unit.lower().endswith(("/s", "per second"))
+
+
+class SeriesKey(NamedTuple):
+    """Identity of a series on one machine: what pages, comparisons and addresses name it by.
+
+    A suite of ours stores a latency and a speedup for each series; both have the same key.
+
+    Attributes:
+        machine: a ``Machine.name``.
+        suite: our suite, or the full name of another project's benchmark.
+        variant, case, l2: as the suite names them; other parameters are joined into the case, "" where there are none.
+    """
+
+    machine: str
+    suite: str
+    variant: str = ""
+    case: str = ""
+    l2: str = ""
+
+    def of(self, variant: str) -> SeriesKey:
+        """Return the key of another variant of the same case."""
+        return self._replace(variant=variant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Source:
 
     def in_order(self, runs: NDArray[Any], series: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.intp]:
         """Those of the rows ``kept`` that are the source's, by series, commit and rank."""
-        place, own = _lookup(self.ids, runs)
+        place, own = lookup(self.ids, runs)
         kept = kept[own[kept]]
         place = place[kept]
         ordered: NDArray[np.intp] = kept[np.lexsort((self.ranks[place], self.commits[place], series[kept]))]
@@ -69,7 +69,7 @@ class Source:
         """Rows in order, with repeated measurements as one."""
         if not self.ranks.any() or not len(columns["run"]):
             return columns
-        commits = self.commits[_lookup(self.ids, columns["run"])[0]]
+        commits = self.commits[lookup(self.ids, columns["run"])[0]]
         same = np.append(False, (np.diff(commits) == 0) & (np.diff(columns["series"]) == 0))
         return averaged(columns, same)
 
@@ -142,18 +142,30 @@ class Reader:
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
         return _in_order({name: _filled(values, COLUMNS[name]) for name, values in found.items()}, source)
 
-    def rows(self, source: Source, series: Sequence[int] = (), runs: Sequence[int] = ()) -> Rows:
-        """Points of these series, or of these runs (by their stored numbers), with every column."""
+    def rows(
+        self,
+        source: Source,
+        series: Sequence[int] = (),
+        runs: Sequence[int] = (),
+        names: Collection[str] = COLUMNS.keys(),
+    ) -> Rows:
+        """Return points of these series, or of these runs (by their stored numbers).
+
+        Args:
+            source: of the points.
+            series, runs: whose points; one of both.
+            names: of the columns; of a value that has an interval, both its ends as well.
+        """
         column, wanted = ("series", series) if series else ("run", runs)
-        sql = f"SELECT {', '.join(COLUMNS)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
+        sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {column} IN ({_listed(wanted)})"
         found = self._ask(sql, [_paths(source)]).fetchnumpy()
         # Column by column: of a wide machine two copies of all take as much as the page.
         columns = {name: _filled(found.pop(name), COLUMNS[name]) for name in tuple(found)}
         own = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
         return source.averaged({name: columns.pop(name)[own] for name in tuple(columns)})
 
-    def latest(self, source: Source) -> Rows:
-        """The point of every series at the last of the machine's commits that has one."""
+    def latest(self, source: Source, names: Collection[str] = COLUMNS.keys()) -> Rows:
+        """Return the point of every series at the last of the machine's commits that has one."""
         sql = """
             SELECT series, max(place)
             FROM read_parquet(?) JOIN (SELECT unnest(?::INTEGER[]) AS run, unnest(?::INTEGER[]) AS place) USING (run)
@@ -164,10 +176,12 @@ class Reader:
         series, places = last.values()
         parts = []
         for place in np.unique(places).tolist():
-            rows = self.rows(source, runs=source.ids[source.commits == place].tolist())
+            rows = self.rows(source, runs=source.ids[source.commits == place].tolist(), names=names)
             own = np.isin(rows["series"], series[places == place])
-            parts.append({name: values[own] for name, values in rows.items()})
-        return {name: np.concatenate([part.pop(name) for part in parts]) for name in COLUMNS} if parts else {}
+            parts.append(rows if own.all() else {name: values[own] for name, values in rows.items()})
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part.pop(name) for part in parts]) for name in names} if parts else {}
 
     def _ask(self, sql: str, parameters: list[Any]) -> duckdb.DuckDBPyConnection:
         try:
@@ -191,10 +205,10 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | Non
     """The source's own points of the series that are wanted (``None``: of all), by series and commit."""
     kept = np.arange(len(found["run"]))
     if wanted is not None:
-        kept = np.flatnonzero(_lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])
+        kept = np.flatnonzero(lookup(np.asarray(wanted, dtype=np.int64), found["series"])[1])
     kept = source.in_order(found["run"], found["series"], kept)
     column = source.averaged({name: values[kept] for name, values in found.items()})
-    series, (place, _) = column["series"], _lookup(source.ids, column["run"])
+    series, (place, _) = column["series"], lookup(source.ids, column["run"])
     ends = np.flatnonzero(np.append(np.diff(series), 1)) + 1 if len(series) else series
     return Numbers(
         starts=[0, *map(int, ends)],
@@ -249,8 +263,8 @@ def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
     return found
 
 
-def _lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Where each value stands among ``rising``, and whether it does."""
+def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the place of each value among ``rising``, and whether it is there."""
     place = np.searchsorted(rising, values).clip(max=len(rising) - 1)
     return place, rising[place] == values
 

@@ -51,8 +51,9 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
     for at in np.flatnonzero(several).tolist() if "note" in columns else ():
         rows = np.flatnonzero(measured & (group == at))
         found["note"][at] = _note(columns, rows)
-        samples = [one for row in rows.tolist() for one in columns["samples"][row]]
-        found["samples"][at] = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
+        if "samples" in columns:
+            samples = [sample for row in rows.tolist() for sample in columns["samples"][row]]
+            found["samples"][at] = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.history.model import STATES, Benchmark, Commit, Machine, Point, Run, Series, Trend
-from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios
+from lockstep.history.model import STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
+from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
+from lockstep.history.series_keys import KeyIndex
 from lockstep.history.snapshot_contents import Contents, Shelf
 from lockstep.timing.intervals import standard_error
 
@@ -169,6 +170,47 @@ class Results:
                 found += self._points(self._reader.rows(shelf.source, series=numbers), shelf)
         return found
 
+    def keys(self, machine: str) -> KeyIndex:
+        """Keys of the series of one of ``machines``."""
+        return self._shelves[machine].keys
+
+    def columns(
+        self, machine: str, names: Collection[str], commit: str | None = None, series: Iterable[Series] | None = None
+    ) -> Rows:
+        """Return points of a machine as columns, in the order of ``series()``, then of commits; {} if there are none.
+
+        Args:
+            machine: one of ``machines``.
+            names: of stored columns (``lockstep.history.columns``).
+            commit: full hash of the commit whose points are asked for; ``None``: the newest point of each series.
+            series: every point of these instead.
+
+        Returns:
+            the columns, of which "version" holds indices into ``versions``, and besides "rank", the place of the
+            point's series among ``series(machine)``, "commit", an index into ``commits(machine)``, and "error", the
+            standard error of the logarithm of "value".
+        """
+        shelf = self._shelves[machine]
+        names = {*_IDENTITY, *names}
+        if series is not None:
+            numbers = [shelf.numbers[each] for each in series if each in shelf.numbers]
+            rows = self._reader.rows(shelf.source, series=numbers, names=names) if numbers else {}
+        elif commit is None:
+            rows = self._reader.latest(shelf.source, names)
+        else:
+            rows = (
+                self._reader.rows(shelf.source, runs=shelf.ids_at[commit], names=names)
+                if commit in shelf.ids_at
+                else {}
+            )
+        if not rows:
+            return {}
+        order, commits, _, ranks = _in_order(rows, shelf)
+        rows["error"] = errors(rows)
+        rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
+        found = {name: rows.pop(name)[order] for name in tuple(rows)}
+        return found | {"rank": ranks, "commit": commits}
+
     def latest(self, machine: str) -> list[Point]:
         """The newest point of every series of a machine, in the order of ``series()``; [] for an unknown machine."""
         return list(self.walk(machine))
@@ -216,16 +258,13 @@ class Results:
         """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
         if not rows:
             return
-        runs = [shelf.index_of[run] for run in rows["run"].tolist()]
-        commits = np.array([shelf.commit_at[run] for run in runs], dtype=np.int64)
-        rank = np.array([shelf.rank[series] for series in rows["series"].tolist()], dtype=np.int64)
-        order = np.lexsort((commits, rank))
+        order, commits, runs, _ = _in_order(rows, shelf)
         for start in range(0, len(order), _AT_ONCE):
-            some = order[start : start + _AT_ONCE]
-            portion = {name: values[some] for name, values in rows.items()}
-            yield from self._portion(portion, commits[some], [self.runs[runs[place]] for place in some.tolist()], shelf)
+            some = slice(start, start + _AT_ONCE)
+            portion = {name: values[order[some]] for name, values in rows.items()}
+            yield from self._portion(portion, commits[some], [self.runs[run] for run in runs[some].tolist()], shelf)
 
-    def _portion(self, rows: Rows, commits: NDArray[np.int64], runs: list[Run], shelf: Shelf) -> Iterator[Point]:
+    def _portion(self, rows: Rows, commits: Ints, runs: list[Run], shelf: Shelf) -> Iterator[Point]:
         """Give the points of rows that are in order."""
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
@@ -248,6 +287,9 @@ class Results:
         return map(Point, *(columns[field.name] for field in fields(Point)))
 
 
+#: Columns that place a point among others, and tell how sure it is.
+_IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "ratio", "ratio_low", "ratio_high", "epochs")
+
 #: Points that are made together: their columns are lists of objects.
 _AT_ONCE = 4096
 
@@ -262,6 +304,14 @@ _AS_STORED = (
     *("number", "repeat", "epochs", "note", "baseline", "flops", "bytes"),
     *("floor_source", "bound", "code", "measured_at"),
 )
+
+
+def _in_order(rows: Rows, shelf: Shelf) -> tuple[NDArray[np.intp], Ints, Ints, Ints]:
+    """Return the order of rows by series and commit, and of the rows in order commit, run and rank of the series."""
+    place, _ = lookup(shelf.source.ids, rows["run"])
+    commits, ranks = shelf.source.commits[place], shelf.ranks(rows["series"]).astype(np.int32)
+    order = np.lexsort((commits, ranks))
+    return order, commits[order], shelf.source.runs[place][order], ranks[order]
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:

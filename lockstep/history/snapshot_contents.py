@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
@@ -21,6 +22,7 @@ from lockstep.history.machines import machine_names
 from lockstep.history.model import Benchmark, Commit, Control, Machine, Problem, Run, Series
 from lockstep.history.reader import Source
 from lockstep.history.series_ids import Ids
+from lockstep.history.series_keys import KeyIndex, index_keys
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,22 @@ class Shelf:
         return {series: number for number, series in self.series.items()}
 
     @cached_property
-    def rank(self) -> dict[int, int]:
-        """Place of each number among the series."""
-        return {number: place for place, number in enumerate(self.series)}
+    def keys(self) -> KeyIndex:
+        """Keys of the series."""
+        return index_keys(self._in_order, self._contents.benchmarks)
+
+    def ranks(self, numbers: Ids) -> NDArray[np.intp]:
+        """Return the place of each number among the series."""
+        rising, rank = self._ranked
+        found: NDArray[np.intp] = rank[np.searchsorted(rising, numbers)]
+        return found
+
+    @cached_property
+    def _ranked(self) -> tuple[Ids, NDArray[np.intp]]:
+        """Numbers of the series, rising, and the place of each among the series."""
+        numbers = np.fromiter(self.series, dtype=np.int64, count=len(self.series))
+        order = np.argsort(numbers)
+        return numbers[order], order
 
 
 _BENCHMARK = attrgetter("benchmark")

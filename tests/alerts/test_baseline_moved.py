@@ -5,6 +5,7 @@ The figures are a recorded history's (protocol 4, free clocks): linear, 64 × 40
 
 import math
 
+import numpy as np
 import pytest
 from served import words
 from trees import open_store, record, write_measurement
@@ -13,6 +14,7 @@ from dashboard.pages import commit, overview, overview_rows
 from dashboard.pages import compare as page
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
+from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.sides import Side, compare
 from lockstep.record.model import Code, Estimate, Kernel
@@ -118,7 +120,7 @@ def test_the_api_says_so_with_both_times(store):
 
 def test_the_commits_page_says_so(store):
     results = store.current()
-    found = commit.compare(results, MACHINE, AFTER, None, RULES)
+    found = compare_commit(results, MACHINE, AFTER, None, RULES)
     told = {
         one.row.variant: one for one in found if (one.row.suite, one.row.case, one.row.l2) == ("linear", CASE, "cold")
     }
@@ -129,9 +131,9 @@ def test_the_commits_page_says_so(store):
 
 
 def test_the_overview_and_its_file_say_so(store, root):
-    stood = overview.stand(store.current(), MACHINE, "cold", NEXT, 0, Findings(store.cache, root))
-    moved = [one for one in stood if one.verdict == "baseline moved"]
-    assert {one.row.variant for one in moved} == UNCHANGED
+    stood = overview.statuses_of(store.current(), MACHINE, "cold", NEXT, 0, Findings(store.cache, root))
+    moved = stood.select(np.flatnonzero(stood.are("baseline moved")))
+    assert {each.row.variant for each in moved} == UNCHANGED
     rows = overview.table(store.current(), MACHINE, moved)
     assert "own_change" in overview_rows.csv_text(rows).splitlines()[0]
     assert rows[0]["baseline_change"] == pytest.approx(-1.65, abs=0.05)

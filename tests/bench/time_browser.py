@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from browser import FLAGS
 
 from dashboard.address import FamilyAddress, OverviewAddress
-from lockstep.compare.rows import Key, keys_of
+from lockstep.compare.rows import keys_of
+from lockstep.history.model import SeriesKey
 from lockstep.history.store import Store
 
 _SIZE = {"width": 1280, "height": 800}
@@ -61,7 +62,7 @@ def main() -> None:
             browser.close()
 
 
-def families(keys: Collection[Key], cases: int, variants: int) -> FamilyAddress:
+def families(keys: Collection[SeriesKey], cases: int, variants: int) -> FamilyAddress:
     """The page of a family with so many cases of so many variants."""
     for machine, suite, *_, l2 in sorted(keys):
         own = [key for key in sorted(keys) if (key[1], key[4]) == (suite, l2)]

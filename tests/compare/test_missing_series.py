@@ -10,10 +10,10 @@ from served import words
 from trees import analysed, open_store, record, write_measurement
 
 from dashboard.charts.heatmap import heatmap
-from dashboard.pages import commit as commit_page
 from dashboard.pages import overview
 from dashboard.pages.overview_cards import cards
 from dashboard.pages.overview_table import columns, table
+from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.rows import keys_of
 from lockstep.compare.verdict import SIGNS
 from lockstep.record.model import Estimate
@@ -74,7 +74,7 @@ def write(root, factor=lambda place: 1.0, commits=COMMITS):
 def looked_at(root, since=COMPARED):
     store = open_store(root)
     results, findings = store.current(), analysed(store, root.parent)
-    stood = overview.stand(results, MACHINE, "all", hash_of(since), 0, findings)
+    stood = overview.statuses_of(results, MACHINE, "all", hash_of(since), 0, findings)
     return SimpleNamespace(results=results, stood=stood, picture=findings.picture(results, MACHINE))
 
 
@@ -148,7 +148,7 @@ def test_of_two_odd_commits_the_newest_is_still_seen(tmp_path):
 
 
 def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_left_out(quiet):
-    found = commit_page.compare(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
+    found = compare_commit(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
     new = {(one.row.suite, one.row.case) for one in found if one.difference.verdict == "new"}
     assert new == {(NEW, case(n)) for n in range(4)}
 

@@ -28,7 +28,7 @@ from dashboard.pages import family, overview
 from dashboard.server.app import PLOTLY, create_app, page
 from dashboard.server.command import Dashboard, listen
 from lockstep.alerts.findings import Findings
-from lockstep.compare.rows import rows_of
+from lockstep.compare.row_table import newest_rows
 from lockstep.record.model import Estimate
 
 CASE = "M=8,K=4096,N=2048"
@@ -79,7 +79,7 @@ def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
     rows = [record(**small), record(case="M=8"), record(variant="torch", **{**small, "case": "M=8"}), record(**failed)]
     write_measurement(tmp_path / "results", rows)
     results = open_store(tmp_path / "results").current()
-    stood = overview.stand(results, MACHINE, "cold", "all", 0, Findings(tmp_path, tmp_path))
+    stood = overview.statuses_of(results, MACHINE, "cold", "all", 0, Findings(tmp_path, tmp_path))
     cells = overview.table(results, MACHINE, stood)
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8"]
@@ -191,7 +191,7 @@ def test_a_quiet_series_is_not_blown_up(store):
 
 def test_the_sweep_goes_over_the_axis_that_varies(store):
     results = store.current()
-    rows = rows_of(results, results.latest(MACHINE))
+    rows = list(newest_rows(results, MACHINE))
     axis, alike = sweep_axis([row.case for row in rows], CASE)
     assert axis == "M"
     assert set(alike) == {"M=1,K=4096,N=2048", CASE, "M=64,K=4096,N=2048"}

@@ -7,10 +7,8 @@ from test_dashboard_app import call
 from test_pages_overview import shown
 
 from dashboard.address import CommitAddress, parse_commit
-from dashboard.pages import commit
 from dashboard.server.app import create_app, page
-from lockstep.compare.rows import Measured, Row
-from lockstep.compare.since_commit import difference
+from lockstep.compare.at_commit import compare_commit
 
 __all__ = ["shown"]
 
@@ -21,7 +19,7 @@ def compared(shown, place, machine=FAST):
     store, findings = shown
     results = store.current()
     at = results.commits(machine)[place]
-    return commit.compare(results, machine, at.hash, findings.picture(results, machine), findings.thresholds)
+    return compare_commit(results, machine, at.hash, findings.picture(results, machine), findings.thresholds)
 
 
 def test_a_step_is_told_at_its_commit_and_at_no_other(shown):
@@ -39,7 +37,7 @@ def test_a_step_is_told_at_its_commit_and_at_no_other(shown):
 def test_what_failed_comes_first_and_the_first_commit_is_new(shown):
     assert compared(shown, COMMITS - 1)[0].difference.verdict == "failed"
     assert {one.difference.verdict for one in compared(shown, 0)} == {"new"}
-    assert commit.compare(shown[0].current(), FAST, "0" * 40, None, shown[1].thresholds) == []
+    assert compare_commit(shown[0].current(), FAST, "0" * 40, None, shown[1].thresholds)[:] == []
 
 
 def test_the_page_has_a_card_a_family_and_the_numbers(shown):
@@ -70,29 +68,3 @@ def test_an_address_restores_the_machine_and_takes_a_short_hash(shown):
 @pytest.mark.parametrize("path", ["/commit/0000000", "/commit/abc", "/commit/%3Cimg%3E"])
 def test_an_unknown_commit_says_so(shown, path):
     assert "No results of commit" in words(page(shown[0], path, "")[0])
-
-
-def row(value, error=0.001, version="1", higher=False, state="ok"):
-    measured = None if value is None else Measured(value, error=error)
-    return Row("m", "c", "s", "", "", "", version, state, value=measured, unit="MB", higher_is_better=higher)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "noise", "verdict"),
-    [
-        (row(100), row(105), float("nan"), "slower"),
-        (row(100), row(95), float("nan"), "faster"),
-        (row(100, higher=True), row(105, higher=True), float("nan"), "faster"),
-        (row(100), row(105), 0.05, "unsure"),
-        (row(100), row(100.1), float("nan"), "same"),
-        (row(100), row(100.9), float("nan"), "same"),
-        (row(100, None), row(105, None), float("nan"), "unsure"),
-        (row(0), row(5), float("nan"), "unsure"),
-        (row(0), row(0), float("nan"), "same"),
-        (row(100, version="0"), row(105), float("nan"), "new"),
-        (None, row(105), float("nan"), "new"),
-        (row(100), row(None, state="failed"), float("nan"), "failed"),
-    ],
-)
-def test_a_verdict_needs_size_and_certainty(before, after, noise, verdict):
-    assert difference(before, after, noise).verdict == verdict

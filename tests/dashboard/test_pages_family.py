@@ -13,7 +13,7 @@ from dashboard.charts.roofline import roofline
 from dashboard.charts.theme import styles
 from dashboard.pages import family
 from dashboard.pages.default_cases import telling
-from lockstep.compare.rows import rows_of
+from lockstep.compare.row_table import newest_rows
 from lockstep.record.model import Estimate
 
 __all__ = ["shown"]
@@ -46,7 +46,7 @@ def test_a_relative_trend_begins_at_one(shown):
 
 def test_the_roofline_stands_on_the_machines_own_controls(tmp_path):
     results = golden(tmp_path / "results").current()
-    rows = rows_of(results, results.latest(MACHINE))
+    rows = list(newest_rows(results, MACHINE))
     controls = results.runs_of(MACHINE)[-1].controls
     figure = roofline(rows, controls, styles(["splitk"], set()), "dark")
     go.Figure(figure)

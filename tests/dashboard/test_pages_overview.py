@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from served import words
@@ -31,7 +32,7 @@ def shown(tmp_path_factory):
 
 def stand(shown, machine=FAST, since="all"):
     store, findings = shown
-    return overview.stand(store.current(), machine, "all", since, 0, findings)
+    return overview.statuses_of(store.current(), machine, "all", since, 0, findings)
 
 
 def test_what_the_detector_found_since_then_counts_as_slower(shown):
@@ -142,7 +143,7 @@ def test_what_fails_since_then_stands_first_and_what_failed_already_below_what_c
     rows = overview.table(results, FAST, stood)
     assert [row["verdict"] for row in rows[:3]] == ["failed", "slower", "slower"]
     assert not any(one.news for one in stand(shown, since=results.commits(FAST)[-1].hash))
-    rows = overview.table(results, FAST, [replace(one, news=False) for one in stood])
+    rows = overview.table(results, FAST, replace(stood, news=np.zeros(len(stood), dtype=bool)))
     assert [row["verdict"] for row in rows[:3]] == ["slower", "slower", "failed"]
 
 

@@ -17,6 +17,7 @@ from dashboard.pages.overview_values import VALUES
 from dashboard.pages.row_source import block, chosen_rows
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
+from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.rows import benchmarks_of, suites
 from lockstep.compare.sides import Side, compare
 from lockstep.suite.thresholds import Thresholds
@@ -53,7 +54,7 @@ def seconds(do):
 def test_the_overviews_work_is_linear_in_its_series(trees):
     def fill(store):
         results = store.current()
-        stood = overview.stand(results, "machine-0", "all", "all", 0, Findings(store.cache, store.root))
+        stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(store.cache, store.root))
         overview.table(results, "machine-0", stood)
 
     few, many = (seconds(lambda of=of: fill(trees[of])) for of in (FEW, MANY))
@@ -118,11 +119,11 @@ def test_long_tables_are_sent_block_by_block(trees):
 
 def test_a_heatmap_has_room_for_so_many_families(trees):
     results = trees[FEW].current()
-    stood = overview.stand(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
-    assert len({one.row.suite for one in stood}) == FEW
+    stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    assert len({each.row.suite for each in stood}) == FEW
     [trace] = heatmap(stood, "change", "light")["data"]
     assert len(trace["y"]) == MOST_SUITES
-    found = commit.compare(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
+    found = compare_commit(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
     assert len(commit.families(found)) == commit.MOST_FAMILIES + 1
 
 
@@ -137,14 +138,14 @@ def test_the_benchmarks_of_a_suite_are_looked_up(trees):
 
 def test_the_servers_values_are_those_of_the_grid(trees):
     results = trees[FEW].current()
-    stood = overview.stand(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
-    for one, cells in zip(stood[:50], cells_of(results, "machine-0", stood[:50]), strict=True):
-        told = {name: value(one) for name, value in VALUES.items() if name != "stale"}
-        assert told == {name: cells[name] for name in told}
+    stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    columns = {name: values(stood) for name, values in VALUES.items() if name != "stale"}
+    for place, cells in enumerate(cells_of(results, "machine-0", stood[:50])):
+        assert {name: values[place] for name, values in columns.items()} == {name: cells[name] for name in columns}
 
 
 ITEMS = [{"name": f"M={n}", "n": None if n == 3 else n % 7 + n / 100} for n in range(20)]
-COLUMNS = {"name": lambda one: one["name"], "n": lambda one: one["n"]}
+COLUMNS = {name: lambda items, name=name: [item[name] for item in items] for name in ("name", "n")}
 
 
 def number(kind, wanted=None, to=None):
@@ -152,7 +153,7 @@ def number(kind, wanted=None, to=None):
 
 
 def names(request, search=""):
-    return [one["name"] for one in chosen_rows(ITEMS, COLUMNS, request, search)]
+    return [ITEMS[place]["name"] for place in chosen_rows(ITEMS, COLUMNS, request, search)]
 
 
 @pytest.mark.parametrize(

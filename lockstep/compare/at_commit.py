@@ -1,0 +1,108 @@
+"""Every series that a machine measured at a commit, against the last commit before it that measured its suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.compare.difference import Difference, Differences, Scope, compare_rows, loudest_first
+from lockstep.compare.missing_series import not_new
+from lockstep.compare.row_table import Indices, RowTable, concatenated, no_rows, rows_at
+from lockstep.compare.rows import Row
+from lockstep.compare.status import noise_by_key
+from lockstep.history.model import STATES, Commit
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.suite.thresholds import Thresholds
+
+#: Commits back to which a suite's last measurement is looked for.
+_FAR = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One series at the commit: its row, the one before (``None``: never), where that was, and the difference."""
+
+    row: Row
+    before: Row | None
+    earlier: Commit | None
+    difference: Difference
+
+
+@dataclass(frozen=True, eq=False)
+class CommitComparison(Sequence[Compared]):
+    """All series of a commit, the loudest first, as columns.
+
+    Attributes:
+        rows: at the commit.
+        before, places: the earlier rows, and for each of ``rows`` the place of its earlier row; -1 there is none.
+        differences: of ``rows``.
+        earlier: by suite, the commit before; without suites that were measured first.
+    """
+
+    rows: RowTable
+    before: RowTable
+    places: Indices
+    differences: Differences
+    earlier: Mapping[str, Commit]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Compared: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Compared]: ...
+
+    def __getitem__(self, place: int | slice) -> Compared | list[Compared]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(len(self))[place]]
+        row, at = self.rows[place], int(self.places[place])
+        before = self.before[at] if at >= 0 else None
+        return Compared(row, before, self.earlier.get(row.suite), self.differences[place])
+
+
+@remembered
+def compare_commit(
+    results: Results, machine: str, commit: str, findings: MachineFindings | None, thresholds: Thresholds
+) -> CommitComparison:
+    """Compare every series of a commit with the last commit before it at which its suite was measured.
+
+    Args:
+        results: of all machines.
+        machine: whose series.
+        commit: full hash; of an unknown one there are no series.
+        findings: what the detector found on the machine, which knows the noise; ``None``: the noise is not known.
+        thresholds: which change matters.
+    """
+    commits = results.commits(machine)
+    place = next((at for at, known in enumerate(commits) if known.hash == commit), None)
+    rows = no_rows() if place is None else rows_at(results, machine, commit)
+    absent = STATES.index("na")
+    suite = rows.series_keys.suite[rows.columns["key"]]
+    wanted = set(suite.tolist())
+    earlier: dict[int, Commit] = {}
+    parts = []
+    for known in commits[max((place or 0) - _FAR, 0) : place or 0][::-1]:
+        if wanted <= earlier.keys():
+            break
+        there = rows_at(results, machine, known.hash)
+        own = there.series_keys.suite[there.columns["key"]]
+        new = set(own[there.columns["state"] != absent].tolist()) - earlier.keys()
+        earlier |= dict.fromkeys(new, known)
+        parts.append(there.select(np.isin(own, list(new))))
+    before = concatenated(parts) if parts else rows.select(slice(0))
+    places = before.place[rows.columns["key"]]
+    differences = compare_rows(before, places, rows, thresholds, Scope(), noise_by_key(results, machine, findings))
+    followed = np.isin(suite, list(earlier))
+    differences = not_new(differences, results, machine, place or 0, rows, places, followed)
+    order = loudest_first(differences.verdict, differences.worse, rows)
+    order = order[rows.columns["state"][order] != absent]
+    names = dict(zip(suite.tolist(), (key.suite for key in rows.keys), strict=True))
+    named = {names[code]: known for code, known in earlier.items() if code in names}
+    return CommitComparison(rows.select(order), before, places[order], differences.select(order), named)

@@ -1,0 +1,279 @@
+"""Compare rows with earlier rows of the same series: the one comparator of the overview, the commit page, Compare and
+the API.
+
+They choose what is compared with what (``Scope``); by how much it became worse and what that is called follows
+here from ``lockstep.compare.verdict``. More is worse in every quantity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.compare.ratio_cause import Times, behind, called
+from lockstep.compare.row_table import Indices, RowTable
+from lockstep.compare.verdict import LOUDEST, UNKNOWN, Change, Verdict, error_of, errors_of, quantiles
+from lockstep.history.model import STATES, Floats, Part, SeriesKey
+from lockstep.history.series_keys import PARTS
+from lockstep.suite.thresholds import Thresholds
+
+#: Verdicts as arrays hold them: ``LOUDEST[code]``.
+Verdicts = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """From one row of a series to a later one.
+
+    Attributes:
+        quantity: that was compared: "speedup" (paired, hence surest), "latency" or "value".
+        worse: log of the factor by which it became worse, in every quantity; ``None`` if there are not two numbers.
+        error: standard error of ``worse``; ``None`` unknown.
+        low, high: interval of ``worse`` at the threshold's confidence; ``None`` unknown.
+        verdict: "unsure" if the interval holds both a change that matters and none.
+        times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
+    """
+
+    quantity: Part
+    worse: float | None
+    error: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    times: Times | None = None
+
+    @property
+    def percent(self) -> float | None:
+        """By how many percent it became worse (more time); negative is better."""
+        return None if self.worse is None else 100 * math.expm1(self.worse)
+
+
+@dataclass(frozen=True, eq=False)
+class Differences(Sequence[Difference]):
+    """Differences of many rows, as columns.
+
+    Attributes:
+        quantity: codes, see ``PARTS``.
+        worse, error: see ``Difference``; NaN unknown.
+        half: half the width of the interval; NaN unknown.
+        verdict: codes, see ``LOUDEST``.
+        times: by place, where they are known.
+    """
+
+    quantity: NDArray[np.uint8]
+    worse: Floats
+    error: Floats
+    half: Floats
+    verdict: Verdicts
+    times: Mapping[int, Times]
+
+    def __len__(self) -> int:
+        return len(self.worse)
+
+    def __getitem__(self, place: int) -> Difference:  # type: ignore[override]  # no caller takes a slice
+        worse, error, half = (float(column[place]) for column in (self.worse, self.error, self.half))
+        known = not math.isnan(worse)
+        sure = known and not math.isnan(error)
+        return Difference(
+            PARTS[self.quantity[place]],
+            worse if known else None,
+            error if sure else None,
+            worse - half if sure else None,
+            worse + half if sure else None,
+            LOUDEST[self.verdict[place]],
+            self.times.get(place),
+        )
+
+    def select(self, places: Indices) -> Differences:
+        """Return the differences at these places."""
+        times = {at: self.times[place] for at, place in enumerate(places.tolist()) if place in self.times}
+        worse, error, half = (column[places] for column in (self.worse, self.error, self.half))
+        return Differences(self.quantity[places], worse, error, half, self.verdict[places], times)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How rows are compared.
+
+    Attributes:
+        quantity: "latency" (or another project's value), "speedup" where the row has a baseline, or "surest": the
+            speedup where both rows have one with an error.
+        two_runs: nothing but the two runs is known: neither can be "new", the failure of either is "failed", and "same"
+            is said only if the whole interval is. Among all that a machine measures, a change that is sure and too
+            small to matter, and equality without known noise, are "same" as well: neither is worth a look.
+    """
+
+    quantity: Literal["surest", "speedup", "latency"] = "surest"
+    two_runs: bool = False
+
+
+def compare_rows(
+    before: RowTable,
+    earlier: Indices,
+    after: RowTable,
+    thresholds: Thresholds,
+    scope: Scope,
+    noise: Mapping[SeriesKey, float] | None = None,
+) -> Differences:
+    """Compare rows.
+
+    Args:
+        before: the earlier rows.
+        earlier: for each row of ``after``, the place of its row in ``before``; -1: it had not been measured.
+        after: the later rows.
+        thresholds: which change matters, and the confidence.
+        scope: how.
+        noise: of series, standard deviation of the logarithm from run to run; ``None``: of none. An interval within
+            one run knows nothing of it.
+    """
+    scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else None
+    quantity = _quantities(before, earlier, after, scope)
+    old, old_error = _numbers(before, earlier, quantity)
+    new, new_error = _numbers(after, np.arange(len(after)), quantity)
+    matters, confidence = _limits(after, thresholds)
+    better = (quantity == _SPEEDUP) | ((quantity == _VALUE) & after.higher_is_better)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        grown = np.log(new / old)
+    worse = np.where((old > 0) & (new > 0), np.where(better, -grown, grown), np.nan)
+    error = np.where(np.isnan(worse), np.nan, errors_of(old_error, new_error, scale))
+    half = quantiles(confidence) * error
+    verdict = call(worse, error, half, matters, scope.two_runs)
+    # A count that was or is zero has no ratio.
+    verdict[(old == new) & np.isnan(worse)] = _SAME
+    state = after.columns["state"]
+    if scope.two_runs:
+        verdict[(state == _FAILED) | (_at(before.columns["state"], earlier) == _FAILED)] = LOUDEST.index("failed")
+    else:
+        version = after.columns["version"]
+        fresh = (earlier < 0) | np.isnan(old) | (_at(before.columns["version"], earlier) != version)
+        missing = np.isnan(new)
+        verdict[fresh] = LOUDEST.index("new")
+        verdict[missing] = _UNSURE
+        verdict[missing & (state == _FAILED)] = LOUDEST.index("failed")
+        for column in (worse, error, half):
+            column[fresh | missing] = np.nan
+    times = {}
+    for place in np.flatnonzero(np.isin(verdict, _CHANGED) & (quantity == _SPEEDUP)).tolist():
+        moved = _times(before, int(earlier[place]), after, place, noise or {})
+        if moved is not None:
+            times[place] = moved
+            of = called(LOUDEST[verdict[place]], float(worse[place]), moved, float(confidence[place]))
+            verdict[place] = LOUDEST.index(of)
+    return Differences(quantity, worse, error, half, verdict, times)
+
+
+def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: bool) -> Verdicts:
+    """Return the verdicts of changes, as codes.
+
+    "slower" or "faster" if a change is sure and matters, "same" if the whole interval does not matter, else "unsure".
+
+    Args:
+        worse, error: see ``Differences``.
+        half: half the width of each interval.
+        matters: smallest relative change worth a word, 0.01 is 1 %.
+        two_runs: see ``Scope``.
+    """
+    least = np.log1p(matters)
+    size = np.abs(worse)
+    sure = size > half
+    verdict = np.full(len(worse), _UNSURE, dtype=np.uint8)
+    verdict[size + half < least] = _SAME
+    verdict[sure & (size >= least)] = LOUDEST.index("faster")
+    verdict[sure & (size >= least) & (worse > 0)] = LOUDEST.index("slower")
+    if not two_runs:
+        verdict[(verdict == _UNSURE) & (sure | (np.isnan(error) & (worse == 0)))] = _SAME
+    return verdict
+
+
+def loudest_first(verdict: Verdicts, worse: Floats, rows: RowTable) -> Indices:
+    """Return the order of rows: the loudest verdict first, of it the largest change, last what has no number."""
+    key = rows.columns["key"]
+    size = np.where(np.isnan(worse), np.inf, -np.abs(worse))
+    return np.lexsort((rows.series_keys.variant[key], rows.series_keys.shape[key], size, verdict))
+
+
+def geomean(worse: Floats) -> float:
+    """Return the mean of the logs that are known: of the geometric mean of the factors. NaN if none is known."""
+    known = worse[~np.isnan(worse)]
+    return math.fsum(known.tolist()) / len(known) if len(known) else math.nan
+
+
+_LATENCY, _SPEEDUP, _VALUE = (PARTS.index(part) for part in ("latency", "speedup", "value"))
+_SAME, _UNSURE = LOUDEST.index("same"), LOUDEST.index("unsure")
+_CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
+_FAILED = STATES.index("failed")
+
+
+def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scope) -> NDArray[np.uint8]:
+    """Return the code of the quantity in which each row is compared."""
+    none = np.zeros(len(after), dtype=bool)
+    valued = paired = none
+    if "value" in after.columns or "value" in before.columns:
+        valued = ~np.isnan(after.column("value")) | ~np.isnan(_at(before.column("value"), earlier))
+    if scope.quantity == "speedup":
+        paired = _at(before.columns["baseline"], earlier, "") != ""
+    elif scope.quantity == "surest" and "speedup" in after.columns:
+        paired = _paired(after) & ((earlier < 0) | _at(_paired(before), earlier, False))
+    found = np.where(valued, _VALUE, np.where(paired, _SPEEDUP, _LATENCY))
+    return found.astype(np.uint8)
+
+
+def _paired(rows: RowTable) -> NDArray[np.bool_]:
+    """Return which rows have a ratio that is surer than the time; that of the baseline to itself is always one."""
+    error = rows.column("speedup_error")
+    found: NDArray[np.bool_] = (rows.column("speedup") > 0) & ~np.isnan(error) & (error != 0)
+    return found & ~rows.is_baseline
+
+
+def _numbers(rows: RowTable, places: Indices, quantity: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+    """Return the number of each row in its quantity, and the standard error of its logarithm."""
+    value, error = np.full(len(places), np.nan), np.full(len(places), np.nan)
+    for code, name in enumerate(PARTS):
+        own = quantity == code
+        if name in rows.columns and own.any():
+            value[own] = _at(rows.columns[name], places[own])
+            error[own] = _at(rows.columns[f"{name}_error"], places[own])
+    return value, error
+
+
+def _at(column: NDArray[Any], places: Indices, missing: Any = math.nan) -> NDArray[Any]:
+    """Return the values at these places, ``missing`` at -1."""
+    if not len(column):
+        return np.full(len(places), missing)
+    return np.where(places < 0, missing, column[places])
+
+
+def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
+    """Return of each row the smallest change that matters, and the confidence."""
+    if not thresholds.rules:
+        own = thresholds.default
+        return np.full(len(rows), own.min_effect), np.full(len(rows), own.confidence)
+    each = [thresholds.of(*key[1:]) for key in rows.keys]
+    return np.array([one.min_effect for one in each]), np.array([one.confidence for one in each])
+
+
+def _times(
+    before: RowTable, earlier: int, after: RowTable, place: int, noise: Mapping[SeriesKey, float]
+) -> Times | None:
+    """Return what the time of a row and its baseline's did; ``None`` unless both are known."""
+    there, here = before.baseline_of(earlier), after.baseline_of(place)
+    if here >= 0 and after.columns["commit"][here] != after.columns["commit"][place]:
+        here = -1
+    scale = noise.get(after.key_at(here), math.nan) if here >= 0 else math.nan
+    return behind(_time_changed(before, earlier, after, place), _time_changed(before, there, after, here, scale))
+
+
+def _time_changed(before: RowTable, earlier: int, after: RowTable, place: int, noise: float = math.nan) -> Change:
+    """Return what the time did; unknown if there are not two of the same version."""
+    if min(earlier, place) < 0 or before.columns["version"][earlier] != after.columns["version"][place]:
+        return UNKNOWN
+    old, new = float(before.column("latency")[earlier]), float(after.column("latency")[place])
+    if math.isnan(old) or math.isnan(new):
+        return UNKNOWN
+    within = math.hypot(before.column("latency_error")[earlier], after.column("latency_error")[place])
+    return Change(math.log(new / old), error_of(within, noise))

@@ -1,0 +1,343 @@
+"""Rows as columns: an array for each number of all rows. A row becomes an object where it is shown.
+
+A machine of 60,000 series has as many rows on each of its pages. As objects they take ten times the memory and the
+time of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.compare.rows import SHOWN_AS, Measured, Row, case_axes
+from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, Series, SeriesKey
+from lockstep.history.series_keys import PARTS, KeyIndex
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+
+Indices = NDArray[np.intp] | Ints
+Columns = Mapping[str, NDArray[Any]]
+
+#: Of a point: its number, the interval and the error.
+_ENDS = ("value", "low", "high", "error")
+
+_TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
+_SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "measured_at"), *_TEXTS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Machine:
+    """What the rows of a machine share."""
+
+    index: KeyIndex
+    commits: tuple[Commit, ...]
+    clock_states: tuple[str, ...]
+    benchmarks: Mapping[str, Benchmark]
+    versions: tuple[str, ...]
+
+
+class RowTable(Sequence[Row]):
+    """Rows of one machine.
+
+    Attributes:
+        columns: by name, of one length. "key" is a place among ``keys_of_machine``, "commit" an index into the
+            machine's commits, "rank" the place of the row's series, "version" an index into ``Results.versions``.
+            "latency" (seconds), "speedup" and "value" (in the benchmark's unit) have a "…_low", "…_high" and "…_error".
+            Unknown
+            numbers are NaN; a column that no row has is left out.
+    """
+
+    def __init__(self, machine: _Machine, columns: Columns) -> None:
+        self._machine = machine
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns["key"])
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> RowTable: ...
+
+    def __getitem__(self, place: int | slice) -> Row | RowTable:
+        return self.select(place) if isinstance(place, slice) else self._row(place)
+
+    def select(self, chosen: NDArray[Any] | slice) -> RowTable:
+        """Return the rows at these places, or of this mask."""
+        return self.with_columns({name: values[chosen] for name, values in self.columns.items()})
+
+    def with_columns(self, columns: Columns) -> RowTable:
+        """Return other rows of the same machine."""
+        return RowTable(self._machine, columns)
+
+    def column(self, name: str) -> Floats:
+        """Return a column of numbers; NaN in all rows if none has it."""
+        return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
+
+    def measured(self, quantity: str) -> Floats:
+        """Return ``Row.measured`` of all rows, NaN where a row has no such number."""
+        if quantity == "speedup":
+            return self.column("speedup")
+        if quantity == "value":
+            return self.column("value") * self.factors if "value" in self.columns else self.column("value")
+        latency = self.column("latency")
+        if quantity == "latency":
+            return 1e6 * latency
+        numerators = {
+            "floor": 100 * self.columns["floor_s"],
+            "bandwidth": self.columns["bytes"] / 1e9,
+            "compute": self.columns["flops"] / 1e12,
+        }
+        numerator = numerators[quantity]
+        return np.where(numerator > 0, numerator / latency, np.nan)
+
+    @property
+    def series_keys(self) -> KeyIndex:
+        """Keys of the machine's series, to which the column "key" refers."""
+        return self._machine.index
+
+    @cached_property
+    def keys(self) -> list[SeriesKey]:
+        """Key of each row."""
+        keys = self._machine.index.keys
+        return [keys[place] for place in self.columns["key"].tolist()]
+
+    @cached_property
+    def place(self) -> Ints:
+        """For each key of the machine, the place of its row, or -1."""
+        found = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
+        found[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
+        return found
+
+    def find(self, key: SeriesKey) -> int:
+        """Return the place of a key's row; -1 if it has none."""
+        known = self._machine.index.place.get(key)
+        return -1 if known is None else int(self.place[known])
+
+    def get(self, key: SeriesKey) -> Row | None:
+        """Return the row of a key; ``None`` if it has none."""
+        place = self.find(key)
+        return None if place < 0 else self._row(place)
+
+    def key_at(self, place: int) -> SeriesKey:
+        """Return the key of a row."""
+        return self._machine.index.keys[int(self.columns["key"][place])]
+
+    def baseline_of(self, place: int) -> int:
+        """Return the place of the row that a row's ratio refers to; -1 if there is none."""
+        return self.find(self.key_at(place).of(self.columns["baseline"][place]))
+
+    @property
+    def higher_is_better(self) -> NDArray[np.bool_]:
+        """Whether more of a row's "value" is better."""
+        if "value" not in self.columns:
+            return np.zeros(len(self), dtype=bool)
+        benchmarks = self._machine.benchmarks
+        better = (key.suite in benchmarks and benchmarks[key.suite].higher_is_better for key in self.keys)
+        return np.fromiter(better, dtype=bool, count=len(self))
+
+    @property
+    def units(self) -> list[str]:
+        """The unit in which each row's "value" is shown; "" of a row that has none."""
+        if "value" not in self.columns:
+            return [""] * len(self)
+        return [_unit(each)[0] if each.part == "value" else "" for each in map(self.benchmark, range(len(self)))]
+
+    @property
+    def factors(self) -> Floats:
+        """The factor from each row's "value" to the unit in which it is shown."""
+        return np.array([_unit(self.benchmark(place))[1] for place in range(len(self))])
+
+    def benchmark(self, place: int) -> Benchmark:
+        """Return the benchmark of a row; of a row of ours that of its latency, where it has one."""
+        return self._machine.benchmarks[self._machine.index.series[self.columns["rank"][place]].benchmark]
+
+    @property
+    def short_commits(self) -> list[str]:
+        """The first eight digits of each row's commit."""
+        return [self._machine.commits[place].short for place in self.columns["commit"].tolist()]
+
+    @cached_property
+    def is_baseline(self) -> NDArray[np.bool_]:
+        """Whether a row is of the variant that its ratio refers to: compared with itself, the ratio is always one."""
+        own = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
+        return np.array([bool(baseline) and key.variant == baseline for key, baseline in own], dtype=bool)
+
+    def _row(self, place: int) -> Row:
+        columns, machine = self.columns, self._machine
+        key = machine.index.keys[columns["key"][place]]
+        series, benchmark = machine.index.series[columns["rank"][place]], self.benchmark(place)
+        value = self._measured("value", place)
+        state = STATES[columns["state"][place]]
+        commit = int(columns["commit"][place])
+        reasons = columns["clock_reasons"][place]
+        return Row(
+            key=key,
+            commit=machine.commits[commit].hash,
+            version=machine.versions[columns["version"][place]],
+            state=state,
+            reason=columns["reason"][place] or _REASONS.get(state, ""),
+            latency=self._measured("latency", place),
+            speedup=self._measured("speedup", place),
+            flops=float(columns["flops"][place]),
+            bytes=float(columns["bytes"][place]),
+            floor_s=_known(columns["floor_s"][place]),
+            bound=columns["bound"][place],
+            mde=_known(columns["mde"][place]),
+            note=columns["note"][place],
+            clock_state=machine.clock_states[commit] if state != "bare" else "",
+            sm_mhz=_known(columns["sm_mhz"][place]),
+            clock_reasons=tuple(reasons.split("\n")) if reasons else (),
+            measured_at=int(columns["measured_at"][place]),
+            value=value.times(_unit(benchmark)[1]) if value else None,
+            unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
+            higher_is_better=benchmark.higher_is_better,
+            axes=case_axes(key.case) if benchmark.ours else _other_axes(series),
+            baseline=columns["baseline"][place],
+        )
+
+    def _measured(self, part: Part, place: int) -> Measured | None:
+        if part not in self.columns:
+            return None
+        value, *ends = (_known(self.columns[name][place]) for name in _names(part))
+        return None if value is None else Measured(value, *ends)
+
+
+@remembered
+def _machine(results: Results, machine: str) -> _Machine:
+    runs = results.runs_of(machine)
+    states = tuple(run.clock_state for run in runs)
+    return _Machine(results.keys(machine), results.commits(machine), states, results.benchmarks, results.versions)
+
+
+@remembered
+def newest_rows(results: Results, machine: str) -> RowTable:
+    """Return the newest row of every series of a machine, in the order of the series."""
+    rows = _table(results, machine, results.columns(machine, _SHARED))
+    # Latency and speedup of a series may have come to an end at different commits.
+    key, commit = rows.columns["key"], rows.columns["commit"]
+    newest = np.full(len(rows.series_keys.keys), -1, dtype=np.int32)
+    np.maximum.at(newest, key, commit)
+    own = commit == newest[key]
+    return rows if own.all() else rows.select(own)
+
+
+@remembered
+def rows_at(results: Results, machine: str, commit: str) -> RowTable:
+    """Return the rows of one commit (its full hash)."""
+    commits = results.commits(machine)
+    if commits and commit == commits[-1].hash:
+        # The newest point of whatever was measured there: read once for both.
+        rows = newest_rows(results, machine)
+        own = rows.columns["commit"] == len(commits) - 1
+        return rows if own.all() else rows.select(own)
+    return _table(results, machine, results.columns(machine, _SHARED, commit))
+
+
+def no_rows() -> RowTable:
+    """Return the rows of a machine that has none."""
+    index = KeyIndex((), (), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.uint8))
+    return RowTable(_Machine(index, (), (), {}, ()), _nothing())
+
+
+def concatenated(tables: Sequence[RowTable]) -> RowTable:
+    """Return the rows of several tables of one machine, of which there is at least one, as one table."""
+    names = {name: values.dtype for table in tables for name, values in table.columns.items()}
+    columns = {
+        name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables]).astype(kind)
+        for name, kind in names.items()
+    }
+    return tables[0].with_columns(columns)
+
+
+def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
+    """Return every row of some series, by machine, by series, then oldest first."""
+    of: dict[str, list[Series]] = {}
+    for each in series:
+        of.setdefault(each.machine, []).append(each)
+    there = [name for name in results.machines if name in of]
+    columns = ((name, results.columns(name, _SHARED, series=of[name])) for name in there)
+    return [row for name, points in columns for row in _table(results, name, points)]
+
+
+def _table(results: Results, machine: str, points: Columns) -> RowTable:
+    """Return points as rows, in the order of the points: a latency and a speedup of one commit are one row."""
+    shared = _machine(results, machine)
+    index = shared.index
+    if not points:
+        return RowTable(shared, _nothing())
+    key, part = index.key_at[points["rank"]], index.part_at[points["rank"]]
+    # What the record says stands at both points; the state of the row is its latency's.
+    ratio = part == PARTS.index("speedup")
+    row, count = _rows_of_points(key, points["commit"])
+    main = np.empty(count, dtype=np.intp)
+    for some in (ratio, ~ratio):
+        main[row[some]] = np.flatnonzero(some)
+    columns = {name: points[name][main] for name in ("rank", "commit", *_SHARED)} | {"key": key[main]}
+    for name in _TEXTS:
+        columns[name] = _interned(columns[name])
+    for code, name in enumerate(PARTS):
+        own = np.flatnonzero(part == code)
+        if len(own):
+            columns |= _numbers(name, {end: points[end][own] for end in _ENDS}, row[own], count)
+    return RowTable(shared, columns)
+
+
+def _nothing() -> Columns:
+    numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", "commit", "rank", "version", "state")}
+    return {name: np.empty(0, dtype=object if name in _TEXTS else float) for name in _SHARED} | numbers
+
+
+def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
+    """Return the place of each point's row, and how many rows there are: a row is a key at a commit."""
+    pairs = key.astype(np.int64) << 32 | commit
+    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    place = np.empty(len(first), dtype=np.intp)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[inverse], len(first)
+
+
+def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
+    """Return the four columns of a number, from the points that have it."""
+    values = points["value"]
+    known = ~np.isnan(values) if part == "value" else values > 0
+    found = {}
+    for name, end in zip(_names(part), _ENDS, strict=True):
+        column = np.full(count, np.nan)
+        column[row] = np.where(known, points[end], np.nan)
+        found[name] = column
+    return found
+
+
+def _names(part: Part) -> tuple[str, str, str, str]:
+    return part, f"{part}_low", f"{part}_high", f"{part}_error"
+
+
+def _unit(benchmark: Benchmark) -> tuple[str, float]:
+    return SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+
+
+def _interned(texts: NDArray[Any]) -> NDArray[Any]:
+    """Return the texts, equal ones as one object."""
+    seen: dict[str, str] = {}
+    texts[:] = [seen.setdefault(text, text) for text in texts.tolist()]
+    return texts
+
+
+def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
+    return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
+
+
+def _known(number: Any) -> float | None:
+    return None if math.isnan(number) else float(number)
+
+
+#: What asv's file tells by NaN and by null.
+_REASONS = {"na": "skipped", "failed": "asv stored no number"}

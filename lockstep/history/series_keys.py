@@ -1,0 +1,87 @@
+"""Keys of a machine's series, and which number of its row each series gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.history.display_names import natural
+from lockstep.history.model import Benchmark, Ints, Part, Series, SeriesKey
+
+#: Parts by the code that arrays hold.
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyIndex:
+    """Keys of a machine's series.
+
+    Attributes:
+        series: in order, see ``Results.series``.
+        keys: each once, in the order of the series.
+        key_at: for each series in order, the place of its key among ``keys``.
+        part_at: for each series in order, the code of its part, see ``PARTS``.
+    """
+
+    series: Sequence[Series]
+    keys: tuple[SeriesKey, ...]
+    key_at: Ints
+    part_at: NDArray[np.uint8]
+
+    @cached_property
+    def place(self) -> Mapping[SeriesKey, int]:
+        """Place of each key among ``keys``."""
+        return {key: place for place, key in enumerate(self.keys)}
+
+    @cached_property
+    def shape(self) -> Ints:
+        """For each key, the rank of its suite, case (small before large) and cache state."""
+        return _ranks([(key.suite, natural(key.case), key.l2) for key in self.keys])
+
+    @cached_property
+    def suite(self) -> Ints:
+        """For each key, the rank of its suite."""
+        return _ranks([key.suite for key in self.keys])
+
+    @cached_property
+    def case(self) -> Ints:
+        """For each key, the rank of its case, small before large."""
+        return _ranks([(natural(key.case), key.case) for key in self.keys])
+
+    @cached_property
+    def variant(self) -> Ints:
+        """For each key, the rank of its variant."""
+        return _ranks([key.variant for key in self.keys])
+
+
+def _ranks(values: Sequence[Any]) -> Ints:
+    """Return the place of each value among the different ones in order."""
+    rank = {value: place for place, value in enumerate(sorted(set(values)))}
+    return np.array([rank[value] for value in values], dtype=np.int32)
+
+
+def index_keys(series: Sequence[Series], benchmarks: Mapping[str, Benchmark]) -> KeyIndex:
+    """Return the keys of a machine's series, given in their order."""
+    place: dict[SeriesKey, int] = {}
+    key_at = np.empty(len(series), dtype=np.int32)
+    part_at = np.empty(len(series), dtype=np.uint8)
+    for rank, each in enumerate(series):
+        benchmark = benchmarks[each.benchmark]
+        key_at[rank] = place.setdefault(key_of(each, benchmark), len(place))
+        part_at[rank] = PARTS.index(benchmark.part)
+    return KeyIndex(series, tuple(place), key_at, part_at)
+
+
+def key_of(series: Series, benchmark: Benchmark) -> SeriesKey:
+    """Return the key of a series of this benchmark."""
+    if not series.axes:
+        return SeriesKey(series.machine, benchmark.key_suite)
+    named = dict(series.axes)
+    variant, l2 = named.pop("variant", ""), named.pop("l2", "")
+    case = named["case"] if list(named) == ["case"] else ",".join(f"{name}={value}" for name, value in named.items())
+    return SeriesKey(series.machine, benchmark.key_suite, variant, case, l2)
