@@ -207,7 +207,7 @@ def test_share_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
         SHARES + "cut = Share(32, 64, 128, 4, 8, 8, 4)\n"
         "assert 'needs all its programs resident at once: 136 for N=2176' in refused(17, 4096, 2176, cut)\n"
         "assert 'has 132 multiprocessors' in refused(17, 4096, 2176, cut)\n"
-        "assert 'K=4224, 33 steps of 128, to 4 parts' in refused(17, 4224, 2048, cut)\n"
+        "assert 'K=4224, 33 steps of 128, into 4 parts' in refused(17, 4224, 2048, cut)\n"
         "assert 'up to 32 rows, got 33' in refused(33, 4096, 2048, cut)\n"
         "assert 'no tile for 32 rows of K=4096 and N=2112' in refused(32, 4096, 2112)\n"
         "assert 'no tile for 33 rows' in refused(33, 4096, 2048)\n"
