@@ -1,1 +1,1 @@
-"""The ruler: one suite a family, of the same name as its module in ``kernels``."""
+"""Benchmark definitions: one module of suites per family, named like the family's module in ``kernels``."""

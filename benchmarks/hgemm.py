@@ -1,72 +1,62 @@
-"""The ruler for ``hgemm``: square and flat half-precision products, as minfer's ladder measures them."""
+"""Benchmark definition of ``hgemm``: square and flat half-precision products at the sizes that minfer measures."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lockstep import Case, Suite, cases
+from lockstep import Case, Cost, Suite, grid
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from lockstep.suite.inputs import Draw
 
 ELEMENT_BYTES = 2
 
 
-def inputs(draw: Draw, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> dict[str, Any]:
-    """``a [M, K]``, ``b [K, N]`` scaled so that the product is of order 1, ``c [M, N]`` where beta reads it."""
-    named: dict[str, Any] = {
-        "a": draw.normal(M, K, dtype="float16"),
-        "b": draw.normal(K, N, dtype="float16", scale=K**-0.5),
-        "alpha": alpha,
-        "beta": beta,
-    }
-    return named | ({"c": draw.normal(M, N, dtype="float16")} if beta else {})
-
-
-def outputs(draw: Draw, M: int, N: int) -> Any:
-    """``[M, N]``."""
-    return draw.empty(M, N, dtype="float16")
-
-
-def reference(a: Any, b: Any, c: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
-    """The product in float32."""
-    product = a.float() @ b.float() * alpha
-    return product if c is None else product + c.float() * beta
-
-
-def flops(M: int, N: int, K: int) -> float:
-    """A multiply and an add for each of M·N·K; scaling is not counted, as in the source."""
-    return 2.0 * M * N * K
-
-
-def moved(M: int, N: int, K: int, beta: float = 0.0) -> float:
-    """Bytes: a, b and (with beta) c read once, the result written once."""
-    return float(ELEMENT_BYTES * (M * K + K * N + M * N * (2 if beta else 1)))
-
-
 def square(size: int, **scales: float) -> Case:
-    """The case of a square product."""
+    """Return the case of a square product."""
     return Case(M=size, N=size, K=size, **scales)
 
 
-QUICK = (square(256), square(256, alpha=0.5, beta=2))
+class Hgemm(Suite):
+    """``alpha · a @ b + beta · c`` in float16."""
 
-SUITE = Suite(
-    family="hgemm",
-    cases=tuple(square(size) for size in (512, 1024, 2048, 4096, 8192))
-    + cases(M=8192, N=8192, K=[512, 1024, 4096])
-    + tuple(
-        square(size, alpha=alpha, beta=beta) for size in (2048, 4096) for alpha, beta in ((1, 1), (2, 3), (0.5, 2))
-    ),
-    quick=QUICK,
-    inputs=inputs,
-    outputs=outputs,
-    reference=reference,
-    flops=flops,
-    bytes=moved,
-    baseline="torch",
-    ladder=lambda M, N, K, alpha=1.0, beta=0.0: M == N == K and (alpha, beta) == (1, 0),
+    module = "kernels.hgemm"
+    baseline = "torch"
     # Rounding to float16 alone is 3e-4 of the norm.
-    tolerance=2e-3,
-)
-latency, speedup = SUITE.series()
+    tolerance = 2e-3
+    cases = (
+        *(square(size) for size in (512, 1024, 2048, 4096, 8192)),
+        *grid(M=8192, N=8192, K=[512, 1024, 4096]),
+        *(square(size, alpha=alpha, beta=beta) for size in (2048, 4096) for alpha, beta in ((1, 1), (2, 3), (0.5, 2))),
+    )
+    quick = (square(256), square(256, alpha=0.5, beta=2))
+    continues = "e66d367dc2e43183", "63763b919247ea36"  # measures what an earlier text did
+
+    def draw(self, new: Draw, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> dict[str, Any]:
+        """``a [M, K]``, ``b [K, N]`` scaled so that the product is of order 1, ``c [M, N]`` where beta reads it."""
+        named: dict[str, Any] = {
+            "a": new.normal(M, K, dtype="float16"),
+            "b": new.normal(K, N, dtype="float16", scale=K**-0.5),
+            "alpha": alpha,
+            "beta": beta,
+        }
+        return named | ({"c": new.normal(M, N, dtype="float16")} if beta else {})
+
+    def buffers(self, new: Draw, M: int, N: int) -> Tensor:
+        """``[M, N]``."""
+        return new.empty(M, N, dtype="float16")
+
+    def reference(self, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
+        """Return the product in float32."""
+        product = a.float() @ b.float() * alpha
+        return product if c is None else product + c.float() * beta
+
+    def cost(self, M: int, N: int, K: int, beta: float = 0.0) -> Cost:
+        """Count a multiply and an add for each of M·N·K, as the source does; c is read only if beta is not 0."""
+        return Cost(2.0 * M * N * K, ELEMENT_BYTES * (M * K + K * N + M * N * (2 if beta else 1)))
+
+    def full_history(self, M: int, N: int, K: int, alpha: float = 1.0, beta: float = 0.0) -> bool:
+        """Select the plain square products."""
+        return M == N == K and (alpha, beta) == (1, 0)

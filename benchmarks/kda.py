@@ -6,84 +6,72 @@ GPUs, where the slice of f_a is not aligned to 16 bytes. Decoding has M = 1 … 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lockstep import Suite, cases
+from lockstep import Cost, Suite, grid
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
     from lockstep.suite.inputs import Draw
 
 RANK = 128
 
 
-def inputs(draw: Draw, M: int, K: int, heads: int) -> dict[str, Any]:
-    """x [M, K] and eight weights [out, in], scaled so that every output is of order one."""
-    width = heads * RANK
-    rows = {"w_q": width, "w_k": width, "w_v": width, "w_beta": heads, "w_fa": RANK, "w_ga": RANK}
-    return {
-        "x": draw.normal(M, K),
-        **{name: draw.normal(count, K, scale=K**-0.5) for name, count in rows.items()},
-        "w_fb": draw.normal(width, RANK, scale=RANK**-0.5),
-        "w_gb": draw.normal(width, RANK, scale=RANK**-0.5),
-    }
+class Kda(Suite):
+    """Eight products of x: q, k, v, beta, f_a, g_a, and of the last two f and g."""
 
+    module = "kernels.kda"
+    baseline = "eight"
+    # What the source went to, and what `best` is compared with.
+    tracked = ("merged", "best")
+    cases = (
+        *grid(M=[1, 2, 4, 8, 16, 32, 64, 128, 512, 4096, 8192, 16384], K=2304, heads=8),
+        *grid(M=[1, 16, 4096], K=2304, heads=4),
+    )
+    quick = grid(M=[1, 16], K=2304, heads=8)
+    continues = "61ba09b471203972", "37d33f5b68183794"  # measures what an earlier text did
 
-def reference(
-    x: torch.Tensor,
-    w_q: torch.Tensor,
-    w_k: torch.Tensor,
-    w_v: torch.Tensor,
-    w_beta: torch.Tensor,
-    w_fa: torch.Tensor,
-    w_ga: torch.Tensor,
-    w_fb: torch.Tensor,
-    w_gb: torch.Tensor,
-) -> tuple[torch.Tensor, ...]:
-    """(q, k, v, beta, f, g) in float32; f_a and g_a are not rounded in between."""
-    x = x.float()
-    q, k, v, beta, f_a, g_a = (x @ weight.float().T for weight in (w_q, w_k, w_v, w_beta, w_fa, w_ga))
-    return q, k, v, beta, f_a @ w_fb.float().T, g_a @ w_gb.float().T
+    def draw(self, new: Draw, M: int, K: int, heads: int) -> dict[str, Tensor]:
+        """x [M, K] and eight weights [out, in], scaled so that every output is of order one."""
+        width = heads * RANK
+        rows = {"w_q": width, "w_k": width, "w_v": width, "w_beta": heads, "w_fa": RANK, "w_ga": RANK}
+        return {
+            "x": new.normal(M, K),
+            **{name: new.normal(count, K, scale=K**-0.5) for name, count in rows.items()},
+            "w_fb": new.normal(width, RANK, scale=RANK**-0.5),
+            "w_gb": new.normal(width, RANK, scale=RANK**-0.5),
+        }
 
+    def buffers(self, new: Draw, M: int, heads: int) -> Tensor:
+        """One flat buffer: q, k, v, beta, f_a, g_a and f, g, in the layout of each variant."""
+        return new.empty(M * (5 * heads * RANK + heads + 2 * RANK))
 
-def outputs(draw: Draw, M: int, heads: int) -> torch.Tensor:
-    """One flat buffer: q, k, v, beta, f_a, g_a and f, g, laid out as each variant likes."""
-    return draw.empty(M * (5 * heads * RANK + heads + 2 * RANK))
+    def reference(
+        self,
+        x: Tensor,
+        w_q: Tensor,
+        w_k: Tensor,
+        w_v: Tensor,
+        w_beta: Tensor,
+        w_fa: Tensor,
+        w_ga: Tensor,
+        w_fb: Tensor,
+        w_gb: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Return (q, k, v, beta, f, g) in float32; f_a and g_a are not rounded in between."""
+        x = x.float()
+        q, k, v, beta, f_a, g_a = (x @ weight.float().T for weight in (w_q, w_k, w_v, w_beta, w_fa, w_ga))
+        return q, k, v, beta, f_a @ w_fb.float().T, g_a @ w_gb.float().T
 
+    def cost(self, M: int, K: int, heads: int) -> Cost:
+        """Count the eight products, and bytes of x, weights and six results; f_a and g_a need not leave the chip."""
+        width = heads * RANK
+        weights = K * (3 * width + heads + 2 * RANK) + 2 * width * RANK
+        return Cost(2.0 * M * weights, 2.0 * (M * K + weights + M * (5 * width + heads)))
 
-def flops(M: int, K: int, heads: int) -> float:
-    """Two for each multiply-add of the eight products."""
-    return 2.0 * M * (K * (3 * heads * RANK + heads + 2 * RANK) + RANK * 2 * heads * RANK)
+    def full_history(self, M: int, heads: int) -> bool:
+        """Select the decoding batches of one GPU's heads."""
+        return M <= 512 and heads == 8
 
-
-def bytes_moved(M: int, K: int, heads: int) -> float:
-    """x and the weights once, the six results once; f_a and g_a need not leave the chip."""
-    width = heads * RANK
-    weights = K * (3 * width + heads + 2 * RANK) + 2 * width * RANK
-    return 2.0 * (M * K + weights + M * (5 * width + heads))
-
-
-def decoding(M: int, heads: int) -> bool:
-    """The decoding batches of one GPU's heads."""
-    return M <= 512 and heads == 8
-
-
-SUITE = Suite(
-    family="kda",
-    cases=cases(M=[1, 2, 4, 8, 16, 32, 64, 128, 512, 4096, 8192, 16384], K=2304, heads=8)
-    + cases(M=[1, 16, 4096], K=2304, heads=4),
-    quick=cases(M=[1, 16], K=2304, heads=8),
-    inputs=inputs,
-    reference=reference,
-    outputs=outputs,
-    flops=flops,
-    bytes=bytes_moved,
-    baseline="eight",
-    ladder=decoding,
-    warm=decoding,
-    # What the source went to, and what `best` is held against.
-    always=("merged", "best"),
-)
-
-latency, speedup = SUITE.series()
+    warm_history = full_history

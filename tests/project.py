@@ -11,27 +11,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUITE = """
-    from lockstep import Limit, Suite, cases
+    from lockstep import Cost, Suite, grid
 
-    SHAPES = cases(M=[2, 3], K=1024, N=512)
-    PRODUCT = Suite(
-        family="product",
-        package="toy",
-        cases=SHAPES + cases(M=[4096], K=1024, N=512),
-        quick=SHAPES,
-        inputs=lambda draw, M, K, N: {
-            "x": draw.normal(M, K, dtype="float32"),
-            "weight": draw.normal(K, N, dtype="float32"),
-        },
-        outputs=lambda draw, M, N: draw.empty(M, N, dtype="float32"),
-        reference=lambda x, weight: x.double() @ weight.double(),
-        flops=lambda M, K, N: 2 * M * K * N,
-        bytes=lambda M, K, N: 4 * (M * K + K * N + M * N),
-        baseline="plain",
-        tolerance=1e-5,
-        limits={"limited": Limit("only at M=2", lambda M: M == 2)},
-    )
-    latency, speedup = PRODUCT.series()
+
+    class Product(Suite):
+        module = "toy.product"
+        baseline = "plain"
+        tolerance = 1e-5
+        quick = grid(M=[2, 3], K=1024, N=512)
+        cases = quick + grid(M=[4096], K=1024, N=512)
+
+        def draw(self, new, M, K, N):
+            return {"x": new.normal(M, K, dtype="float32"), "weight": new.normal(K, N, dtype="float32")}
+
+        def buffers(self, new, M, N):
+            return new.empty(M, N, dtype="float32")
+
+        def reference(self, x, weight):
+            return x.double() @ weight.double()
+
+        def cost(self, M, K, N):
+            return Cost(2 * M * K * N, 4 * (M * K + K * N + M * N))
+
+        def skips(self, variant, M):
+            return "only at M=2" if variant == "limited" and M != 2 else ""
 
 
     def track_answer():

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from planted import lay_out
+from suites import make_suite
 
 #: A kernel of the first call fills a table that the later calls read.
 _FILLED = """
@@ -289,11 +290,12 @@ def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[lis
     from lockstep.machine_code.targets import Target
     from lockstep.machine_code.worker import Tracer
     from lockstep.suite.checkout import import_from
-    from lockstep.suite.model import Case, Suite
+    from lockstep.suite.model import Case
 
-    suite = Suite(
-        "work", (Case(M=4),), (Case(M=4),), inputs=lambda draw, M: {"x": draw.normal(M, 16)}, reference=dict,
-        flops=float, bytes=float, baseline="work", package=package,
+    shape = (Case(M=4),)
+    suite = make_suite(
+        family="work", module=f"{package}.work", cases=shape, quick=shape, baseline="work",
+        draw=lambda new, M: {"x": new.normal(M, 16)},
     )  # fmt: skip
     import_from(root, packages)
     tracer = Tracer({"work": suite}, root, packages, (), 1, lambda *_, **__: None)

@@ -1,6 +1,6 @@
-"""asv's benchmark type for lockstep series: latency with samples, and speedup from the same measurement.
+"""asv's benchmark type for suites: latency with samples, and speedup from the same measurement.
 
-``Suite.series`` registers it with asv.
+Importing this module registers the type with asv.
 
 Under the ``lockstep`` environment the numbers come from the worker of the commit; under any other
 environment type each asv process measures for itself, slower, but with the same protocol.
@@ -9,7 +9,10 @@ environment type each asv process measures for itself, slower, but with the same
 from __future__ import annotations
 
 import functools
+import inspect
 import re
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from asv_runner import benchmarks
@@ -18,34 +21,41 @@ from asv_runner.benchmarks.mark import SkipNotImplemented
 
 from lockstep.asv.answer import NotAvailable, answer
 from lockstep.record.model import Record
+from lockstep.suite.model import CACHE_STATES, Suite
 
 
 class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
-    """A series made by ``Suite.series``."""
+    """``latency`` or ``speedup`` of a suite."""
 
-    name_regex = re.compile("^(.+_)?(latency|speedup)$")
+    name_regex = re.compile("^(latency|speedup)$")
 
     def __new__(cls, name: str, func: Any, attr_sources: list[Any]) -> Any:
-        """A benchmark of this type for a series; else of the type that asv would take, or ``None`` if there is none.
+        """Return a benchmark of this type for a suite; else of the type that asv would take, or ``None``.
 
-        asv chooses a type by name alone, and a suite of plain asv may have a ``track_speedup`` of its own.
+        asv chooses a type by the name of the function alone.
         """
-        if hasattr(func, "_suite"):
-            return super().__new__(cls)
+        suite = _suite_of(attr_sources)
+        if suite is not None:
+            # A module that imports another's suite does not define its series.
+            return super().__new__(cls) if type(suite).__module__ == attr_sources[-1].__name__ else None
         for kind in benchmarks.benchmark_types:
             if kind is not cls and kind.name_regex.match(func.__name__):
                 return kind(name, func, attr_sources)
         return None
 
     def __init__(self, name: str, func: Any, attr_sources: list[Any]) -> None:
-        super().__init__(name, func, attr_sources)
+        suite, quantity = _suite_of(attr_sources), func.__name__
+        assert suite is not None
+        series = series_of(suite, quantity)
+        super().__init__(f"{suite.family}.{series.__name__}", series, [series])
         self.type = "lockstep"
-        self.unit = "seconds" if func._quantity == "latency" else "x"
-        self.suite = func._suite.name
-        self.quantity = func._quantity
+        self.unit = "seconds" if quantity == "latency" else "x"
+        self.suite = suite.name
+        self.quantity = quantity
+        self._suite = suite
 
     def run(self, variant: str, case: str, l2: str) -> dict[str, Any]:
-        """asv's answer for one parameter: samples and how many calls each stands for.
+        """Return asv's answer for one parameter: samples and how many calls each stands for.
 
         Raises:
             SkipNotImplemented: the series is n/a here; asv stores NaN.
@@ -53,22 +63,49 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         """
         # asv sets repeat=1 for --quick, after __init__; read it as late as asv does.
         quick = any(getattr(source, "repeat", None) == 1 for source in self._attr_sources)
-        suite = self.func._suite
-        records = _measure_here(suite, case, l2, quick)
+        records = _measure_here(self._suite, case, l2, quick)
         try:
             return answer(records[variant], self.quantity)
         except NotAvailable as reason:
             raise SkipNotImplemented(str(reason)) from reason
 
 
-def register() -> None:
-    """Teach asv the type; however often it is called, once."""
-    if LockstepBenchmark not in benchmarks.benchmark_types:
-        benchmarks.benchmark_types.insert(0, LockstepBenchmark)
+def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
+    """Return a function with what asv reads of a benchmark: parameters, version and source.
+
+    Args:
+        suite: which.
+        quantity: "latency" or "speedup".
+    """
+
+    def series(variant: str, case: str, l2: str) -> None:
+        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
+
+    series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
+    series.__module__ = type(suite).__module__
+    series.__doc__ = f"{quantity} of every variant of {suite.name}"
+    about = {
+        "params": [list(suite.variants()), [case.label for case in suite.all_cases], list(CACHE_STATES)],
+        "param_names": ["variant", "case", "l2"],
+        "version": suite.digest(),
+        "pretty_source": inspect.getsource(type(suite)),  # asv's pages show it
+    }
+    vars(series).update(about)
+    return series
+
+
+def _suite_of(attr_sources: list[Any]) -> Suite | None:
+    """Return the suite whose method asv found, or None for any other benchmark."""
+    found: Suite | None = next((source for source in attr_sources if isinstance(source, Suite)), None)
+    return found if found is not None and isinstance(attr_sources[-1], ModuleType) else None
+
+
+if LockstepBenchmark not in benchmarks.benchmark_types:
+    benchmarks.benchmark_types.insert(0, LockstepBenchmark)
 
 
 @functools.cache
-def _measure_here(suite: Any, case: str, l2: str, quick: bool) -> dict[str, Record]:
+def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Record]:
     """Measure in this process, for environments without a worker."""
     # Start-up: torch is slow to import.
     from lockstep.timing.device import open_device

@@ -20,9 +20,10 @@ from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
 from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
-from lockstep.suite.family import Family
+from lockstep.suite.evaluate import cost_of
+from lockstep.suite.family import Family, NotInCommit
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Case, Suite, bind
+from lockstep.suite.model import Case, Suite
 from lockstep.timing.arms import draw_sets, set_count, size_of
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
@@ -63,9 +64,8 @@ class Referee:
         """Import one side of a suite and say what is there."""
         try:
             family = self.sides.load_family(suite, side)
-        except ModuleNotFoundError as error:
-            absent = error.name is not None and f"{suite.package}.{suite.family}".startswith(error.name)
-            return SideFacts(missing=absent, error="" if absent else brief(error))
+        except NotInCommit:
+            return SideFacts(missing=True)
         except Exception as error:
             return SideFacts(error=brief(error))
         self._families[suite.name, side] = family
@@ -194,9 +194,7 @@ class Referee:
         sizes = [size_of(tensors) for tensors in touched]
         if l2 == "warm" and max(sizes) > self.device.cache_bytes:
             raise NotImplementedError(f"its {max(sizes) / 1e6:.0f} MB do not fit the cache")
-        axes = dict(case)
-        cost = float(suite.flops(**bind(suite.flops, axes))), float(suite.bytes(**bind(suite.bytes, axes)))
-        floor = self._ready_controls().floor(*cost) if self.device.kind == "cuda" else 0.0
+        floor = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
         whole = size_of({id(tensor): tensor for mine in touched for tensor in mine}.values())
         return set_count(min(sizes), whole, floor, self.device, l2)
 

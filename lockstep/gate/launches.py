@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.machine_code import CaseCode
-from lockstep.suite.model import Case, Suite, bind
+from lockstep.suite.evaluate import buffers_of, inputs_of
+from lockstep.suite.model import Case, Suite
 
 
 @dataclass(frozen=True)
@@ -137,12 +138,12 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
     from lockstep.suite.inputs import Draw
 
     call = family.variants[variant]
-    axes, draw = dict(case), Draw(device, seed)
+    new = Draw(device, seed)
     try:
-        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
-        arguments = family.arguments(variant, inputs)
-        if suite.outputs is not None and takes_out(call):
-            arguments["out"] = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes}))
+        arguments = family.arguments(variant, inputs_of(suite, case, new))
+        out = buffers_of(suite, case, new)
+        if out is not None and takes_out(call):
+            arguments["out"] = out
         call(**arguments)  # tunes, compiles and fills what is kept between calls
         with _launches() as launches, _operators(calls) as operators:
             call(**arguments)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from lockstep.gate.verdict import Group, SeriesKey, SideFacts
 from lockstep.record.file import SUFFIX, RecordError, read_records
-from lockstep.suite.model import CACHE_STATES, Suite, bind
+from lockstep.suite.evaluate import skip_reason
+from lockstep.suite.model import CACHE_STATES, Suite
 
 #: Most time for a case, as a multiple of an equal share of what is left of the budget; and seconds that a case gets
 #: however small its share is: most cases are decided in less.
@@ -50,8 +51,7 @@ class Selection:
                 axes = self.suites[name].case(case)
                 for l2 in self.states:
                     for variant in variants:
-                        limit = self.suites[name].limits.get(variant)
-                        allowed = limit is None or limit.allows(**bind(limit.allows, axes))
+                        allowed = not skip_reason(self.suites[name], variant, axes)
                         if allowed and (not self.variants or variant in self.variants):
                             yield SeriesKey(name, variant, case, l2)
 

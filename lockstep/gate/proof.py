@@ -11,6 +11,7 @@ from lockstep.gate.reach import Sources, Unreadable
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources import closure, same_code
+from lockstep.machine_code.suite_sources import own_variants_files
 from lockstep.suite.model import Suite
 
 Say = Callable[[str], None]
@@ -118,17 +119,22 @@ def prove(
 
 def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
     """Today's variants of a suite that reach the same code in both trees."""
-    module = f"{suite.package}.{suite.family}"
-    before, after = (closure(tree.root, tree.packages, module) for tree in (base, head))
+    found = set()
+    if suite.adapters:
+        before, after = (own_variants_files(tree.root, tree.packages, suite) for tree in (base, head))
+        found |= set(suite.adapters) if same_code(before, after) else set()
+    if not suite.module:
+        return frozenset(found)
+    before, after = (closure(tree.root, tree.packages, suite.module) for tree in (base, head))
+    listed = [name for name in suite.variants() if name not in suite.adapters]
     if same_code(before, after):
-        return frozenset(suite.variants())
-    prefix, path = (f"{suite.op}." if suite.op else ""), module.replace(".", "/")
+        return frozenset({*found, *listed})
+    prefix, path = (f"{suite.op}." if suite.op else ""), suite.module.replace(".", "/")
     try:
         base_sources, head_sources = Sources(before, path), Sources(after, path)
     except Unreadable:
-        return frozenset()
-    found = set()
-    for name in suite.variants():
+        return frozenset(found)
+    for name in listed:
         reached = base_sources.reach(prefix + name)
         if reached is not None and reached == head_sources.reach(prefix + name):
             found.add(name)

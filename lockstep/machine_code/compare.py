@@ -21,7 +21,8 @@ from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.differences import CodeChange, differences, differing
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
 from lockstep.machine_code.session import Session, TooSlow, TracingFailed, Tree
-from lockstep.machine_code.sources import closure, digest, same_code
+from lockstep.machine_code.sources import digest, same_code
+from lockstep.machine_code.suite_sources import definition_files, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.suite.model import Suite
 
@@ -279,12 +280,11 @@ def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode
 
 def _sources_of(tree: Tree, suite: Suite) -> str:
     """Digest of what a suite's family and the suite itself stand on."""
-    inputs = closure(suite.home.parent, [suite.home.name], suite.inputs.__module__)
-    return digest(_family_sources(tree, suite), inputs)
+    return digest(_family_sources(tree, suite), definition_files(suite, tree.packages))
 
 
 def _family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
-    return closure(tree.root, tree.packages, f"{suite.package}.{suite.family}")
+    return tree_files(tree.root, tree.packages, suite)
 
 
 @cache

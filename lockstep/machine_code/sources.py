@@ -17,21 +17,21 @@ from pathlib import Path
 from lockstep.machine_code.syntax import Facts, facts
 
 
-def closure(root: Path, packages: Sequence[str], module: str) -> dict[str, bytes]:
-    """Files under ``root`` that ``module`` stands on, by relative path, with what they hold.
+def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, bytes]:
+    """Return the files under ``root`` that modules stand on, by relative path, with what they hold.
 
     Args:
         root: folder that holds the packages.
         packages: top-level packages; imports of others are not followed.
-        module: dotted name, in one of them.
+        modules: dotted names, in these packages.
 
     Returns:
-        Nothing if there is no such module.
+        Nothing if there are no such modules.
     """
     found: dict[str, bytes] = {}
     read: dict[str, Facts] = {}
     listed = _listed(root, packages)
-    waiting = [module]
+    waiting = [*modules]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -46,7 +46,7 @@ def closure(root: Path, packages: Sequence[str], module: str) -> dict[str, bytes
             found[file] = (root / file).read_bytes()
             read[file] = facts(found[file], name, file.endswith("/__init__.py"))
             waiting += read[file].imports
-            waiting += [_module_of(one)[0] for one in listed if one.endswith(".py")] if read[file].any_import else []
+            waiting += [module_of(one)[0] for one in listed if one.endswith(".py")] if read[file].any_import else []
     if found:
         found |= dict(_data(root, listed))
         if _leaves_the_packages(read):
@@ -74,11 +74,11 @@ def same_code(base: dict[str, bytes], head: dict[str, bytes]) -> bool:
 
 def reads_its_text(files: Mapping[str, bytes]) -> bool:
     """Whether a module of these may read the text of a module, and with it comments and docstrings."""
-    return any(facts(content, *_module_of(name)).reads_text for name, content in files.items() if name.endswith(".py"))
+    return any(facts(content, *module_of(name)).reads_text for name, content in files.items() if name.endswith(".py"))
 
 
-def _module_of(file: str) -> tuple[str, bool]:
-    """Dotted name of a file's module, and whether it is a package's ``__init__``."""
+def module_of(file: str) -> tuple[str, bool]:
+    """Return the dotted name of a file's module, and whether it is a package's ``__init__``."""
     parts = file.removesuffix(".py").split("/")
     is_package = parts[-1] == "__init__"
     return ".".join(parts[:-1] if is_package else parts), is_package

@@ -26,9 +26,10 @@ from lockstep.machine_code.stand_in import Doubts, Launch, Request, noted
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.torch_purity import operators
 from lockstep.machine_code.watch import Watch
-from lockstep.suite.family import Family, takes_out
+from lockstep.suite.evaluate import buffers_of, inputs_of
+from lockstep.suite.family import Family, NotInCommit, takes_out
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import Case, Suite, bind
+from lockstep.suite.model import Case, Suite
 
 ALLOCATIONS = frozenset(
     {
@@ -178,20 +179,24 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
         variant: one of the family's.
         target: what Triton is to compile for.
         watch: over the code under test.
+
+    Raises:
+        NotInCommit: the tree lacks what the variant imports.
     """
     _forget(watch.packages, len(sys.modules))
     watch.begin_case()
     trace = Trace(contents=True)
     call = family.variants[variant]
-    draw, axes = Draw("meta", 0), dict(case)
+    new = Draw("meta", 0)
     Doubts.heard = trace.distrust
     try:
-        inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        inputs = inputs_of(suite, case, new)
         with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):
             with watch.calls(trace.distrust), _Calls(trace):
                 arguments = family.arguments(variant, inputs)
-            if suite.outputs is not None and takes_out(call):
-                arguments["out"] = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes}))
+            out = buffers_of(suite, case, new)
+            if out is not None and takes_out(call):
+                arguments["out"] = out
             given = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
             trace.steps.append(f"given {given}")
             # Once to fill what the code itself keeps between calls; then as every further call will be.
@@ -204,6 +209,8 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             trace.end()
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
+    except NotInCommit:
+        raise
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and _raised_in(error) in watch.packages:
             # It says itself that it is not for this shape or GPU, and on a GPU it would say the same.

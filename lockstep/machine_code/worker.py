@@ -13,12 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lockstep.machine_code.model import KernelCode
-from lockstep.machine_code.sources import closure
 from lockstep.machine_code.stand_in import Request
+from lockstep.machine_code.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
 from lockstep.processes.worker import WorkerProcess
-from lockstep.suite.model import Suite, bind
+from lockstep.suite.evaluate import skip_reason
+from lockstep.suite.model import Suite
 
 #: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
 Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
@@ -70,7 +71,11 @@ class Tracer:
         self._suites = suites
         self._tree = tree
         self._packages = tuple(packages)
-        self._watch = Watch(self._packages, frozenset(trusted), tree)
+        # A suite's own variants are code under test as well: what they ask of the world decides what they do.
+        own = {
+            name for suite in suites.values() if suite.adapters for name in definition_packages(suite, self._packages)
+        }
+        self._watch = Watch((*self._packages, *sorted(own)), frozenset(trusted), tree)
         self._answering: str | None = None
         self._processes = processes
         self._process = process
@@ -122,15 +127,12 @@ class Tracer:
     def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
         # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.trace import Importing, trace_case
-        from lockstep.suite.family import load_family
+        from lockstep.suite.family import NotInCommit, load_family
 
         try:
             with self._watch.loads(), Importing():  # type: ignore[no-untyped-call]
                 family = load_family(suite)
-        except ModuleNotFoundError as error:
-            if error.name and f"{suite.package}.{suite.family}".startswith(error.name):
-                return  # this tree has no such family
-            yield from self._unknown(suite, suite.variants(), f"cannot be imported ({error})")
+        except NotInCommit:
             return
         except Exception as error:
             yield from self._unknown(suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {error})")
@@ -141,18 +143,20 @@ class Tracer:
                 yield from self._unknown(suite, [variant], reason)
                 continue
             self._process.stage("trace", f"{suite.name} {variant}")
-            limit = suite.limits.get(variant)
             for case in suite.cases:
-                if limit is not None and not limit.allows(**bind(limit.allows, case)):
+                if skip_reason(suite, variant, case):
                     continue  # never measured
-                trace = trace_case(suite, case, family, variant, target, self._watch)
+                try:
+                    trace = trace_case(suite, case, family, variant, target, self._watch)
+                except NotInCommit:
+                    continue
                 yield suite.name, variant, case.label, (trace.steps, trace.requests, doubt or trace.unknown)
 
     def _doubt_of_loading(self, suite: Suite) -> str:
         """Why what a suite's modules found when they were imported cannot be trusted, else ""."""
         if not self._watch.loading:
             return ""
-        files = closure(self._tree, self._packages, f"{suite.package}.{suite.family}")
+        files = tree_files(self._tree, self._packages, suite)
         paths = {os.path.realpath(self._tree / name) for name in files}
         found = (reason for path, reason in self._watch.loading.items() if os.path.realpath(path) in paths)
         return next(found, "")

@@ -37,6 +37,11 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
+def under_test(module: str) -> bool:
+    """Return whether a module belongs to a package that comes from a commit in this process."""
+    return any(module.partition(".")[0] in getattr(finder, "packages", ()) for finder in sys.meta_path)
+
+
 def import_from(root: Path, packages: Sequence[str]) -> None:
     """From now on the packages come from ``root``.
 
@@ -47,6 +52,7 @@ def import_from(root: Path, packages: Sequence[str]) -> None:
         loaded = sys.modules.get(name)
         if loaded is not None:
             raise ImportError(
-                f"{name} is already imported from {loaded.__file__}; choose the checkout before importing"
+                f"{name} is already imported from {loaded.__file__}; choose the checkout before importing. "
+                "A suite imports the package under test inside its functions"
             )
     sys.meta_path.insert(0, CheckoutFinder(root.resolve(), packages))

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lockstep.suite.adapter import Adapter
+
 Definition = ast.FunctionDef | ast.Lambda
 
 #: Not followed although an adopter may have it beside the suites: its changes raise the protocol version.
@@ -31,11 +33,40 @@ class Reader:
 
     Attributes:
         root: folder of the project; modules below it are followed, except installed packages.
+        suite: the suite's class, whose members its methods use.
         seen: (module, name) of what was read.
     """
 
     root: Path
+    suite: type
     seen: set[tuple[str, str]] = field(default_factory=set)
+
+    def member(self, name: str, *, inherited: bool = False) -> list[str]:
+        """Return the source or literal of an attribute of the suite's class, then of what it uses.
+
+        Nothing for what the harness gives every suite.
+
+        Args:
+            name: of the attribute.
+            inherited: what base classes bind to the name as well, as ``super()`` reaches it.
+        """
+        found = [base for base in self.suite.__mro__ if name in vars(base) and self._is_own(_module_of_class(base))]
+        parts: list[str] = []
+        for base in found if inherited else found[:1]:
+            key = base.__module__, f"{base.__qualname__}.{name}"
+            if key in self.seen:
+                continue
+            self.seen.add(key)
+            value = vars(base)[name]
+            bare = inspect.unwrap(_function_of(value))
+            if inspect.isfunction(bare):
+                parts += self.function(bare)
+                parts += self.function(value.prepare) if isinstance(value, Adapter) and value.prepare else []
+            elif _literal(value):
+                parts.append(f"{name}={_stable(value)}")
+            else:
+                parts += self._statement_of_class(base, name)
+        return parts
 
     def function(self, function: Callable[..., Any]) -> list[str]:
         """Source of a function without comments, docstrings and layout, then of what it uses."""
@@ -46,11 +77,38 @@ class Reader:
         for node in own:
             parts += self._names(node, function.__globals__, function.__module__)
             parts += self._late_imports(node, function.__module__)
+            parts += self._members(node)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if name == "__class__":  # what super() encloses
+                continue
             try:
                 parts += self._value(name, cell.cell_contents, function.__module__)
             except ValueError:  # not bound yet
                 continue
+        return parts
+
+    def _members(self, tree: ast.AST) -> list[str]:
+        """Return what a method uses of its suite: ``self.part``, ``type(self).part``, ``super().part()``."""
+        used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        parts: list[str] = []
+        for node in sorted(used, key=lambda node: (node.lineno, node.col_offset)):
+            match node.value:
+                case ast.Call(func=ast.Name(id="super")):
+                    parts += self.member(node.attr, inherited=True)
+                case ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="type")) | ast.Attribute(attr="__class__"):
+                    parts += self.member(node.attr)
+        return parts
+
+    def _statement_of_class(self, owner: type, name: str) -> list[str]:
+        """Return the statements of a class body that bind a name, with what they use."""
+        module = sys.modules[owner.__module__]
+        parts: list[str] = []
+        for node in ast.walk(_parsed(_source(module))):
+            if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
+                for statement in node.body:
+                    if name in _bound(statement):
+                        parts.append(ast.unparse(_undocumented(statement)))
+                        parts += self._names(statement, vars(module), module.__name__)
         return parts
 
     def _names(self, tree: ast.AST, scope: Mapping[str, Any], module: str) -> list[str]:
@@ -136,6 +194,24 @@ class Reader:
         path = Path(file).resolve()
         ours = path.is_relative_to(self.root) and "site-packages" not in path.parts
         return ours and path.suffix in importlib.machinery.SOURCE_SUFFIXES
+
+
+def _module_of_class(owner: type) -> ModuleType | None:
+    return sys.modules.get(owner.__module__)
+
+
+def _function_of(value: Any) -> Any:
+    """Return the function behind an attribute of a class."""
+    match value:
+        case staticmethod() | classmethod():
+            return value.__func__
+        case property():
+            return value.fget
+        case functools.cached_property():
+            return value.func
+        case Adapter():
+            return value.function
+    return value
 
 
 def _module_of(node: ast.expr, scope: Mapping[str, Any]) -> ModuleType | None:

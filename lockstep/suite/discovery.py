@@ -1,14 +1,16 @@
-"""Finding suites: every ``Suite`` that stands at the top level of a module of the benchmark folder."""
+"""Finding suites: every subclass of ``Suite`` at the top level of a module of the benchmark folder."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeGuard
 
 from lockstep.suite.model import Case, Suite, SuiteError
 
@@ -17,10 +19,11 @@ PACKAGES = ("kernels",)
 
 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
-    """Suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
+    """Return the suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
 
     Raises:
-        SuiteError: the folder is no package, a module cannot be imported, or two suites share a name.
+        SuiteError: the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites
+            share a name.
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
@@ -37,10 +40,34 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
         except BaseException as error:
             # Also SystemExit: a suite that calls sys.exit would end the verb with a status of its own.
             raise SuiteError(f"suite module {name} cannot be imported: {type(error).__name__}: {error}") from error
-        for value in vars(module).values():
-            if isinstance(value, Suite) and suites.setdefault(value.name, value) is not value:
-                raise SuiteError(f"two suites are called {value.name}; the second is in {module.__file__}")
+        for suite in suites_in(module):
+            if suites.setdefault(suite.name, suite) is not suite:
+                raise SuiteError(f"two suites are called {suite.name}; the second is in {module.__file__}")
     return suites
+
+
+def suites_in(module: ModuleType) -> Iterator[Suite]:
+    """Yield the suites that a module defines, not those that it imports.
+
+    Raises:
+        SuiteError: one lacks a method, an attribute or its baseline.
+    """
+    for name, value in vars(module).items():
+        if name.startswith("_") or not is_suite(value) or value.__module__ != module.__name__:
+            continue
+        if inspect.isabstract(value):
+            lacking = ", ".join(sorted(value.__abstractmethods__))
+            raise SuiteError(
+                f"{module.__file__}: suite {name} needs {lacking}; the name of a mere base of suites begins with _"
+            )
+        suite = value()
+        suite.variants()  # whatever is wrong with them shows here
+        yield suite
+
+
+def is_suite(value: object) -> TypeGuard[type[Suite]]:
+    """Return whether a value is a class of suites."""
+    return isinstance(value, type) and issubclass(value, Suite) and value is not Suite
 
 
 def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
@@ -51,10 +78,10 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
     for suite in suites.values():
-        top = suite.package.partition(".")[0]
-        if top not in packages:
+        top = suite.module.partition(".")[0]
+        if top and top not in packages:
             raise SuiteError(
-                f"suite {suite.name} measures {suite.package}.{suite.family}, and {top} is not among the packages that "
+                f"suite {suite.name} measures {suite.module}, and {top} is not among the packages that "
                 f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
                 f"there is {', '.join(packages) or 'none'}"
             )
@@ -62,31 +89,35 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
 
 
 def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
-    """Folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
+    """Return the folder of the working tree that holds the packages: that of asv.conf.json, or its ``repo_subdir``.
 
     Raises:
         SuiteError: a measured package is not there; two commits without it would be the same.
     """
     folder = Path.cwd() / getattr(conf, "repo_subdir", "")
-    for suite in suites.values():
-        top = suite.package.partition(".")[0]
-        if not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
+    measured = {suite.module.partition(".")[0]: f"suite {suite.name} measures" for suite in suites.values()}
+    if any(suite.adapters for suite in suites.values()):
+        measured |= dict.fromkeys(packages_under_test(conf, suites), '"packages" in asv.conf.json names')
+    for top, who in measured.items():
+        if top and not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
             raise SuiteError(
-                f"{folder} holds no package {top}, which suite {suite.name} measures; where it lies in another folder "
+                f"{folder} holds no package {top}, which {who}; where it lies in another folder "
                 'of the repository, asv.conf.json says so: "repo_subdir": "src"'
             )
     return folder
 
 
 def has_family(root: Path, suite: Suite) -> bool:
-    """Whether a tree holds the module of a suite's kernels.
+    """Return whether a tree may have variants of a suite: its module, or whatever the suite's own variants import.
 
     Args:
         root: folder of the packages.
-        suite: whose family is looked for.
+        suite: whose variants are looked for.
     """
-    module = root.joinpath(*suite.package.split("."), suite.family)
-    return module.with_name(f"{suite.family}.py").is_file() or (module / "__init__.py").is_file()
+    if suite.adapters or not suite.module:
+        return True
+    path = root.joinpath(*suite.module.split("."))
+    return path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
 
 
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:

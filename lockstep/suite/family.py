@@ -1,13 +1,16 @@
-"""The thing measured: a family module of the package under test, loaded by name."""
+"""The variants of a suite as a commit has them: those of its module, and the suite's own."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from lockstep.suite.checkout import under_test
 from lockstep.suite.model import Suite, SuiteError, bind
 
 if TYPE_CHECKING:
@@ -16,15 +19,19 @@ if TYPE_CHECKING:
 Variant = Callable[..., Any]
 
 
+class NotInCommit(NotImplementedError):
+    """The commit lacks the module of a suite, or what a variant imports; the message says which."""
+
+
 @dataclass(frozen=True)
 class Family:
-    """Variants of one family (or of one op in it) and how their weights are prepared offline.
+    """Variants of one suite and how their weights are prepared offline.
 
     Attributes:
         variants: name to function of tensors.
         prepare: name to a function from the suite's inputs to extra named arguments (packed
             weights, say). It runs before timing, never inside it.
-        note: what a reader of any of its results must know, told by the module's ``TABLE`` if it has one: that
+        note: what a reader of any of its results must know, from the module's ``TABLE`` if it has one: that
             nothing was tuned for this GPU, say.
         scratch: device buffers that the variants keep between calls (zeroed counters, say), by any name, as the
             module's ``SCRATCH`` has them. The harness lays them elsewhere by putting others in their place.
@@ -36,41 +43,102 @@ class Family:
     scratch: MutableMapping[Any, torch.Tensor] = field(default_factory=dict)
 
     def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """What variant ``name`` prepares offline from the suite's inputs; nothing for most variants."""
+        """Return what variant ``name`` prepares offline from the suite's inputs; nothing for most variants."""
         prepare = self.prepare.get(name)
         return prepare(**bind(prepare, inputs)) if prepare else {}
 
     def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Keyword arguments of variant ``name``, ``out`` left out."""
+        """Return the keyword arguments of variant ``name``, ``out`` left out."""
         return bind(self.variants[name], {**inputs, **self.prepared(name, inputs)})
 
 
 def takes_out(variant: Variant) -> bool:
-    """Whether the variant writes into buffers it is given (``out=``) instead of allocating its own."""
+    """Return whether the variant writes into buffers it is given (``out=``) instead of allocating its own."""
     return "out" in inspect.signature(variant).parameters
 
 
 def load_family(suite: Suite) -> Family:
-    """Import ``package.family`` and pick the suite's variants.
+    """Return the suite's own variants and, imported, those of its module.
 
     A module without ``VARIANTS``, of a commit from before there were any, is asked for the functions of today's.
 
     Raises:
-        ModuleNotFoundError: the package or the module is absent (an old commit, say).
+        NotInCommit: the module is absent (from an old commit, say) and the suite has no variants of its own.
+        ImportError: the module is there and cannot be imported.
         SuiteError: the module has no usable VARIANTS.
     """
-    module = importlib.import_module(f"{suite.package}.{suite.family}")
-    variants = getattr(module, "VARIANTS", None)
-    if variants is None:
-        variants = {name: getattr(module, code) for name, code in suite.functions.items() if hasattr(module, code)}
-    if not isinstance(variants, Mapping):
-        raise SuiteError(f"{module.__file__}: VARIANTS must be a dict of name to function")
+    own = {name: _late(getattr(suite, name)) for name in suite.adapters}
+    prepare = {name: _late(one.prepare) for name, one in suite.adapters.items() if one.prepare}
+    try:
+        module = import_module(suite)
+    except NotInCommit:
+        if not own:
+            raise
+        module = None
+    if module is None:
+        return Family(own, prepare)
     prefix = f"{suite.op}." if suite.op else ""
-    prepare = getattr(module, "PREPARE", {})
+    listed = {n.removeprefix(prefix): f for n, f in _variants(suite, module).items() if n.startswith(prefix)}
+    prepares = getattr(module, "PREPARE", {})
     table = getattr(module, "TABLE", None)
     return Family(
-        variants={n.removeprefix(prefix): f for n, f in variants.items() if n.startswith(prefix)},
-        prepare={n.removeprefix(prefix): f for n, f in prepare.items() if n.startswith(prefix)},
+        variants=listed | own,
+        prepare={n.removeprefix(prefix): f for n, f in prepares.items() if n.startswith(prefix)} | prepare,
         note=table.note() if table is not None else "",
         scratch=getattr(module, "SCRATCH", {}),
     )
+
+
+def import_module(suite: Suite) -> ModuleType | None:
+    """Import the suite's module; None for a suite without one.
+
+    Raises:
+        NotInCommit: it is absent.
+        ImportError: it is there and cannot be imported.
+    """
+    if not suite.module:
+        return None
+    try:
+        return importlib.import_module(suite.module)
+    except ModuleNotFoundError as error:
+        if error.name and f"{suite.module}.".startswith(f"{error.name}."):
+            raise NotInCommit(f"this commit has no {suite.module}") from error
+        raise
+
+
+def _variants(suite: Suite, module: ModuleType) -> Mapping[str, Variant]:
+    variants = getattr(module, "VARIANTS", None)
+    if variants is None:
+        return {name: getattr(module, code) for name, code in suite.functions.items() if hasattr(module, code)}
+    if not isinstance(variants, Mapping):
+        raise SuiteError(f"{module.__file__}: VARIANTS must be a dict of name to function")
+    return variants
+
+
+def _late(function: Variant) -> Variant:
+    """Return a function of the suite that raises ``NotInCommit`` if the commit lacks what the function imports."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ImportError as error:
+            if error.name and under_test(error.name) and not _inside(error):
+                raise NotInCommit(f"this commit has no such module or name: {_message(error)}") from error
+            raise
+
+    return call
+
+
+def _inside(error: ImportError) -> bool:
+    """Return whether code under test raised it: then the package is broken, and not absent."""
+    trace = error.__traceback__
+    while trace is not None:
+        if under_test(str(trace.tb_frame.f_globals.get("__name__", ""))):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _message(error: ImportError) -> str:
+    return str(error).partition(" (")[0]  # the rest is the path of a folder that will be gone

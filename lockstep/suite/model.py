@@ -1,8 +1,7 @@
-"""What a benchmark suite says about a family of kernels: shapes, inputs, reference, costs, baseline.
+"""The benchmark definition of a family of kernels: shapes, inputs, reference, costs, baseline, variants.
 
-A suite is data and a few small functions. It never touches a clock and never imports torch at its
-top level: asv discovers suites in a process that must start fast and must not initialise CUDA.
-Every function of a suite is called with keyword arguments and gets only those that it names.
+A suite never touches a clock and never imports torch at its top level: asv discovers suites in a process that must
+start fast and must not initialise CUDA.
 """
 
 from __future__ import annotations
@@ -10,17 +9,20 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import importlib.util
 import inspect
 import itertools
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from lockstep.suite.adapter import Adapter
 from lockstep.suite.definition import Reader
-from lockstep.suite.source import literal_entries, repo_subdir
+from lockstep.suite.source import module_path, variant_entries
+
+if TYPE_CHECKING:
+    from lockstep.suite.inputs import Draw
 
 #: Raised by one whenever measuring changes so that old and new numbers no longer compare.
 #: A new version starts a new series (it is part of the asv benchmark version).
@@ -73,76 +75,111 @@ class Case(Mapping[str, Axis]):
         return f"Case({self.label})"
 
 
-def cases(**axes: Axis | list[Any] | tuple[Any, ...]) -> tuple[Case, ...]:
-    """Every combination of the axes, first axis slowest: ``cases(K=4096, N=2048, M=[1, 2, 4])``."""
+def grid(**axes: Axis | list[Any] | tuple[Any, ...]) -> tuple[Case, ...]:
+    """Every combination of the axes, first axis slowest: ``grid(K=4096, N=2048, M=[1, 2, 4])``."""
     values = [value if isinstance(value, list | tuple) else [value] for value in axes.values()]
     return tuple(Case(**dict(zip(axes, combination, strict=True))) for combination in itertools.product(*values))
 
 
-@dataclass(frozen=True)
-class Limit:
-    """Cases that a variant is not measured at although it could run there, and why (say, compile time)."""
-
-    reason: str
-    allows: Callable[..., bool]
-
-
-@dataclass(frozen=True, eq=False)
-class Suite:
-    """A family of kernels as the ruler sees it.
+class Cost(NamedTuple):
+    """The work of a task, whichever variant does it.
 
     Attributes:
-        family: module under ``package`` that holds the variants.
-        cases: every shape that is measured on a GPU.
-        quick: shapes small enough for a CPU, measured where there is no GPU; among ``cases`` or their own.
-        inputs: ``(draw, **axes) -> dict`` of named tensors and numbers, drawn at random
-            (``lockstep.suite.inputs.Draw``). A variant receives those that its signature names.
-        reference: ``(**inputs) -> tensor or tuple`` in float32 or float64: what every variant is checked against.
-        outputs: ``(draw, **axes) -> tensor or tuple``, the buffers handed to variants that take
-            ``out=``; all arms of a comparison overwrite the same ones.
-        flops: ``(**axes)`` to floating-point operations of the task, independent of the variant.
-        bytes: ``(**axes)`` to the fewest bytes the task must move: each input read once, each output written once.
-        baseline: the variant that speedup is measured against.
-        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
-        op: where a family module holds several operations, the prefix of its variants: op "mlp" owns "mlp.bmm".
-        limits: variants measured at some cases only.
-        ladder: ``(**axes) -> bool``: at which cases a history follows every variant, cold; at all others it follows the
-            baseline and ``always``, so that each series gets the time that it needs. Without it, a history follows
-            every variant everywhere, cold and warm. ``lockstep measure`` and the gate take all of them in any case.
-        warm: ``(**axes) -> bool``: at which cases a history with a ladder follows the baseline and ``always`` warm as
-            well; none without it.
-        always: variants that a history follows beside the baseline wherever it follows anything.
-        package: the package under test, dotted if ``family`` lies deeper; asv.conf.json names its top level.
-        home: folder of the module that made the suite; found by itself, and kept by ``dataclasses.replace``.
+        flops: floating-point operations.
+        bytes: the fewest bytes to move: each input read once, each output written once.
     """
 
-    family: str
-    cases: tuple[Case, ...]
-    quick: tuple[Case, ...]
-    inputs: Callable[..., dict[str, Any]]
-    reference: Callable[..., Any]
-    flops: Callable[..., float]
-    bytes: Callable[..., float]
-    baseline: str
-    outputs: Callable[..., Any] | None = None
-    tolerance: float = 1e-2
-    op: str = ""
-    limits: Mapping[str, Limit] = field(default_factory=dict)
-    ladder: Callable[..., bool] | None = None
-    warm: Callable[..., bool] | None = None
-    always: tuple[str, ...] = ("best",)
-    package: str = "kernels"
-    home: Path = field(default=Path(), repr=False, kw_only=True)
+    flops: float
+    bytes: float
 
-    def __post_init__(self) -> None:
-        if self.home == Path():
-            # The folder of the module that makes the suite (frame 1 is the generated __init__): the
-            # packages that stand beside it are today's.
-            object.__setattr__(self, "home", Path(sys._getframe(2).f_globals.get("__file__", "")).resolve().parent)
+
+class Suite(ABC):
+    """The benchmark definition of a family of kernels: a subclass at the top level of a module of the benchmark folder.
+
+    The methods are called with the axes of a case by name, and get those that they name. A class whose name begins
+    with an underscore is a base of suites, not a suite. Say which variants exist by ``module``, by functions marked
+    ``@variant``, or by both.
+
+    Attributes:
+        family: by default the name of the suite's own module, or what a base says.
+        op: where a family has several suites, the name of this one. The suite's name then is ``family.op``; it owns
+            the variants of ``module`` that begin with ``op.``: "mlp" owns "mlp.bmm".
+        module: dotted name of the module with ``VARIANTS``, in a package under test. It comes from each commit.
+        cases: every shape that is measured on a GPU.
+        quick: shapes small enough for a CPU, measured where there is no GPU; among ``cases`` or others.
+        baseline: the variant that speedup is measured against.
+        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
+        tracked: variants that a history measures beside the baseline at cases without ``full_history``.
+        continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
+            State both if a definition was rewritten and still measures the same: its series then go on.
+    """
+
+    family: ClassVar[str] = ""
+    op: ClassVar[str] = ""
+    module: ClassVar[str] = ""
+    cases: ClassVar[tuple[Case, ...]]
+    quick: ClassVar[tuple[Case, ...]]
+    baseline: ClassVar[str]
+    tolerance: ClassVar[float] = 1e-2
+    tracked: ClassVar[tuple[str, ...]] = ("best",)
+    continues: ClassVar[tuple[str, str]] = ("", "")
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not cls.family and not cls.__name__.startswith("_"):
+            cls.family = cls.__module__.rpartition(".")[2]
+
+    def __init__(self) -> None:
+        missing = [name for name in ("cases", "quick", "baseline") if not hasattr(self, name)]
+        if missing:
+            raise SuiteError(f"suite {self.name}: {type(self).__name__} needs {', '.join(missing)}")
         for listed in (self.cases, self.quick):
             twice = [case.label for case in listed if listed.count(case) > 1]
             if twice:
                 raise SuiteError(f"suite {self.name}: case {twice[0]} is listed twice")
+
+    @abstractmethod
+    def draw(self, new: Draw, /, *args: Any, **axes: Any) -> dict[str, Any]:
+        """Return named tensors and numbers, drawn at random by ``new``. A variant gets those that it names."""
+
+    def buffers(self, new: Draw, /, *args: Any, **axes: Any) -> Any:
+        """Return the tensor, or tuple of tensors, handed to variants that take ``out=``; None for no such buffers.
+
+        All variants of a comparison overwrite the same ones.
+        """
+        return None
+
+    @abstractmethod
+    def reference(self, *args: Any, **inputs: Any) -> Any:
+        """Return the right result of these inputs in float32 or float64: a tensor or a tuple of tensors."""
+
+    @abstractmethod
+    def cost(self, *args: Any, **axes: Any) -> Cost:
+        """Return the operations and bytes of the task."""
+
+    def skips(self, variant: str, /, *args: Any, **axes: Any) -> str:
+        """Return why a variant is not measured at a case where it could run (its compile time, say), or ""."""
+        return ""
+
+    def full_history(self, *args: Any, **axes: Any) -> bool:
+        """Return whether a history measures every variant at this case, cold.
+
+        At all other cases it measures the baseline and ``tracked``, so that each series gets the time that it needs.
+        A suite without this method is measured whole, cold and warm. ``lockstep measure`` and the gate take all cases.
+        """
+        return True
+
+    def warm_history(self, *args: Any, **axes: Any) -> bool:
+        """Return whether a history measures the baseline and ``tracked`` warm as well, in a suite with full_history."""
+        return False
+
+    def latency(self, variant: str, case: str, l2: str) -> None:
+        """Stand for the asv benchmark ``family.latency``, in seconds; ``lockstep.asv.benchmark`` does the measuring."""
+        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
+
+    def speedup(self, variant: str, case: str, l2: str) -> None:
+        """Stand for the asv benchmark ``family.speedup``, over the baseline, from the same measurement."""
+        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
 
     @property
     def name(self) -> str:
@@ -150,12 +187,17 @@ class Suite:
         return f"{self.family}.{self.op}" if self.op else self.family
 
     @property
+    def home(self) -> Path:
+        """Folder of the suite's module."""
+        return Path(sys.modules[type(self).__module__].__file__ or "").resolve().parent
+
+    @property
     def all_cases(self) -> tuple[Case, ...]:
         """``cases`` and what ``quick`` has beyond them."""
         return tuple(dict.fromkeys(self.cases + self.quick))
 
     def case(self, label: str) -> Case:
-        """The case with this label.
+        """Return the case with this label.
 
         Raises:
             SuiteError: there is none; the message lists the labels.
@@ -167,49 +209,66 @@ class Suite:
         raise SuiteError(f"suite {self.name} has no case {label!r}; it has\n  {known}")
 
     def follows(self, variant: str, case: Case, l2: str) -> bool:
-        """Whether a history measures this series; quick cases are few and followed whole."""
-        if self.ladder is None or case not in self.cases:
+        """Return whether a history measures this series; quick cases are few and measured whole."""
+        if type(self).full_history is Suite.full_history or case not in self.cases:
             return True
-        if l2 == "cold" and self.ladder(**bind(self.ladder, dict(case))):
+        if l2 == "cold" and self.full_history(**bind(self.full_history, case)):
             return True
-        here = l2 == "cold" or (self.warm is not None and self.warm(**bind(self.warm, dict(case))))
-        return here and variant in (self.baseline, *self.always)
+        here = l2 == "cold" or self.warm_history(**bind(self.warm_history, case))
+        return here and variant in (self.baseline, *self.tracked)
 
     def digest(self) -> str:
-        """Identity of the ruler: protocol version and what decides how an existing case is measured.
-
-        The lists of cases and variants are left out: adding a shape or a kernel starts no new series.
-
-        Raises:
-            SuiteError: one of the suite's functions is no plain function.
-        """
-        ruler = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(self.tolerance), *self._sources]
-        # 64 bits tell rulers of one benchmark apart, and every stored series carries them.
-        return hashlib.sha256("\n".join(ruler).encode()).hexdigest()[:16]
+        """Return the benchmark version: that of the stored series if ``continues`` names this text."""
+        own, stored = self.continues
+        return stored if own == self.own_version else self.own_version
 
     @functools.cached_property
-    def _sources(self) -> list[str]:
-        """What ``digest`` reads of the suite's module. Kept: every case asks."""
-        reader = Reader(self.home.parent)
-        sources: list[str] = []
-        for name in ("inputs", "reference", "outputs", "flops", "bytes"):
-            part = getattr(self, name)
-            if part is not None and not inspect.isfunction(part):
-                # The text of a partial or an object holds its address: another series in every process.
-                raise SuiteError(f"suite {self.name}: {name} must be a plain function, not {type(part).__name__}")
-            sources += reader.function(part) if part is not None else ["none"]
-        return sources
+    def own_version(self) -> str:
+        """Digest of the protocol version and of everything that decides how an existing case is measured.
+
+        Cases and the variants of ``module`` are left out: adding a shape or a kernel starts no new series. The
+        suite's own variants count, as the rest of its text does.
+
+        Raises:
+            SuiteError: a part of the suite is not a plain function.
+        """
+        reader = Reader(self.home.parent, type(self))
+        definition = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(self.tolerance)]
+        for name in ("draw", "reference", "buffers", "cost"):
+            if not inspect.isfunction(getattr(type(self), name)):
+                kind = type(getattr(type(self), name)).__name__
+                raise SuiteError(f"suite {self.name}: {name} must be a method, not {kind}")
+            definition += reader.member(name)
+        for name in sorted(self.adapters):
+            definition += [f"variant {name}", *reader.member(name)]
+        # 64 bits tell the versions of one benchmark apart, and every stored series carries them.
+        return hashlib.sha256("\n".join(definition).encode()).hexdigest()[:16]
+
+    @functools.cached_property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """The suite's own variants by name; a subclass drops one of its base by ``name = None``."""
+        found = {name: value for base in reversed(type(self).__mro__) for name, value in vars(base).items()}
+        return {name: value for name, value in found.items() if isinstance(value, Adapter)}
 
     def variants(self) -> tuple[str, ...]:
-        """Names of the variants, read from the source of today's family module without importing it.
+        """Return the names of the variants; ``VARIANTS`` is read from the source of today's ``module``.
 
         Importing it would import torch, and asv's discovery must do without.
 
         Raises:
-            SuiteError: no such module, or its ``VARIANTS`` is not a dict literal with string keys.
+            SuiteError: no such module, its ``VARIANTS`` is not a dict literal with string keys, a name is there twice,
+                or the baseline is not among the names.
         """
         prefix = f"{self.op}." if self.op else ""
-        return tuple(key.removeprefix(prefix) for key in self._entries if key.startswith(prefix))
+        listed = [key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)]
+        if twice := set(listed) & set(self.adapters):
+            raise SuiteError(f"suite {self.name}: variant {min(twice)} is in {self.module} and in the suite itself")
+        names = (*listed, *self.adapters)
+        if self.baseline not in names:
+            where = f"in VARIANTS of {self.module}" if self.module else f"marked @variant in {type(self).__name__}"
+            known = ", ".join(names) or "nothing"
+            raise SuiteError(f"suite {self.name}: its baseline {self.baseline!r} is not {where}, there is {known}")
+        return names
 
     @property
     def functions(self) -> dict[str, str]:
@@ -221,9 +280,16 @@ class Suite:
 
     @functools.cached_property
     def _entries(self) -> dict[str, ast.expr]:
-        """Today's ``VARIANTS``. Kept: once a commit is checked out, its module may be found in place of today's."""
-        path = self._family_source()
-        entries = literal_entries(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
+        """Today's ``VARIANTS``. Cached: once a commit is checked out, its module may be found in place of today's."""
+        if not self.module:
+            return {}
+        path = module_path(self.module, self.home)
+        if path is None:
+            raise SuiteError(
+                f"suite {self.name}: there is no module {self.module}. It is the module that holds the kernels and "
+                'their VARIANTS: module = "your_package.module"'
+            )
+        entries = variant_entries(path)
         if entries is None:
             raise SuiteError(
                 f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "
@@ -231,47 +297,17 @@ class Suite:
             )
         return entries
 
-    def _family_source(self) -> Path:
-        """The family's module: in the package beside the suites, else wherever Python finds the package."""
-        top, *deeper = self.package.split(".")
-        spec = importlib.util.find_spec(top)
-        found = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []
-        beside = [folder / top for parent in self.home.parents for folder in (parent / repo_subdir(parent), parent)]
-        for package in [*beside, *found]:
-            folder = package.joinpath(*deeper)
-            for path in (folder / f"{self.family}.py", folder / self.family / "__init__.py"):
-                if path.is_file():
-                    return path
-        raise SuiteError(
-            f"suite {self.name}: there is no module {self.package}.{self.family}. A suite's family is the module that "
-            'holds its kernels: Suite(package="your_package", family="module")'
-        )
 
-    def series(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """The two asv benchmarks of this suite: latency in seconds, and speedup over the baseline.
+def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: int = 0) -> dict[str, Any]:
+    """Return the entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
 
-        Assign them in the suite's module: ``latency, speedup = SUITE.series()``; with an op,
-        ``mlp_latency, mlp_speedup = MLP.series()``. Both are served from one measurement.
-        """
-        # asv looks for types of benchmarks in its own packages alone; it imports a suite before it asks what is in it.
-        # Where asv does not run benchmarks there is nobody to tell, and its packages take longer to import than suites.
-        if "asv_runner.benchmarks" in sys.modules:
-            from lockstep.asv.benchmark import register
-
-            register()
-        caller = sys._getframe(1).f_globals["__name__"]
-        return _series(self, "latency", caller), _series(self, "speedup", caller)
-
-
-def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
-
-    ``out`` may be missing: output buffers are added by whoever owns them.
+    ``out`` may be missing: output buffers are added by whoever owns them. The first ``leading`` parameters are left
+    out: the caller gives them by position.
 
     Raises:
         SuiteError: a required parameter is missing.
     """
-    parameters = inspect.signature(function).parameters.values()
+    parameters = list(inspect.signature(function).parameters.values())[leading:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict(available)
     missing = [
@@ -287,30 +323,3 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str
             f"there is {', '.join(available) or 'nothing'}"
         )
     return {parameter.name: available[parameter.name] for parameter in parameters if parameter.name in available}
-
-
-def _series(suite: Suite, quantity: str, module: str) -> Callable[..., None]:
-    """An asv benchmark function; asv reads its attributes, ``lockstep.asv.benchmark`` does the measuring."""
-
-    def series(variant: str, case: str, l2: str) -> None:
-        raise RuntimeError("run by asv's lockstep benchmark type, never called itself")
-
-    variants = suite.variants()
-    if suite.baseline not in variants:
-        raise SuiteError(
-            f"suite {suite.name}: its baseline {suite.baseline!r} is not in VARIANTS of "
-            f"{suite.package}.{suite.family}, there is {', '.join(variants) or 'nothing'}"
-        )
-    series.__name__ = series.__qualname__ = f"{suite.op}_{quantity}" if suite.op else quantity
-    series.__module__ = module
-    series.__doc__ = f"{quantity} of every variant of {suite.name}"
-    series.params = [  # type: ignore[attr-defined]
-        list(variants),
-        [case.label for case in suite.all_cases],
-        list(CACHE_STATES),
-    ]
-    series.param_names = ["variant", "case", "l2"]  # type: ignore[attr-defined]
-    series.version = suite.digest()  # type: ignore[attr-defined]
-    series._suite = suite  # type: ignore[attr-defined]
-    series._quantity = quantity  # type: ignore[attr-defined]
-    return series

@@ -1,15 +1,40 @@
-"""What can be read of a family from its source, without running it."""
+"""What can be read of a module of kernels from its source, without running it."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
 import json
 from pathlib import Path
 
 
+def module_path(module: str, home: Path) -> Path | None:
+    """Return the file of a module under test: in the tree around the suites, else wherever Python finds its package.
+
+    Args:
+        module: dotted name.
+        home: folder of the suites.
+    """
+    top, *deeper = module.split(".")
+    spec = importlib.util.find_spec(top)
+    found = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []
+    beside = [folder / top for parent in home.parents for folder in (parent / repo_subdir(parent), parent)]
+    for package in [*beside, *found]:
+        path = package.joinpath(*deeper)
+        for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def variant_entries(path: Path) -> dict[str, ast.expr] | None:
+    """Return the entries of a module's ``VARIANTS``; None if it is not a dict literal with string keys."""
+    return literal_entries(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)), "VARIANTS")
+
+
 def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
-    """Entries of the dict literal that is assigned to ``name`` at the top level; None if there is no such literal."""
+    """Return the entries of the dict literal that the top level assigns to ``name``; None if there is none."""
     # Backwards: as in Python, the last assignment counts.
     for node in reversed(tree.body):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
@@ -23,7 +48,7 @@ def literal_entries(tree: ast.Module, name: str) -> dict[str, ast.expr] | None:
 
 @functools.cache
 def repo_subdir(project: Path) -> str:
-    """The ``repo_subdir`` of the asv.conf.json in a folder, or "": where a project's packages lie.
+    """Return the ``repo_subdir`` of the asv.conf.json in a folder, or "": where a project's packages lie.
 
     asv is not asked: importing it takes longer than discovering suites.
     """

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Case, Suite, bind
@@ -121,11 +122,9 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
     All sets hold the same values: what makes a call find the cache cold is where they lie, and drawing and packing
     each set of w4a16 anew took as long as timing it.
     """
-    draw = Draw(device.torch_device, seed)
+    new = Draw(device.torch_device, seed)
     chance = random.Random(seed)
-    axes = dict(case)
-    inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
-    out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+    inputs, out = inputs_of(suite, case, new), buffers_of(suite, case, new)
     return [ArgumentSet(place(inputs, chance), place(out, chance)) for _ in range(count)]
 
 

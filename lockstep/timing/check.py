@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lockstep.suite.evaluate import buffers_of, inputs_of, reference_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import hint
@@ -41,14 +42,13 @@ class Checker:
         Raises:
             SuiteError: the suite's functions fail, which is no variant's doing.
         """
-        draw = Draw(device, seed)
-        axes = dict(case)
-        with _blamed(suite, "inputs"):
-            inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+        new = Draw(device, seed)
+        with _blamed(suite, "draw"):
+            inputs = inputs_of(suite, case, new)
         with _blamed(suite, "reference"):
-            reference = suite.reference(**bind(suite.reference, {**axes, **inputs}))
-        with _blamed(suite, "outputs"):
-            out = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes})) if suite.outputs else None
+            reference = reference_of(suite, case, inputs)
+        with _blamed(suite, "buffers"):
+            out = buffers_of(suite, case, new)
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import torch
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
 from lockstep.record.model import TWIN, Record
-from lockstep.suite.family import Family, load_family
+from lockstep.suite.evaluate import cost_of, skip_reason
+from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Case, Suite, bind
+from lockstep.suite.model import Case, Suite
 from lockstep.timing.arms import Arm, draw_sets, make_arms, set_count, size_of
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
@@ -133,12 +134,10 @@ class Measurer:
             return give_up("a shape for machines without a GPU")
         try:
             family = self.load(suite)
-        except ModuleNotFoundError as error:
-            if error.name and not f"{suite.package}.{suite.family}".startswith(error.name):
-                return give_up(f"{suite.package}.{suite.family} cannot be imported: {error}", "failed")
-            return give_up(f"this commit has no {suite.package}.{suite.family}")
+        except NotInCommit as error:
+            return give_up(str(error))
         except Exception as error:
-            return give_up(f"{suite.package}.{suite.family} cannot be imported: {brief(error)}", "failed")
+            return give_up(f"{suite.module} cannot be imported: {brief(error)}", "failed")
 
         errors = {}
         for name in [name for name, record in records.items() if record.state != "failed"]:
@@ -168,7 +167,7 @@ class Measurer:
             if not touched:
                 return list(records.values())
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
-            floor = self.controls.floor(*self._costs(suite, case)) if self.device.kind == "cuda" else 0.0
+            floor = self.controls.floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
             outcomes, failures, note = self._compare(suite, case, family, arms, sets, usual_mhz)
         except NotImplementedError as error:
@@ -193,10 +192,10 @@ class Measurer:
         """Error of the variant's check, remembered: cold and warm share one."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
-        if name in suite.limits and not suite.limits[name].allows(**bind(suite.limits[name].allows, case)):
-            raise NotImplementedError(suite.limits[name].reason)
+        if reason := skip_reason(suite, name, case):
+            raise NotImplementedError(reason)
         if self.history and not suite.follows(name, case, l2):
-            raise NotImplementedError("a history follows it elsewhere (the suite's ladder)")
+            raise NotImplementedError("a history measures it at other cases (full_history of its suite)")
         key = suite.name, case.label, name
         if key not in self._checked:
             self.listener("check", name)
@@ -270,14 +269,8 @@ class Measurer:
         )
         return result.outcomes, result.failures, result.note
 
-    @staticmethod
-    def _costs(suite: Suite, case: Case) -> tuple[float, float]:
-        """Operations and bytes of the task."""
-        axes = dict(case)
-        return float(suite.flops(**bind(suite.flops, axes))), float(suite.bytes(**bind(suite.bytes, axes)))
-
     def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
-        flops, moved = self._costs(suite, case)
+        flops, moved = cost_of(suite, case)
         return replace(
             record,
             latency=outcome.latency,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import os
 import subprocess
 import sys
@@ -22,7 +21,8 @@ from lockstep.machine_code.precompile import compiler_processes
 from lockstep.machine_code.targets import Target
 from lockstep.processes.children import end_with_parent, reap, start
 from lockstep.suite.discovery import load_suites, nearest
-from lockstep.suite.family import Family, load_family, takes_out
+from lockstep.suite.evaluate import buffers_of, inputs_of
+from lockstep.suite.family import Family, import_module, load_family, takes_out
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Case, Suite, SuiteError, bind
 
@@ -61,10 +61,10 @@ def table_of(suite: Suite) -> TuningTable:
     Raises:
         SuiteError: its module has none.
     """
-    module = importlib.import_module(f"{suite.package}.{suite.family}")
+    module = import_module(suite)
     table = getattr(module, "TABLE", None)
     if table is None:
-        raise SuiteError(f"{module.__file__} has no TABLE to write what is tuned into")
+        raise SuiteError(f"{suite.module or f'suite {suite.name}'} has no TABLE to write what is tuned into")
     return table  # type: ignore[no-any-return]  # whatever has the methods
 
 
@@ -103,7 +103,7 @@ def name_of(config: Any) -> str:
 
 
 def _spaces(suite: Suite) -> dict[str, Any]:
-    module = importlib.import_module(f"{suite.package}.{suite.family}")
+    module = import_module(suite)
     prefix = f"{suite.op}." if suite.op else ""
     spaces = getattr(module, "CANDIDATES", {})
     return {name.removeprefix(prefix): space for name, space in spaces.items() if name.startswith(prefix)}
@@ -139,12 +139,12 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], targe
 def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
     """Yield a call of every candidate on meta tensors."""
     family = contest(suite, variant, search_space_of(suite, variant, case))
-    draw, axes = Draw("meta", 0), dict(case)
-    inputs = suite.inputs(**bind(suite.inputs, {"draw": draw, **axes}))
+    new = Draw("meta", 0)
+    inputs, out = inputs_of(suite, case, new), buffers_of(suite, case, new)
     for name, function in family.variants.items():
         arguments = family.arguments(name, inputs)
-        if suite.outputs is not None and takes_out(function):
-            arguments["out"] = suite.outputs(**bind(suite.outputs, {"draw": draw, **axes}))
+        if out is not None and takes_out(function):
+            arguments["out"] = out
         yield partial(function, **arguments)
 
 

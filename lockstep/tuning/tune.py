@@ -87,7 +87,7 @@ def tune(
     rivals = contest(suite, variant, space)
     result = Tuned(suite.name, variant, case.label, l2, space.choice, dict(space.sizes))
     # The incumbent is what ratios refer to, whatever the suite's own baseline is.
-    contested = replace(suite, baseline=INCUMBENT, limits={})
+    contested = _contested(suite)
     # A measurer for each case: what it remembers of checks goes by names, and here names are configurations.
     measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
     look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
@@ -117,6 +117,13 @@ def tune(
         ratio=ratio,
         won=ratio.low > 1,
     )
+
+
+def _contested(suite: Suite) -> Suite:
+    """Return the suite with the incumbent as its baseline and nothing skipped."""
+    members = {"baseline": INCUMBENT, "skips": Suite.skips, "__module__": type(suite).__module__}
+    contested: Suite = type(type(suite).__name__, (type(suite),), members)()
+    return contested
 
 
 def _by_name(records: list[Record]) -> dict[str, Record]:

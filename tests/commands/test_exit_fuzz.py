@@ -121,9 +121,9 @@ THRESHOLDS = [
 #: Suites that cannot be loaded; ``{good}`` is one that can.
 SUITES = [
     "1 / 0", "def", "import nothing_of_this_name", "raise SystemExit(0)", "raise SystemExit(1)", "exit()",
-    "import sys; sys.exit('no')", "raise RecursionError", "{good}\nPRODUCT.nope",
-    "from lockstep import Suite\nSuite()", "{good}\nAGAIN = __import__('dataclasses').replace(PRODUCT)\n",
-    "{good}\nPRODUCT.case('nope')", "assert False", "raise BaseException('x')", "raise GeneratorExit",
+    "import sys; sys.exit('no')", "raise RecursionError", "{good}\nProduct().nope",
+    "from lockstep import Suite\nSuite()", "{good}\nclass Again(Product):\n    pass\n",
+    "{good}\nProduct().case('nope')", "assert False", "raise BaseException('x')", "raise GeneratorExit",
 ]  # fmt: skip
 
 USE_CONFIG = {"measure", "run", "gate", "code", "noise", "tune", "profile", "changes", "ingest", "show", "publish"}

@@ -6,8 +6,9 @@ from dataclasses import asdict
 import pytest
 import torch
 from project import make_project
+from suites import make_suite
 
-from lockstep import Suite, cases
+from lockstep import grid
 from lockstep.gate.client import GateWorker, Ring
 from lockstep.gate.confirm import confirm
 from lockstep.gate.launches import Launched, Ran, contradiction, observe, ran_from
@@ -106,10 +107,7 @@ def test_every_variant_is_in_the_sample_and_traces_come_first():
 
 def test_torchs_operators_are_seen_where_they_really_run(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # torch sets it with the first mode that it enters
-    suite = Suite(
-        "toy", cases(M=2), cases(M=2), inputs=lambda draw, M: {"x": draw.normal(M, M)}, reference=lambda x: x,
-        flops=lambda M: M, bytes=lambda M: M, baseline="plain", package="toy",
-    )  # fmt: skip
+    suite = make_suite(cases=grid(M=2), quick=grid(M=2), draw=lambda new, M: {"x": new.normal(M, M)})
 
     def backward(x):
         x = x.detach().requires_grad_()
@@ -173,30 +171,26 @@ ADAPTER = """
     """
 
 SUITE = """
-    from lockstep import Suite, cases
+    from lockstep import Cost, Suite, grid
 
 
-    def reference(x, weight):
-        import torch
+    class Norm(Suite):
+        module = "toy.norm"
+        baseline = "plain"
+        cases = quick = grid(T=4, H=8)
 
-        x, weight = (one.double().detach().requires_grad_() for one in (x, weight))
-        y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
-        return (y.detach(), *torch.autograd.grad(y, (x, weight), x.detach()))
+        def draw(self, new, T, H):
+            return {"x": new.normal(T, H, dtype="float32"), "weight": new.normal(H, dtype="float32")}
 
+        def reference(self, x, weight):
+            import torch
 
-    SUITE = Suite(
-        "norm",
-        cases(T=4, H=8),
-        quick=cases(T=4, H=8),
-        inputs=lambda draw, T, H: {
-            "x": draw.normal(T, H, dtype="float32"), "weight": draw.normal(H, dtype="float32")
-        },
-        reference=reference,
-        flops=lambda T, H: T * H,
-        bytes=lambda T, H: T * H,
-        baseline="plain",
-        package="toy",
-    )
+            x, weight = (one.double().detach().requires_grad_() for one in (x, weight))
+            y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+            return (y.detach(), *torch.autograd.grad(y, (x, weight), x.detach()))
+
+        def cost(self, T, H):
+            return Cost(T * H, T * H)
     """
 
 

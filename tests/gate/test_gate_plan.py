@@ -4,8 +4,9 @@ import random
 from pathlib import Path
 
 import pytest
+from suites import make_suite
 
-from lockstep import Limit, Suite, cases
+from lockstep import grid
 from lockstep.gate.plan import (
     METER_GROUPS,
     Selection,
@@ -25,17 +26,11 @@ HERE = ("kernels/thing.py", 1)
 
 @pytest.fixture
 def suite():
-    return Suite(
-        family="thing",
-        package="toy",
-        cases=cases(M=[1, 2, 3]),
-        quick=cases(M=[1, 2]),
-        inputs=lambda draw, M: {"x": draw.normal(M, M)},
-        reference=lambda x: x,
-        flops=lambda M: M,
-        bytes=lambda M: M,
-        baseline="plain",
-        limits={"small": Limit("only at M=1", lambda M: M == 1)},
+    return make_suite(
+        module="toy.thing",
+        cases=grid(M=[1, 2, 3]),
+        quick=grid(M=[1, 2]),
+        skips=lambda variant, M: "only at M=1" if variant == "small" and M != 1 else "",
     )
 
 

@@ -4,12 +4,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from suites import ONE, make_suite
 
 from lockstep.gate.proof import prove
 from lockstep.gate.reach import reach
 from lockstep.machine_code import Tree
 from lockstep.machine_code.sources import closure
-from lockstep.suite.model import Case, Suite
 
 FILES = {
     "toy/__init__.py": "",
@@ -279,12 +279,9 @@ def test_without_a_gpu_variants_are_proved_by_their_sources(tmp_path):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(textwrap.dedent(text))
         trees[side] = Tree(side, tmp_path / side, ("toy",))
-    suite = Suite(
-        "work", (Case(M=1),), (Case(M=1),), inputs=dict, reference=dict, flops=float, bytes=float, baseline="fast",
-        package="toy",
-    )  # fmt: skip
     # Today's variants are read beside the suite.
-    object.__setattr__(suite, "home", tmp_path / "head" / "benchmarks")
+    home = tmp_path / "head" / "benchmarks"
+    suite = make_suite(family="work", module="toy.work", cases=ONE, quick=ONE, baseline="fast", home=home)
     assert set(closure(trees["base"].root, ("toy",), "toy.work")) == set(FILES)
     said = []
     proof = prove(trees["base"], trees["head"], [suite], {"device": "cpu"}, said.append)

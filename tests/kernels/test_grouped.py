@@ -3,13 +3,13 @@
 With LOCKSTEP_TEST_GPU set the same tests run on a GPU.
 """
 
-import dataclasses
 import os
 from functools import partial
 
 import pytest
 import torch
 from compiling import compile_in_subprocess
+from suites import changed_suite
 
 from benchmarks import grouped as suites
 from kernels import grouped
@@ -26,7 +26,7 @@ from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.model import Case, bind
 from lockstep.timing.check import Checker, WrongResult
 
-SUITES = {suite.op: suite for suite in (suites.LINEAR, suites.LINEAR_TRAIN, suites.MLP, suites.MLP_TRAIN)}
+SUITES = {suite.op: suite for suite in (suites.Linear(), suites.LinearTrain(), suites.Mlp(), suites.MlpTrain())}
 FAMILIES = {op: load_family(suite) for op, suite in SUITES.items()}
 VARIANTS = [(op, variant) for op, family in FAMILIES.items() for variant in family.variants]
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
@@ -37,14 +37,14 @@ LAYOUTS = pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"
 def halved(op):
     """The suite with fp16 tensors: bf16 is silently wrong under the interpreter."""
 
-    def in_half(function):
-        def drawn(**given):
-            value = function(**bind(function, given))
+    def in_half(method):
+        def drawn(new, **axes):
+            value = method(new, **bind(method, axes, leading=1))
             return map_tensors(value, lambda tensor: tensor.half() if tensor.is_floating_point() else tensor)
 
         return drawn
 
-    return dataclasses.replace(SUITES[op], inputs=in_half(SUITES[op].inputs), outputs=in_half(SUITES[op].outputs))
+    return changed_suite(SUITES[op], draw=in_half(SUITES[op].draw), buffers=in_half(SUITES[op].buffers))
 
 
 def few_multiprocessors(monkeypatch):
@@ -58,7 +58,7 @@ def shape(op, B, G, K, width, ragged):
 
 
 def arguments(op, ragged=False):
-    return halved(op).inputs(draw=Draw(DEVICE, 0), **shape(op, 8, 2, 32, 48, ragged))
+    return halved(op).draw(Draw(DEVICE, 0), **shape(op, 8, 2, 32, 48, ragged))
 
 
 @pytest.mark.parametrize(("op", "variant"), VARIANTS)
@@ -183,7 +183,7 @@ def test_variant_writes_where_it_is_told(op, variant, monkeypatch):
     if variant == "warp_specialized" and DEVICE == "cpu":
         pytest.skip("Gluon has no interpreter")
     width = 256 if variant in ("tma", "warp_specialized") else 32
-    inputs = halved(op).inputs(draw=Draw(DEVICE, 0), **shape(op, 8, 1, width, width, False))
+    inputs = halved(op).draw(Draw(DEVICE, 0), **shape(op, 8, 1, width, width, False))
     given = FAMILIES[op].arguments(variant, inputs)
     function = FAMILIES[op].variants[variant]
     fresh = function(**given)
@@ -202,7 +202,7 @@ def test_groups_without_rows(products, host_offsets, monkeypatch):
     x, weight, grad = (torch.randn(*shape).half().to(DEVICE) for shape in ((8, width), (4, width, width), (8, width)))
     offsets = torch.tensor(host_offsets, dtype=torch.int32, device=DEVICE)
     got = grouped.linear_train(x, weight, grad, offsets, host_offsets, products=products)
-    want = suites.linear_train_reference(x, weight, grad, host_offsets)
+    want = suites.LinearTrain().reference(x, weight, grad, host_offsets)
     for result, expected in zip(got, want, strict=True):
         torch.testing.assert_close(result.float(), expected, rtol=2e-3, atol=2e-2)
 
@@ -298,12 +298,12 @@ def test_no_rows_at_all_are_no_work(op, monkeypatch):
 
 def test_triton_kernels_fit_a_hopper_gpu():
     kernels = compile_in_subprocess(
-        "from benchmarks.grouped import LINEAR, MLP, MLP_TRAIN\n"
+        "from benchmarks.grouped import Mlp, MlpTrain\n"
         "from lockstep.suite.family import load_family\n"
         "from lockstep.suite.inputs import Draw\n"
-        "for suite in (MLP_TRAIN, MLP):\n"
+        "for suite in (MlpTrain(), Mlp()):\n"
         "    for case in suite.cases[2:4] + suite.cases[-1:]:\n"
-        "        inputs = suite.inputs(Draw('meta', 0), **case)\n"
+        "        inputs = suite.draw(Draw('meta', 0), **case)\n"
         "        family = load_family(suite)\n"
         "        for variant in ('triton', 'tma') if case['K'] == 1024 else ('triton',):\n"
         "            family.variants[variant](**family.arguments(variant, inputs))\n"
@@ -316,14 +316,14 @@ def test_triton_kernels_fit_a_hopper_gpu():
 
 def test_warp_specialized_kernels_fit_a_hopper_gpu():
     kernels = compile_in_subprocess(
-        "from benchmarks.grouped import LINEAR_TRAIN, MLP, MLP_TRAIN\n"
+        "from benchmarks.grouped import LinearTrain, Mlp, MlpTrain\n"
         "from kernels.grouped import CANDIDATES\n"
         "from lockstep.suite.family import load_family\n"
         "from lockstep.suite.inputs import Draw\n"
-        "for suite in (LINEAR_TRAIN, MLP, MLP_TRAIN):\n"
+        "for suite in (LinearTrain(), Mlp(), MlpTrain()):\n"
         "    for case in suite.cases:\n"
         "        if case['K'] == 1024 and not case['ragged']:\n"
-        "            inputs = suite.inputs(Draw('meta', 0), **case)\n"
+        "            inputs = suite.draw(Draw('meta', 0), **case)\n"
         "            family = load_family(suite)\n"
         "            for variant in ('warp_specialized', 'best'):\n"
         "                family.variants[variant](**family.arguments(variant, inputs))\n"

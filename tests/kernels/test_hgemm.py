@@ -10,13 +10,14 @@ import pytest
 import torch
 from compiling import compile_in_subprocess
 
-from benchmarks.hgemm import SUITE
+from benchmarks.hgemm import Hgemm
 from kernels.hgemm import CANDIDATES, TILES, VARIANTS, hgemm
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import map_tensors
 from lockstep.suite.model import Case
 from lockstep.timing.check import Checker, WrongResult
 
+SUITE = Hgemm()
 FAMILY = load_family(SUITE)
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 RUNGS = ["naive", "vectorized", "pipelined", "tma"]
@@ -106,8 +107,8 @@ def test_c_without_beta_is_refused():
 
 
 def test_costs_count_c_only_where_beta_reads_it():
-    assert SUITE.bytes(M=8, N=4, K=2) == 2 * (16 + 8 + 32)
-    assert SUITE.bytes(M=8, N=4, K=2, beta=1) == 2 * (16 + 8 + 32 + 32)
+    assert SUITE.cost(M=8, N=4, K=2).bytes == 2 * (16 + 8 + 32)
+    assert SUITE.cost(M=8, N=4, K=2, beta=1).bytes == 2 * (16 + 8 + 32 + 32)
 
 
 def test_kernels_compile_for_hopper_without_spills():

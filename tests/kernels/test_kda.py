@@ -3,14 +3,13 @@
 With LOCKSTEP_TEST_GPU set the same tests run on a GPU, and with them "stream", which the interpreter cannot run.
 """
 
-import dataclasses
 import os
 
 import pytest
 import torch
 from compiling import compile_in_subprocess
 
-from benchmarks.kda import RANK, SUITE
+from benchmarks.kda import RANK, Kda
 from kernels import kda as family
 from kernels.common.mailbox import mailbox
 from kernels.kda import flags as kda_flags
@@ -23,25 +22,27 @@ from lockstep.suite.model import Case
 from lockstep.timing.check import Checker, WrongResult
 
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
+SUITE = Kda()
 FAMILY = load_family(SUITE)
 INTERPRETED = [variant for variant in FAMILY.variants if variant != "stream"]
 MOST_TOKENS = {"rows": kda_rows.ROWS_LIMIT, "tiles": kda_tiles.TILES_LIMIT}
 
 
-def half_inputs(draw, M, K, heads):
-    """bf16 is silently wrong under the interpreter."""
-    return map_tensors(SUITE.inputs(draw, M, K, heads), torch.Tensor.half)
+class Half(Kda):
+    """In fp16: bf16 is silently wrong under the interpreter."""
+
+    def draw(self, new, M, K, heads):
+        return map_tensors(super().draw(new, M, K, heads), torch.Tensor.half)
+
+    def buffers(self, new, M, heads):
+        return super().buffers(new, M, heads).half()
 
 
-def half_outputs(draw, M, heads):
-    return SUITE.outputs(draw, M, heads).half()
-
-
-HALF = dataclasses.replace(SUITE, inputs=half_inputs, outputs=half_outputs)
+HALF = Half()
 
 
 def arguments(variant, M=2, K=128, heads=2):
-    return FAMILY.arguments(variant, half_inputs(Draw(DEVICE, 0), M, K, heads))
+    return FAMILY.arguments(variant, HALF.draw(Draw(DEVICE, 0), M, K, heads))
 
 
 @pytest.mark.parametrize("variant", INTERPRETED)
@@ -67,7 +68,7 @@ def test_persistent_deals_every_tile(M, heads, multiprocessors, monkeypatch):
 def test_variant_allocates_its_output_when_given_none_and_leaves_its_counters_as_they_were(variant):
     given = arguments(variant, M=1)
     fresh = FAMILY.variants[variant](**given)
-    out = half_outputs(Draw(DEVICE, 0), M=1, heads=2)
+    out = HALF.buffers(Draw(DEVICE, 0), M=1, heads=2)
     written = FAMILY.variants[variant](**given, out=out)
     for one, other in zip(fresh, written, strict=True):
         assert torch.equal(one, other)

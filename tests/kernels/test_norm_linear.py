@@ -6,20 +6,21 @@ import pytest
 import torch
 from compiling import compile_in_subprocess
 
-from benchmarks.norm_linear import SUITE
+from benchmarks.norm_linear import NormLinear
 from kernels.norm_linear import VARIANTS
 from lockstep.suite.family import load_family
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Case, bind
 from lockstep.timing.check import Checker
 
+SUITE = NormLinear()
 FAMILY = load_family(SUITE)
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 
 
 def checker(M, K, N, dtype=torch.float16):
     """The suite's inputs and reference in another dtype: bfloat16 is wrong under Triton's interpreter."""
-    inputs = map_tensors(SUITE.inputs(Draw(DEVICE, 0), M, K, N), lambda tensor: tensor.to(dtype))
+    inputs = map_tensors(SUITE.draw(Draw(DEVICE, 0), M, K, N), lambda tensor: tensor.to(dtype))
     out = torch.empty(M, N, dtype=dtype, device=DEVICE)
     return Checker(SUITE, Case(M=M, K=K, N=N), inputs, (SUITE.reference(**bind(SUITE.reference, inputs)),), out)
 
@@ -71,11 +72,11 @@ def test_a_wrong_argument_is_named(variant, name, change):
 
 def test_kernels_compile_for_hopper_without_spills():
     kernels = compile_in_subprocess(
-        "from benchmarks.norm_linear import SUITE\n"
+        "from benchmarks.norm_linear import NormLinear\n"
         "from kernels.norm_linear import apart, overlapped\n"
         "from lockstep.suite.inputs import Draw\n"
-        "for case in SUITE.cases[::4]:\n"
-        "    inputs = SUITE.inputs(Draw('meta', 0), **case)\n"
+        "for case in NormLinear.cases[::4]:\n"
+        "    inputs = NormLinear().draw(Draw('meta', 0), **case)\n"
         "    apart(**inputs)\n"
         "    overlapped(**inputs)\n"
     )

@@ -121,7 +121,7 @@ def test_a_gpu_without_a_table_gets_the_default_and_says_so(tmp_path, monkeypatc
     assert toy.note() == "no table for Other GPU: tiles and dispatch are those of an NVIDIA H200"
     assert toy.choice("tile", Tile, "M K")(META, 4, 4096) == Tile(4)
     monkeypatch.setattr(hgemm, "TABLE", toy)
-    assert load_family(hgemm_suite.SUITE).note == toy.note()
+    assert load_family(hgemm_suite.Hgemm()).note == toy.note()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_every_row_of_the_repository_is_read_and_every_choice_has_one(path):
 
 
 def test_hgemm_calls_on_an_h200_what_was_measured_to_be_best():
-    best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.SUITE.cases}
+    best = {case.label: hgemm.BEST(META, *sizes(case)) for case in hgemm_suite.Hgemm.cases}
     assert {label for label, name in best.items() if name == "torch"} == {
         "M=512,N=512,K=512",
         "M=1024,N=1024,K=1024",
@@ -183,7 +183,7 @@ def test_grouped_calls_on_an_h200_what_was_measured_to_be_best(op, ragged, B, G,
     assert grouped.BEST[op](META, ragged, B, G, 1024, 3072) == name
     space = grouped.CANDIDATES[f"{op}.best"](B=B, G=G, K=1024, ragged=ragged, **{"N" if "linear" in op else "H": 3072})
     assert name in space.configs
-    assert set(grouped_suites.LINEAR.variants()) >= set(space.configs)
+    assert set(grouped_suites.Linear().variants()) >= set(space.configs)
 
 
 @pytest.mark.parametrize(("B", "G"), [(2560, 12), (1024, 4), (256, 12)])
@@ -284,7 +284,7 @@ W4A16_WAYS = {
 }
 
 
-@pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", w4a16_suite.W4A16.cases, ids=lambda case: case.label)
 def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
     M, K, N, group = case["M"], case["K"], case["N"], case["group"]
     asked = (META, M, K, N, group != "channel", K * N)
@@ -295,7 +295,7 @@ def test_w4a16_takes_on_an_h200_what_was_measured_to_be_best(case):
     assert name in w4a16.CANDIDATES["best"](**dict(case)).configs
 
 
-@pytest.mark.parametrize("case", w4a16_suite.SUITE.cases, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", w4a16_suite.W4A16.cases, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", ["planes", "stream", "ring"])
 def test_w4a16_tunes_a_tile_only_where_the_variant_runs(variant, case):
     space = w4a16.CANDIDATES[variant](**dict(case))

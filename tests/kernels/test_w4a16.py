@@ -7,7 +7,7 @@ import torch
 from compiling import compile_in_subprocess, disassemble
 from wgmma_operands import overwritten
 
-from benchmarks.w4a16 import SUITE
+from benchmarks.w4a16 import W4A16
 from kernels import w4a16 as module
 from kernels.w4a16.planes_kernel import Tile, multiply_planes
 from kernels.w4a16.ring_kernel import Ring
@@ -17,6 +17,7 @@ from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Case
 from lockstep.timing.check import Checker, WrongResult
 
+SUITE = W4A16()
 FAMILY = load_family(SUITE)
 DEVICE = torch.device("cuda", 0) if os.environ.get("LOCKSTEP_TEST_GPU") else torch.device("cpu")
 
@@ -37,7 +38,7 @@ RAGGED = Case(M=3, K=200, N=75, group="channel")
 
 
 def arguments(variant, M=2, K=256, N=64, group=128):
-    return FAMILY.arguments(variant, SUITE.inputs(Draw(DEVICE, 0), M, K, N, group))
+    return FAMILY.arguments(variant, SUITE.draw(Draw(DEVICE, 0), M, K, N, group))
 
 
 def checker(case, seed=1, device=DEVICE):
@@ -48,12 +49,12 @@ def compiled(*calls, before="", after=""):
     """Kernels that calls compile for sm_90, each a variant's name and its axes M, K, N, group."""
     return compile_in_subprocess(
         f"{before}\n"
-        "from benchmarks.w4a16 import SUITE\n"
+        "from benchmarks.w4a16 import W4A16\n"
         "from lockstep.suite.family import load_family\n"
         "from lockstep.suite.inputs import Draw\n"
-        "family = load_family(SUITE)\n"
+        "family = load_family(W4A16())\n"
         f"for variant, *axes in {calls}:\n"
-        "    inputs = SUITE.inputs(Draw('meta', 0), *axes)\n"
+        "    inputs = W4A16().draw(Draw('meta', 0), *axes)\n"
         "    family.variants[variant](**family.arguments(variant, inputs))\n"
         f"{after}"
     )
@@ -156,7 +157,7 @@ def test_best_takes_the_fastest_way_that_can_run(N, monkeypatch):
     def way_for(M, K=4096, N=N, hopper=True):
         monkeypatch.setattr(module, "has_hopper_ptx", lambda device: hopper)
         monkeypatch.setattr(module, "has_wgmma", lambda device: hopper)
-        module.w4a16(**FAMILY.arguments("best", SUITE.inputs(Draw("meta", 0), M, K, N, "channel" if K % 8 else 128)))
+        module.w4a16(**FAMILY.arguments("best", SUITE.draw(Draw("meta", 0), M, K, N, "channel" if K % 8 else 128)))
         return taken.pop()
 
     assert way_for(1) == "multiply_stream"
@@ -218,7 +219,7 @@ def test_ring_is_right_with_every_tile(ring, group, monkeypatch):
 
 @pytest.mark.parametrize("variant", GLUON)
 def test_what_needs_hopper_says_so(variant):
-    inputs = SUITE.inputs(Draw(torch.device("cpu"), 0), 2, 256, 64, 128)
+    inputs = SUITE.draw(Draw(torch.device("cpu"), 0), 2, 256, 64, 128)
     with pytest.raises(NotImplementedError, match="Hopper"):
         FAMILY.variants[variant](**FAMILY.arguments(variant, inputs))
 

@@ -26,26 +26,29 @@ from lockstep.suite.discovery import load_suites
 SM90 = Target.parse("sm_90")
 
 SUITE = """
-    from lockstep import Limit, Suite, cases
+    from lockstep import Cost, Suite, grid
 
 
-    def inputs(draw, M):
-        return {"x": draw.normal(M, 256, dtype="float16"), "y": draw.normal(256, 256, dtype="float16")}
+    class Kinds(Suite):
+        module = "toy.kinds"
+        baseline = "plain"
+        cases = grid(M=[256, 512])
+        quick = grid(M=2)
 
+        def draw(self, new, M):
+            return {"x": new.normal(M, 256, dtype="float16"), "y": new.normal(256, 256, dtype="float16")}
 
-    SUITE = Suite(
-        family="kinds",
-        cases=cases(M=[256, 512]),
-        quick=cases(M=2),
-        inputs=inputs,
-        outputs=lambda draw, M: draw.empty(M, 256, dtype="float16"),
-        reference=lambda x, y: x @ y,
-        flops=lambda M: M,
-        bytes=lambda M: M,
-        baseline="plain",
-        limits={"limited": Limit("slow", lambda M: M == 256)},
-        package="toy",
-    )
+        def buffers(self, new, M):
+            return new.empty(M, 256, dtype="float16")
+
+        def reference(self, x, y):
+            return x @ y
+
+        def cost(self, M):
+            return Cost(M, M)
+
+        def skips(self, variant, M):
+            return "slow" if variant == "limited" and M != 256 else ""
 """
 
 KINDS = """

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from planted import Planted, answers, lay_out, planted
+from suites import ONE, make_suite
 from traced import WORLD
 
 from lockstep.gate.proof import prove
 from lockstep.machine_code import Tree
-from lockstep.suite.model import Case, Suite
 
 EXAMPLES = int(os.environ.get("LOCKSTEP_PROOF_EXAMPLES", "60"))
 _number = itertools.count()
@@ -31,11 +31,8 @@ def judged(folder, example: Planted):
     roots = room / "base", room / "head"
     for root, files in zip(roots, (example.base, example.head), strict=True):
         lay_out(root, files)
-    suite = Suite(
-        "work", (Case(M=1),), (Case(M=1),), inputs=dict, reference=dict, flops=float, bytes=float, baseline="a",
-        package=example.package,
-    )  # fmt: skip
-    object.__setattr__(suite, "home", roots[1] / "benchmarks")  # today's variants are read beside the suite
+    home = roots[1] / "benchmarks"  # today's variants are read beside the suite
+    suite = make_suite(family="work", module=f"{example.package}.work", cases=ONE, quick=ONE, baseline="a", home=home)
     try:
         trees = [Tree(root.name, root, example.packages) for root in roots]
         proof = prove(*trees, [suite], {"device": "cpu"}, lambda line: None)

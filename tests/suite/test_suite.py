@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from suites import changed_suite
 
-from lockstep import Case, cases
+from lockstep import Case, grid
+from lockstep.asv.benchmark import series_of
 from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import PROTOCOL_VERSION, SuiteError, bind
 
@@ -22,7 +23,7 @@ REPOSITORY = Path(__file__).parents[2]
 SUITE = '''
 from functools import partial
 
-from lockstep import Suite, cases
+from lockstep import Case, Cost, Suite, grid
 
 ELEMENT = 4
 FACTORS = (1, 2)
@@ -37,32 +38,33 @@ def scaled(size):
     return ELEMENT * size
 
 
-def inputs(draw, M):
-    """One matrix."""
-    return {"x": draw.normal(*sizes(M))}
+class Thing(Suite):
+    """A thing."""
 
+    module = "toy.thing"
+    baseline = "plain"
+    cases = grid(M=[1, 2])
+    quick = grid(M=[1])
+    WIDTH = 3
+    LAYOUT = Case(rows=2)
 
-def reference(x):
-    return x
+    def draw(self, new, M):
+        """One matrix."""
+        return {"x": new.normal(*sizes(M))}
 
+    def reference(self, x):
+        return x
 
-def moved(M):
-    # Read once.
-    return sum([scaled(factor * M) for factor in FACTORS])
+    def cost(self, M):
+        # Read once.
+        return Cost(self.flops(M), sum([scaled(factor * M) for factor in FACTORS]))
 
+    @staticmethod
+    def flops(M):
+        return 2 * M
 
-S = Suite(
-    family="thing",
-    package="toy",
-    cases=cases(M=[1, 2]),
-    quick=cases(M=[1]),
-    inputs=inputs,
-    reference=reference,
-    flops=lambda M: 2 * M,
-    bytes=moved,
-    baseline="plain",
-)
-latency, speedup = S.series()
+    def unused(self):
+        return 0
 '''
 KERNELS = 'import torch\n\nVARIANTS = {"plain": torch.clone, "op.fast": torch.clone, "op.slow": torch.clone}\n'
 
@@ -105,7 +107,7 @@ def test_a_label_has_the_axes_in_order_and_a_flag_by_name():
 
 
 def test_cases_are_all_combinations_first_axis_slowest():
-    assert [case.label for case in cases(K=[4, 5], N=6, M=(1, 2))] == [
+    assert [case.label for case in grid(K=[4, 5], N=6, M=(1, 2))] == [
         "K=4,N=6,M=1",
         "K=4,N=6,M=2",
         "K=5,N=6,M=1",
@@ -116,7 +118,7 @@ def test_cases_are_all_combinations_first_axis_slowest():
 
 def test_a_case_listed_twice_is_refused(load):
     with pytest.raises(SuiteError, match="suite thing: case M=1 is listed twice"):
-        load(changed("cases(M=[1, 2])", "cases(M=[1, 2, 1])"))
+        load(changed("cases = grid(M=[1, 2])", "cases = grid(M=[1, 2, 1])"))
 
 
 def test_an_unknown_case_is_told_the_known_ones(load):
@@ -129,17 +131,18 @@ def test_an_unknown_case_is_told_the_known_ones(load):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('"x": draw', '"y": draw'),  # the inputs
+        ('"x": new', '"y": new'),  # the inputs
         ("return x", "return 2 * x"),  # the reference
-        ("2 * M,", "3 * M,"),  # a lambda
+        ("return 2 * M", "return 3 * M"),  # what a method uses of its suite
+        ("self.flops(M)", "self.flops(M) * self.WIDTH"),
         ("return M, M", "return M, 2 * M"),  # a helper
         ("return ELEMENT * size", "return 2 * size"),  # a helper used within a comprehension only
         ("ELEMENT = 4", "ELEMENT = 2"),  # a helper's constant
         ("FACTORS = (1, 2)", "FACTORS = (1, 3)"),
-        ('baseline="plain"', 'baseline="op.fast"'),
-        ("flops=", "tolerance=0.1, flops="),
-        ("flops=", "outputs=lambda draw: draw.empty(1), flops="),
-        ('baseline="plain"', 'op="op", baseline="fast"'),
+        ('baseline = "plain"', 'baseline = "op.fast"'),
+        ("WIDTH = 3", "tolerance = 0.1"),
+        ("    def unused(self):", "    def buffers(self, new):"),
+        ('baseline = "plain"', 'op = "op"; baseline = "fast"'),
     ],
 )
 def test_what_changes_a_measurement_starts_a_new_series(load, tmp_path, old, new):
@@ -153,7 +156,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from lockstep import Suite, cases
+from lockstep import Cost, Suite, grid
 
 from . import more
 from .more import ROWS as COUNT, halved
@@ -186,28 +189,31 @@ def scaling(by):
     return flops
 
 
-def inputs(draw, M):
-    from .parts.late import width
+class _Base(Suite):
+    FACTOR = 10
+    UNUSED = 11
 
-    return {"x": draw.normal(M * len(SHAPES) + TABLE["a"], width(M), COUNT)}
-
-
-def reference(x):
-    return more.doubled(x) * LAYOUT.pitch
+    def reference(self, x):
+        return more.doubled(x) * LAYOUT.pitch
 
 
-S = Suite(
-    family="thing",
-    package="toy",
-    cases=cases(M=[1, 2]),
-    quick=cases(M=[1]),
-    inputs=inputs,
-    reference=reference,
-    flops=scaling(7),
-    bytes=lambda M: halved(M) + remembered(M) + SCALE(M),
-    baseline="plain",
-)
-latency, speedup = S.series()
+class Thing(_Base):
+    module = "toy.thing"
+    baseline = "plain"
+    cases = grid(M=[1, 2])
+    quick = grid(M=[1])
+    flops = staticmethod(scaling(7))
+
+    def draw(self, new, M):
+        from .parts.late import width
+
+        return {"x": new.normal(M * len(SHAPES) + TABLE["a"], width(M), COUNT)}
+
+    def reference(self, x):
+        return super().reference(x) * self.FACTOR
+
+    def cost(self, M):
+        return Cost(self.flops(M), halved(M) + remembered(M) + SCALE(M))
 """
 MORE = """
 \"\"\"Helpers.\"\"\"
@@ -256,6 +262,9 @@ def write_helped(root, changes=()):
         ("thing.py", "Layout()", "Layout(4)", False),
         ("thing.py", "return 5 * M", "return 6 * M", False),  # a decorated helper
         ("thing.py", "scaling(7)", "scaling(8)", False),  # what a function encloses
+        ("thing.py", "FACTOR = 10", "FACTOR = 12", False),  # of a base
+        ("thing.py", "LAYOUT.pitch", "LAYOUT.pitch * 2", False),  # the method of a base
+        ("thing.py", "UNUSED = 11", "UNUSED = 12", True),
         ("more.py", "return PART * x", "return PART + x", False),  # a helper of another module
         ("more.py", "M // 2", "M // 3", False),
         ("more.py", "ROWS = 6", "ROWS = 7", False),
@@ -300,12 +309,6 @@ def test_the_recorded_history_goes_on_with_its_series():
         assert versions[f"{suite.name}{'_' if suite.op else '.'}latency"] == suite.digest()
 
 
-def test_a_changed_copy_of_a_suite_keeps_its_folder(load):
-    suite = load()
-    assert replace(suite, limits={}).home == suite.home == Path(sys.modules[suite.inputs.__module__].__file__).parent
-    assert replace(suite, limits={}).variants() == suite.variants()
-
-
 def test_the_changelog_names_the_protocol():
     """Users learn there that every series starts anew."""
     told = Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text()
@@ -317,19 +320,22 @@ def test_another_protocol_starts_a_new_series(load, monkeypatch):
     before = suite.digest()
     assert re.fullmatch("[0-9a-f]{16}", before)
     monkeypatch.setattr("lockstep.suite.model.PROTOCOL_VERSION", 1_000_000)
-    assert suite.digest() != before
+    assert load().digest() != before
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("cases(M=[1, 2])", "cases(M=[1, 2, 4])"),
-        ("quick=cases(M=[1])", "quick=cases(M=[2])"),
-        ("    # Read once.\n", "    # Read once and for all.\n\n"),
+        ("grid(M=[1, 2])", "grid(M=[1, 2, 4])"),
+        ("quick = grid(M=[1])", "quick = grid(M=[2])"),
+        ("        # Read once.\n", "        # Read once and for all.\n\n"),
+        ('    """A thing."""\n', ""),
+        ("return 0", "return 1"),
+        ("WIDTH = 3", "WIDTH = 4"),
         ('"""One matrix."""', '"""One matrix, [M, M]."""'),
-        ('    """One matrix."""\n', ""),
+        ('        """One matrix."""\n', ""),
         ('"""Rows and columns."""', '"""Columns and rows."""'),
-        ("draw.normal(*sizes(M))", "draw.normal(\n        *sizes(M),\n    )"),
+        ("new.normal(*sizes(M))", "new.normal(\n        *sizes(M),\n    )"),
         ("ELEMENT = 4", "UNUSED = 1\nELEMENT = 4"),
     ],
 )
@@ -340,8 +346,8 @@ def test_what_changes_no_measurement_goes_on_with_the_series(load, old, new):
 def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     suite = load(
         changed(
-            'baseline="plain"',
-            'baseline="plain", ladder=lambda M: M < 2, warm=lambda M: M < 2, always=("op.fast",)',
+            "    WIDTH = 3\n",
+            '    tracked = ("op.fast",)\n    full_history = warm_history = lambda self, M: M < 2\n',
         )
     )
     one, two = suite.cases
@@ -352,11 +358,12 @@ def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     assert followed(one, "cold") == ["plain", "op.fast", "op.slow"]
     assert followed(two, "cold") == followed(one, "warm") == ["plain", "op.fast"]
     assert followed(two, "warm") == []
-    assert not any(replace(suite, warm=None).follows("plain", case, "warm") for case in suite.cases)
+    cold = changed_suite(suite, warm_history=lambda M: False)
+    assert not any(cold.follows("plain", case, "warm") for case in suite.cases)
     assert suite.digest() == load().digest()
     assert all(load().follows(name, two, "warm") for name in suite.variants())
     # What a machine without a GPU measures is few as it is.
-    only_quick = replace(suite, cases=(one,), quick=(two,))
+    only_quick = changed_suite(suite, cases=(one,), quick=(two,))
     assert only_quick.follows("op.slow", two, "warm")
 
 
@@ -377,20 +384,20 @@ def test_the_digest_is_the_same_in_every_process(load, tmp_path):
     assert done.stdout.strip() == suite.digest(), done.stderr
 
 
-def test_a_part_that_is_no_plain_function_is_refused(load):
+def test_a_part_that_is_not_a_method_is_refused(load):
     # Its text would hold an address: a new series in every process.
-    with pytest.raises(SuiteError, match="suite thing: flops must be a plain function"):
-        load(changed("flops=lambda M: 2 * M", "flops=partial(lambda M, by: by * M, by=2)"))
+    suite = load(changed("    WIDTH = 3\n", "    buffers = partial(lambda new, M, by: None, by=2)\n"))
+    with pytest.raises(SuiteError, match="suite thing: buffers must be a method, not partial"):
+        suite.digest()
 
 
 def test_variant_names_are_those_of_the_op(load):
     assert load().variants() == ("plain", "op.fast", "op.slow")
-    assert load(changed('family="thing"', 'family="thing", op=""')).variants() == ("plain", "op.fast", "op.slow")
 
 
 def test_an_op_owns_the_variants_with_its_prefix(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path.copy())
-    text = changed('family="thing"', 'family="thing", op="op"').replace('"plain"', '"fast"')
+    text = changed("    WIDTH = 3\n", '    op = "op"\n').replace('"plain"', '"fast"')
     suite = load_suites(write_project(tmp_path, text))["thing.op"]
     assert suite.variants() == ("fast", "slow")
 
@@ -402,7 +409,7 @@ def test_the_last_variants_count_as_in_python(load):
 
 def test_a_family_may_lie_deeper_in_its_package(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path.copy())
-    benchmarks = write_project(tmp_path, changed('package="toy"', 'package="toy.deep"'))
+    benchmarks = write_project(tmp_path, changed('module = "toy.thing"', 'module = "toy.deep.thing"'))
     (tmp_path / "toy/deep").mkdir()
     (tmp_path / "toy/__init__.py").write_text("raise RuntimeError('names are read without importing anything')\n")
     (tmp_path / "toy/thing.py").rename(tmp_path / "toy/deep/thing.py")
@@ -414,7 +421,7 @@ def test_a_baseline_that_is_no_variant_is_refused(load):
     with pytest.raises(
         SuiteError, match=r"its baseline 'plane' is not in VARIANTS of toy\.thing, there is plain, op\.fast"
     ):
-        load(changed('baseline="plain"', 'baseline="plane"'))
+        load(changed('baseline = "plain"', 'baseline = "plane"'))
 
 
 @pytest.mark.parametrize("kernels", ["", "VARIANTS = dict(plain=1)", "VARIANTS = {name: 1 for name in 'ab'}", "V = {}"])
@@ -426,7 +433,7 @@ def test_variants_that_cannot_be_read_are_said_to_be_unreadable(load, kernels):
 @pytest.mark.parametrize("comment", ["", "// where packages lie\n"])
 def test_variants_are_read_where_the_configuration_says_that_packages_lie(tmp_path, monkeypatch, comment):
     monkeypatch.setattr(sys, "path", sys.path.copy())
-    folder = write_project(tmp_path, SUITE.replace('"toy"', '"toys"').replace('"plain"', '"moved"'))
+    folder = write_project(tmp_path, SUITE.replace('"toy.thing"', '"toys.thing"').replace('"plain"', '"moved"'))
     (tmp_path / "source" / "toys").mkdir(parents=True)
     (tmp_path / "source" / "toys" / "thing.py").write_text(KERNELS.replace('"plain"', '"moved"'))
     (tmp_path / "toys").mkdir()  # of another meaning
@@ -437,10 +444,8 @@ def test_variants_are_read_where_the_configuration_says_that_packages_lie(tmp_pa
 
 
 def test_a_suite_without_kernels_says_what_is_missing(load):
-    with pytest.raises(
-        SuiteError, match=r'no module toy\.missing\. .* Suite\(package="your_package", family="module"\)'
-    ):
-        load(changed('family="thing"', 'family="missing"'))
+    with pytest.raises(SuiteError, match=r'no module toy\.missing\. .* module = "your_package\.module"'):
+        load(changed('"toy.thing"', '"toy.missing"'))
 
 
 def test_a_measured_package_must_come_from_the_commit(load):
@@ -465,17 +470,18 @@ def test_the_working_tree_must_hold_what_is_measured(load, tmp_path, monkeypatch
 
 def test_asv_gets_every_variant_case_and_cache_state(load):
     suite = load()
-    latency, speedup = suite.series()
+    latency, speedup = series_of(suite, "latency"), series_of(suite, "speedup")
     assert latency.params == [["plain", "op.fast", "op.slow"], ["M=1", "M=2"], ["cold", "warm"]]
     assert (latency.__name__, speedup.__name__) == ("latency", "speedup")
     assert latency.version == speedup.version == suite.digest()
-    assert latency.__module__ == __name__
+    assert latency.__module__ == type(suite).__module__
+    assert latency.pretty_source.startswith("class Thing(Suite):")
 
 
 def test_two_suites_of_one_name_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path.copy())
     folder = write_project(tmp_path)
-    (folder / "zz.py").write_text(SUITE)
+    (folder / "zz.py").write_text(changed("    WIDTH = 3\n", '    family = "thing"\n'))
     with pytest.raises(SuiteError, match=r"two suites are called thing; the second is in .*zz\.py"):
         load_suites(folder)
 
@@ -527,7 +533,6 @@ def test_this_repositorys_suites_are_discovered_without_torch():
         for name, suite in suites.items():
             assert read[name] == tuple(load_family(suite).variants), name
             assert suite.baseline in read[name], name
-            assert set(suite.limits) <= set(read[name]), name
             assert suite.quick and suite.cases, name
     """
     done = subprocess.run(

@@ -2,13 +2,13 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 from fakes import FakeDevice, steady_controls
+from suites import changed_suite, make_suite
 
-from lockstep import Suite, cases
+from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.family import Family
 from lockstep.suite.inputs import tensors_of
@@ -27,19 +27,16 @@ from lockstep.timing.arms import (
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 
-[CASE] = cases(M=64, N=256)
+[CASE] = grid(M=64, N=256)
 
-SUITE = Suite(
+SUITE = make_suite(
     family="arms_family",
-    package="arms_package",
-    cases=(),
+    module="arms_package.arms_family",
     quick=(CASE,),
-    inputs=lambda draw, M, N: {"x": draw.normal(M, N, dtype="float32"), "scale": 2.0},
-    outputs=lambda draw, M, N: draw.empty(M, N, dtype="float32"),
+    draw=lambda new, M, N: {"x": new.normal(M, N, dtype="float32"), "scale": 2.0},
+    buffers=lambda new, M, N: new.empty(M, N, dtype="float32"),
     reference=lambda x, scale: scale * x.double(),
-    flops=lambda M, N: M * N,
-    bytes=lambda M, N: 8 * M * N,
-    baseline="plain",
+    cost=lambda M, N: Cost(M * N, 8 * M * N),
 )
 
 
@@ -160,9 +157,9 @@ def test_a_part_of_a_larger_tensor_is_placed_with_its_gaps():
 def test_an_epoch_is_drawn_and_prepared_once_and_lies_in_many_places():
     drawn, packed = [], []
 
-    def inputs(draw, M, N):
+    def draw(new, M, N):
         drawn.append(1)
-        return {"x": draw.normal(M, N, dtype="float32")}
+        return {"x": new.normal(M, N, dtype="float32")}
 
     def pack(x):
         packed.append(1)
@@ -171,7 +168,7 @@ def test_an_epoch_is_drawn_and_prepared_once_and_lies_in_many_places():
     def one(twice):
         return twice
 
-    sets = draw_sets(replace(SUITE, inputs=inputs), CASE, FakeDevice(), 5, seed=1)
+    sets = draw_sets(changed_suite(SUITE, draw=draw), CASE, FakeDevice(), 5, seed=1)
     [arm, other] = make_arms({"a": "v", "b": "w"}, Family({"v": one, "w": one}, {"v": pack, "w": pack}), sets, 1)
     assert (len(drawn), len(packed)) == (1, 1)
     assert [call.arguments["twice"] for call in arm.calls] == [call.arguments["twice"] for call in other.calls]
@@ -197,12 +194,9 @@ def test_what_variants_keep_between_calls_is_laid_elsewhere_for_each_draw():
 
 
 def test_tensors_keep_values_and_strides_wherever_they_are_put():
-    turned = Suite(
-        **{
-            **{name: getattr(SUITE, name) for name in ("family", "cases", "quick", "reference", "flops", "bytes")},
-            "inputs": lambda draw, M, N: {"x": torch.arange(12.0).reshape(3, 4).t(), "row": torch.ones(4).expand(3, 4)},
-            "baseline": "plain",
-        }
+    turned = make_suite(
+        quick=(CASE,),
+        draw=lambda new: {"x": torch.arange(12.0).reshape(3, 4).t(), "row": torch.ones(4).expand(3, 4)},
     )
     places = set()
     for seed in range(8):

@@ -1,12 +1,12 @@
 """The check before timing: what is wrong is not timed."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
+from suites import make_suite as suite_of
 
-from lockstep import Case, Suite, cases
+from lockstep import Case, Cost, grid
 from lockstep.suite.family import Family
 from lockstep.suite.missing_files import TREE_PREFIX
 from lockstep.suite.model import SuiteError
@@ -15,18 +15,15 @@ from lockstep.timing.check import Checker, WrongResult, brief
 
 def make_suite(**changes):
     parts = {
-        "family": "thing",
-        "cases": cases(M=8, N=4),
-        "quick": cases(M=8, N=4),
-        "inputs": lambda draw, M, N: {"x": draw.normal(M, N, dtype="float32")},
-        "outputs": lambda draw, M, N: draw.empty(M, N, dtype="float32"),
+        "cases": grid(M=8, N=4),
+        "quick": grid(M=8, N=4),
+        "draw": lambda new, M, N: {"x": new.normal(M, N, dtype="float32")},
+        "buffers": lambda new, M, N: new.empty(M, N, dtype="float32"),
         "reference": lambda x: 2 * x.double(),
-        "flops": lambda M, N: M * N,
-        "bytes": lambda M, N: 8 * M * N,
-        "baseline": "plain",
+        "cost": lambda M, N: Cost(M * N, 8 * M * N),
         "tolerance": 1e-3,
     }
-    return Suite(**{**parts, **changes})
+    return suite_of(**{**parts, **changes})
 
 
 def error(variant, prepare=None, **changes):
@@ -58,7 +55,7 @@ def test_a_loss_and_an_empty_output_are_outputs_like_any_other(shape):
     def loss(x):
         return (x.double().sum() * torch.ones(shape, dtype=torch.float64)).float()
 
-    parts = {"outputs": lambda draw: draw.empty(*shape, dtype="float32"), "reference": loss, "tolerance": 1e-6}
+    parts = {"buffers": lambda new: new.empty(*shape, dtype="float32"), "reference": loss, "tolerance": 1e-6}
     assert error(loss, **parts) == 0.0
     assert error(lambda x, *, out: out.copy_(loss(x)), **parts) == 0.0
     if shape in ((), (1,)):
@@ -69,7 +66,7 @@ def test_a_loss_and_an_empty_output_are_outputs_like_any_other(shape):
 
 
 def test_a_variant_that_can_write_allocates_where_the_suite_has_no_outputs():
-    assert error(lambda x, *, out=None: 2 * x if out is None else out, outputs=None) == 0.0
+    assert error(lambda x, *, out=None: 2 * x if out is None else out, buffers=lambda new: None) == 0.0
 
 
 def test_a_reason_is_the_first_line_of_an_error():
@@ -88,9 +85,9 @@ def test_a_triton_kernel_without_a_gpu_is_not_available():
         error(launch)
 
 
-@pytest.mark.parametrize("part", ["inputs", "outputs", "reference"])
+@pytest.mark.parametrize("part", ["draw", "buffers", "reference"])
 def test_an_error_of_the_suite_is_not_the_variants(part):
-    def broken(**given):
+    def broken(*drawn, **given):
         raise KeyError("rows")
 
     with pytest.raises(SuiteError, match=f"^{part} of suite thing failed: KeyError: 'rows'"):
@@ -121,8 +118,8 @@ def test_what_nobody_wrote_shows_even_if_it_was_right_before():
 
 def test_integers_nobody_wrote_show_as_well():
     integers = {
-        "inputs": lambda draw, M, N: {"x": draw.integers(M, N, low=0, high=9)},
-        "outputs": lambda draw, M, N: draw.empty(M, N, dtype="int32"),
+        "draw": lambda new, M, N: {"x": new.integers(M, N, low=0, high=9)},
+        "buffers": lambda new, M, N: new.empty(M, N, dtype="int32"),
     }
     assert error(lambda x, *, out: torch.mul(x, 2, out=out), **integers) == 0.0
     with pytest.raises(WrongResult, match="off by"):
@@ -168,7 +165,7 @@ def test_each_of_several_outputs_counts():
 
 
 def test_rows_beyond_one_chunk_are_compared_too():
-    tall = {"inputs": lambda draw, M, N: {"x": draw.normal(9000, 2, dtype="float32")}, "outputs": None}
+    tall = {"draw": lambda new: {"x": new.normal(9000, 2, dtype="float32")}, "buffers": lambda new: None}
 
     def variant(x):
         result = 2 * x
@@ -197,4 +194,3 @@ def test_inputs_are_random_and_repeat_with_the_seed():
     assert torch.equal(draw[0], draw[1])
     assert not torch.equal(draw[0], draw[2])
     assert draw[0].unique().numel() == 32
-    assert Path(__file__).parent == make_suite().home

@@ -2,29 +2,27 @@
 
 import sys
 import weakref
-from dataclasses import replace
 
 import pytest
 import torch
 from fakes import FakeDevice, steady_controls
+from suites import changed_suite, make_suite
 
-from lockstep import Limit, Suite, cases
+from lockstep import Cost, grid
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import DeviceLost, Measurer
 from lockstep.timing.stage_times import STAGES
 
-[SMALL], [OTHER] = cases(M=4), cases(M=5)
-SUITE = Suite(
+[SMALL], [OTHER] = grid(M=4), grid(M=5)
+SUITE = make_suite(
     family="kernels_of_it",
-    package="measured_package",
+    module="measured_package.kernels_of_it",
     cases=(OTHER,),
     quick=(SMALL,),
-    inputs=lambda draw, M: {"x": draw.normal(M, M, dtype="float32")},
+    draw=lambda new, M: {"x": new.normal(M, M, dtype="float32")},
     reference=lambda x: 2 * x.double(),
-    flops=lambda M: M * M,
-    bytes=lambda M: 8 * M * M,
-    baseline="plain",
-    limits={"limited": Limit("only at M=5", lambda M: M == 5)},
+    cost=lambda M: Cost(M * M, 8 * M * M),
+    skips=lambda variant, M: "only at M=5" if variant == "limited" and M != 5 else "",
 )
 
 KERNELS = """
@@ -105,13 +103,15 @@ def test_each_variant_gets_its_own_answer(package):
 
 def test_a_history_leaves_out_what_it_does_not_follow(package):
     names = ("plain", "wrong", "unsupported")
-    suite = replace(SUITE, cases=(SMALL,), ladder=lambda M: M > 4, warm=lambda M: M < 8, always=("wrong",))
+    suite = changed_suite(
+        SUITE, cases=(SMALL,), full_history=lambda M: M > 4, warm_history=lambda M: M < 8, tracked=("wrong",)
+    )
     asked = measurer()
     everything = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
     assert everything["unsupported"] == "needs Blackwell"
     asked.history = True
     followed = {record.variant: record.reason for record in asked.measure(suite, SMALL, "warm", names)}
-    assert followed == everything | {"unsupported": "a history follows it elsewhere (the suite's ladder)"}
+    assert followed == everything | {"unsupported": "a history measures it at other cases (full_history of its suite)"}
 
 
 def test_the_baseline_comes_along_unasked(package):
@@ -153,8 +153,11 @@ def test_a_commit_without_the_family_is_na(package, gone):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("import no_such_library", "cannot be imported: No module named 'no_such_library'"),
-        ("import measured_package.missing", "cannot be imported: No module named 'measured_package.missing'"),
+        ("import no_such_library", "cannot be imported: ModuleNotFoundError: No module named 'no_such_library'"),
+        (
+            "import measured_package.missing",
+            "cannot be imported: ModuleNotFoundError: No module named 'measured_package.missing'",
+        ),
         ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
         ("VARIANTS = 5", "VARIANTS must be a dict of name to function"),
     ],
@@ -201,11 +204,11 @@ def test_what_failed_keeps_no_tensors(package):
     one = measurer()
     drawn = []
 
-    def inputs(draw, M):
-        drawn.append(weakref.ref(given := draw.normal(M, M, dtype="float32")))
+    def draw(new, M):
+        drawn.append(weakref.ref(given := new.normal(M, M, dtype="float32")))
         return {"x": given}
 
-    suite = replace(SUITE, inputs=inputs)
+    suite = changed_suite(SUITE, draw=draw)
     one.measure(suite, SMALL, "warm", ["plain", "wrong", "unsupported", "raises"])
     assert len(drawn) == 1 + 4
     assert [tensor() for tensor in drawn] == [None] * 5

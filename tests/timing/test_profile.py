@@ -5,26 +5,25 @@ import shlex
 import pytest
 import torch
 from fakes import FakeDevice
+from suites import make_suite
 
-from lockstep import Suite, cases
+from lockstep import Cost, grid
 from lockstep.suite.family import Family
 from lockstep.suite.model import SuiteError
 from lockstep.timing import profiling
 from lockstep.timing.profiling import commands, run_marked
 from tests.project import make_project
 
-[CASE] = cases(M=64, N=256)
+[CASE] = grid(M=64, N=256)
 
-SUITE = Suite(
+SUITE = make_suite(
     family="toy",
     cases=(CASE,),
     quick=(CASE,),
-    inputs=lambda draw, M, N: {"x": draw.normal(M, N, dtype="float32")},
-    outputs=lambda draw, M, N: draw.empty(M, N, dtype="float32"),
+    draw=lambda new, M, N: {"x": new.normal(M, N, dtype="float32")},
+    buffers=lambda new, M, N: new.empty(M, N, dtype="float32"),
     reference=lambda x: x.double(),
-    flops=lambda M, N: M * N,
-    bytes=lambda M, N: 8 * M * N,
-    baseline="plain",
+    cost=lambda M, N: Cost(M * N, 8 * M * N),
 )
 
 

@@ -5,27 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from suites import make_suite
 
 from lockstep.record.file import RecordError, write_records
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.discovery import load_suites
-from lockstep.suite.model import Case, Suite
+from lockstep.suite.model import Case
 from tests.project import make_project
 from tools.scoreboard.command import PAGE
 from tools.scoreboard.page import Target, TargetError, Targets, machines_of, page, read_newest, read_targets
 
 ROOT = Path(__file__).parents[2]
 
-SUITE = Suite(
-    family="toy",
-    cases=(Case(M=1), Case(M=2), Case(M=4), Case(M=4, bias=True)),
-    quick=(),
-    inputs=lambda: {},
-    reference=lambda: None,
-    flops=lambda: 0.0,
-    bytes=lambda: 0.0,
-    baseline="plain",
-)
+SUITE = make_suite(family="toy", cases=(Case(M=1), Case(M=2), Case(M=4), Case(M=4, bias=True)))
 
 
 def record(variant, case, seconds, ratio=None, **more):

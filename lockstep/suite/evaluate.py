@@ -1,0 +1,37 @@
+"""What a suite says of one case. Each method of a suite is called here with the arguments that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lockstep.suite.model import Case, Cost, Suite, bind
+
+if TYPE_CHECKING:
+    from lockstep.suite.inputs import Draw
+
+
+def inputs_of(suite: Suite, case: Case, new: Draw) -> dict[str, Any]:
+    """Return freshly drawn inputs of a case by name."""
+    return suite.draw(new, **bind(suite.draw, case, leading=1))
+
+
+def buffers_of(suite: Suite, case: Case, new: Draw) -> Any:
+    """Return the output buffers of a case; None for a suite without any."""
+    return suite.buffers(new, **bind(suite.buffers, case, leading=1))
+
+
+def reference_of(suite: Suite, case: Case, inputs: Mapping[str, Any]) -> Any:
+    """Return the right result of these inputs."""
+    return suite.reference(**bind(suite.reference, {**case, **inputs}))
+
+
+def cost_of(suite: Suite, case: Case) -> Cost:
+    """Return operations and bytes of a case."""
+    flops, moved = suite.cost(**bind(suite.cost, case))
+    return Cost(float(flops), float(moved))
+
+
+def skip_reason(suite: Suite, variant: str, case: Case) -> str:
+    """Return why the suite does not measure a variant at a case where it could run, or ""."""
+    return suite.skips(variant, **bind(suite.skips, case, leading=1))
