@@ -5,6 +5,9 @@ dataclasses and pickles all go by ``__module__``. So each side has a part of ``s
 a side's part is in place while its code is imported or called. Whatever the code imports meanwhile
 (relative, absolute, late inside a function, by ``importlib``) is looked up in that part and found in that
 tree. What a function captured at import, its globals above all, needs no switching.
+
+A suite's own variants are today's on both sides. Each side has modules of its own for them all the same: whatever
+they remember of an import is then their side's.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -31,20 +34,26 @@ class Sides:
 
     Args:
         packages: top-level packages; each is imported from a side's tree and from nowhere else.
+        definitions: top-level packages of suites with variants of their own, and the folder that holds each. A side
+            imports them anew.
         roots: name of a side to the folder that holds its packages.
 
     Raises:
         ImportError: one of the packages is imported already.
     """
 
-    def __init__(self, packages: Sequence[str], **roots: Path) -> None:
+    def __init__(self, packages: Sequence[str], definitions: Mapping[str, Path] | None = None, **roots: Path) -> None:
         self.packages = tuple(packages)
+        self.definitions = {name: folder.resolve() for name, folder in (definitions or {}).items()}
         self.roots = {name: root.resolve() for name, root in roots.items()}
-        self._modules: dict[str, dict[str, ModuleType]] = {name: {} for name in roots}
+        self._modules: dict[str | None, dict[str, ModuleType]] = {name: {} for name in roots}
         self._active: str | None = None
+        loaded = self._loaded()
+        for name in loaded:
+            if name.partition(".")[0] in self.packages:
+                raise ImportError(f"{name} is imported already, from {sys.modules[name].__file__}")
+        self._modules[None] = {name: sys.modules[name] for name in loaded}
         self._mark = _mark()
-        for name in self._loaded():
-            raise ImportError(f"{name} is imported already, from {sys.modules[name].__file__}")
         sys.meta_path.insert(0, _Finder(self))
 
     @property
@@ -65,14 +74,14 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """A side's variants of a suite. Errors as of ``lockstep.suite.family.load_family``.
+        """Return a side's variants of a suite. Errors as of ``lockstep.suite.family.load_family``.
 
         Raises:
             Conflict: a module of the packages came from outside the side's tree (a compiled extension that
                 Python keeps once a process, say).
         """
         with self.active(side):
-            family = load_family(suite)
+            family = load_family(self._anew(suite))
             self._verify(side)
         return family
 
@@ -84,26 +93,36 @@ class Sides:
         """
         return Path(file).resolve().relative_to(self.roots[side])
 
+    def _anew(self, suite: Suite) -> Suite:
+        """Return the suite from the active side's own copy of its module."""
+        name = type(suite).__module__
+        if name.partition(".")[0] not in self.definitions:
+            return suite
+        mine: Suite = getattr(importlib.import_module(name), type(suite).__name__)()
+        return mine
+
     def _loaded(self) -> list[str]:
-        return [name for name in sys.modules if name.split(".", 1)[0] in self.packages]
+        return [name for name in sys.modules if self._home_of(name.split(".", 1)[0], None) is not None]
+
+    def _home_of(self, top: str, side: str | None) -> Path | None:
+        """Return the folder that a top-level package comes from; None for one that all sides share."""
+        if top in self.packages:
+            return self.roots[side] if side is not None else Path()
+        return self.definitions.get(top)
 
     def _switch(self, side: str | None) -> None:
         """Put the modules of the side at hand away and those of ``side`` in their place."""
         unchanged = self._mark == _mark()
-        known = list(self._modules[self._active]) if self._active is not None else []
-        leaving = {name: sys.modules.pop(name) for name in (known if unchanged else self._loaded())}
-        if self._active is not None:
-            self._modules[self._active] = leaving
-        if side is not None:
-            sys.modules.update(self._modules[side])
+        known = list(self._modules[self._active]) if unchanged else self._loaded()
+        self._modules[self._active] = {name: sys.modules.pop(name) for name in known}
+        sys.modules.update(self._modules[side])
         self._active = side
         self._mark = _mark()
 
     def _verify(self, side: str) -> None:
-        root = self.roots[side]
         for name in self._loaded():
-            file = getattr(sys.modules[name], "__file__", None)
-            if file is not None and not Path(file).resolve().is_relative_to(root):
+            file, root = getattr(sys.modules[name], "__file__", None), self._home_of(name.partition(".")[0], side)
+            if file is not None and root is not None and not Path(file).resolve().is_relative_to(root):
                 raise Conflict(f"{name} of {side} was taken from {file}, outside {root}")
 
 
@@ -116,15 +135,22 @@ def _mark() -> tuple[int, str]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the packages under the active side's root, and refuses them anywhere else."""
+    """Finds the packages under the active side's root, and refuses them anywhere else.
+
+    Attributes:
+        packages: those under test, as ``lockstep.suite.checkout.under_test`` asks.
+    """
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
+        self.packages = sides.packages
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._sides.packages:
+        if fullname in self._sides.definitions and self._sides.root is not None:
+            return importlib.machinery.PathFinder.find_spec(fullname, [str(self._sides.definitions[fullname])], target)
+        if fullname not in self.packages:
             return None  # submodules follow from their package's path
         root = self._sides.root
         if root is None:

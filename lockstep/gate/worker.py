@@ -35,10 +35,13 @@ def main() -> int:
     load_torch()
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gate.namespaces import Sides
+    from lockstep.machine_code.suite_sources import definition_packages
     from lockstep.suite.discovery import load_suites
 
     suites = load_suites(options.benchmarks)
-    sides = Sides(options.packages, base=options.base, head=options.head)
+    own = [suites[name] for name in options.suites if suites[name].adapters]
+    definitions = {top: one.home.parent for one in own for top in definition_packages(one, options.packages)}
+    sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gate.compare import Referee

@@ -67,8 +67,9 @@ def load_family(suite: Suite) -> Family:
         ImportError: the module is there and cannot be imported.
         SuiteError: the module has no usable VARIANTS.
     """
-    own = {name: _late(getattr(suite, name)) for name in suite.adapters}
-    prepare = {name: _late(one.prepare) for name, one in suite.adapters.items() if one.prepare}
+    late = functools.cache(_late)  # variants that are prepared by one function are prepared once
+    own = {name: late(getattr(suite, name)) for name in suite.adapters}
+    prepare = {name: late(one.prepare) for name, one in suite.adapters.items() if one.prepare}
     try:
         module = import_module(suite)
     except NotInCommit:

@@ -99,7 +99,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
 
 def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root):
     project = make_project(root)
-    project.write("benchmarks/again.py", SUITE)
+    project.write("benchmarks/again.py", SUITE.replace("toy.product", "toy.again"))
     # The check at M=3 does not end, the first time, so that the interruption falls into it.
     waiting = (
         'if x.shape[0] == 3 and os.path.exists(os.environ["HOME"] + "/wait"):\n            time.sleep(1000)\n        '
