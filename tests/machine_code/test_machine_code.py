@@ -19,7 +19,7 @@ from project import make_project
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache, cache_path
 from lockstep.machine_code.compare import kept_codes
-from lockstep.machine_code.sources import closure
+from lockstep.machine_code.suite_sources import tree_files
 from lockstep.machine_code.trees import RefError, sources, unpack
 from lockstep.suite.discovery import load_suites
 
@@ -363,6 +363,7 @@ def room(tmp_path_factory):
     (room / "ruler").mkdir()
     (room / "ruler/__init__.py").write_text("")
     (room / "ruler/kinds.py").write_text(textwrap.dedent(SUITE))
+    lay_out(room, deadly="")  # names of variants are read from the tree beside the suites
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
         patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
@@ -511,9 +512,9 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
 
     def read(*arguments):
         readers.add(threading.get_ident())
-        return closure(*arguments)
+        return tree_files(*arguments)
 
-    monkeypatch.setattr(sys.modules[compare.__module__], "closure", read)
+    monkeypatch.setattr(sys.modules[compare.__module__], "tree_files", read)
     head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
     comparison = compare(base, head, [suite], SM90)
     # Two threads that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905).
