@@ -7,6 +7,7 @@ a plain object of arrays and lists: keep it, and a new commit costs a millisecon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.drifts import median, slopes
+from lockstep.detect.drifts import correlated, louder, median, slopes
 from lockstep.detect.findings import Revision
 from lockstep.detect.modes import explained
 from lockstep.detect.online_filter import Follower
@@ -27,6 +28,12 @@ ODDS_OF_MANY = 2 * np.log(15.0)
 LARGEST = 20.0
 #: … and up to which it rises no further.
 SMALLEST = 2.0
+#: Cost units that a step needs beyond the bar for each time that the noise is more than assumed.
+DOUBTED = 19.0
+#: Standard deviations, of the noise that the points around a step show, from which on a step is beyond doubt.
+CLEAR = 5.0
+#: Points lie about the old level if their median is within this many of their own median deviations from it.
+ABOUT = 1.5
 #: A change that would move back by more commits than this is another one.
 FAR = 20
 #: Points that the search for two modes looks back over.
@@ -147,7 +154,7 @@ class Replay(Follower):
             silent = "modes"
         elif self.unsettled[row] < 0 and self._slopes(row, index, now):
             silent = "slope"
-        elif strength < (2 * self.settings.evidence - ODDS_OF_MANY) * self.scatter.linked(row, index):
+        elif self._doubtful(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
         index, earliest, latest = self._behind(row, self.shifts[row], index, earliest, latest)
@@ -163,6 +170,18 @@ class Replay(Follower):
         if switched:
             self._take_back(row, now, switched)
         self._catch_up(row, now)
+
+    def _doubtful(self, row: int, index: int, now: int, strength: float) -> bool:
+        """Return whether noise that is correlated, or larger around ``index``, explains a step of that strength."""
+        settings, deviation = self.settings, float(np.sqrt(self.scatter.variance[row]))
+        points = self.values[row, index : now + 1]
+        points = points[np.isfinite(points)]
+        before, after = self.scatter.residuals(row, index), (points - median(points)) / deviation
+        more = correlated(np.append(before, after), settings.gate) * louder(before, after)
+        if strength >= 2 * settings.evidence - ODDS_OF_MANY + DOUBTED * (more - 1):
+            return False
+        level = float(self.hypotheses.level[row, self._best[row]])
+        return abs(median(points) - level) < CLEAR * math.sqrt(more) * deviation
 
     def _catch_up(self, row: int, now: int) -> None:
         """Look for the next level as well, where the last point has left the one that was just reported."""
@@ -181,7 +200,7 @@ class Replay(Follower):
     def _lose(self, row: int, now: int) -> None:
         """Report that the points agree on no level any more, unless the noise explains it."""
         first = int(self._lost_at[row])
-        if self._lost[row] < self.settings.lost * self.scatter.linked(row, first):
+        if self._lost[row] < self.settings.lost * correlated(self.scatter.residuals(row, first), self.settings.gate):
             return
         found = self.hypotheses
         agree = (found.count[row] > 1) & (found.count[row] > now - found.start[row])
@@ -191,12 +210,29 @@ class Replay(Follower):
         if self._switched(row, first, now) is not None:
             self._lost[row] = 0.0
             return
+        if self._noisier(row, first, now):
+            return
         self.depth[row] += 1
         self.shifts[row].append(Shift(first, first, first, now, unsettled=True))
         self.unsettled[row] = first
         self._look[row] = np.iinfo(np.int64).max
         self.scatter.forget(row, first, now + 1, int(self._seen[row]))
         self._follow(row, first, now, np.nan)
+
+    def _noisier(self, row: int, first: int, now: int) -> bool:
+        """Raise the noise of a series whose points lie far off on both sides of its level; return whether they do."""
+        level = float(self.hypotheses.level[row, self._best[row]])
+        points = self.values[row, first : now + 1]
+        points = points[np.isfinite(points)]
+        limit, middle = self.settings.gate * float(np.sqrt(self.scatter.variance[row])), median(points)
+        if points.max() < level + limit or points.min() > level - limit:
+            return False
+        if abs(middle - level) > ABOUT * median(np.abs(points - middle)):
+            return False
+        self.scatter.restart(row, points, int(self._seen[row]))
+        self._follow(row, first, now, level)
+        self._look[row] = np.iinfo(np.int64).max
+        return True
 
     def _get_used(self, row: int, now: int) -> None:
         """Take what does not settle for a level with more noise."""

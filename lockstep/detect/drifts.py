@@ -11,6 +11,12 @@ Floats = NDArray[np.float64]
 _LEAD = 2.0
 #: Commits after which a slope ends, or never.
 _RAMPS = (np.inf, 64.0, 32.0, 16.0)
+#: Points from which on the correlation of neighbours is estimated, and the exponent that makes up for its shrinkage.
+_SHORTEST, _SHRUNK = 8, 1.6
+#: Points before and after a step that show how noisy the series is there, and how many points the series' noise counts.
+_BEFORE, _AFTER, _PRIOR = 6, 12, 4.0
+#: Largest square that one point contributes, and the ratio from which on the noise is larger.
+_LARGEST_SQUARE, _CLEARLY = 9.0, 1.3
 
 
 def median(y: Floats) -> float:
@@ -63,9 +69,44 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
 
 
 def autocorrelation(rest: Floats) -> float:
-    """Correlation of neighbours in ``rest`` (deviations from a level); 0 unless twice its standard error."""
-    if rest.size < 12:
-        return 0.0
-    squares = float(rest @ rest)
-    found = float(rest[1:] @ rest[:-1]) / squares if squares > 0 else 0.0
+    """Return the correlation of neighbours in ``rest``, deviations from a level; 0 unless twice its standard error."""
+    found = _neighbours(rest) if rest.size >= 12 else 0.0
     return min(found, 0.95) if found > 2 / np.sqrt(rest.size) else 0.0
+
+
+def correlated(residuals: Floats, gate: float) -> float:
+    """Return how many times less evidence correlated points carry than independent ones, at least 1.
+
+    A mean of many points with autocorrelation r has (1 + r) / (1 - r) times the variance. r is shrunk as by James and
+    Stein (1961), which makes it 0 below its standard error; ``_SHRUNK`` makes up for the rest of the shrinkage.
+
+    Args:
+        residuals: deviations from the level in standard deviations, in commit order.
+        gate: see ``Settings``.
+    """
+    found = _neighbours(np.clip(residuals, -gate, gate)) if residuals.size >= _SHORTEST else 0.0
+    if found * np.sqrt(residuals.size) <= 1:
+        return 1.0
+    linked = min(found - 1 / (residuals.size * found), 0.95)
+    return float(((1 + linked) / (1 - linked)) ** _SHRUNK)
+
+
+def louder(before: Floats, after: Floats) -> float:
+    """Return the variance of the points around a step over that of the series; 1 unless it is clearly larger.
+
+    Args:
+        before: residuals before the step in standard deviations, in commit order.
+        after: deviations of the points after the step from their own median, in the same unit.
+    """
+    if after.size > _AFTER:
+        return 1.0
+    near = np.concatenate([before[-_BEFORE:], after])
+    # A single outlier must not make the noise look larger.
+    squares = np.minimum(near**2, _LARGEST_SQUARE)
+    ratio = float((_PRIOR + squares.sum()) / (_PRIOR + near.size - 1))
+    return ratio if ratio > _CLEARLY else 1.0
+
+
+def _neighbours(rest: Floats) -> float:
+    squares = float(rest @ rest)
+    return float(rest[1:] @ rest[:-1]) / squares if squares > 0 else 0.0

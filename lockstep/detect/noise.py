@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.drifts import autocorrelation
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import Settings
 
@@ -176,12 +175,11 @@ class Scatter:
         quantum = np.where(np.isfinite(self._quantum[rows]), self._quantum[rows], 0.0)
         return np.maximum(quantum * quantum / 6, _FLOOR**2)
 
-    def linked(self, row: int, index: int) -> float:
-        """How many times less the points before ``index`` say than independent ones: forecasts miss in a row."""
+    def residuals(self, row: int, index: int) -> Floats:
+        """Return the innovations of one series before ``index``, in standard deviations, in commit order."""
         before = self._innovations[row, max(0, index - _REMEMBERED) : index]
-        limit = self._settings.gate * float(np.sqrt(self.variance[row]))
-        linked = autocorrelation(np.clip(before[np.isfinite(before)], -limit, limit))
-        return (1 + linked) / (1 - linked)
+        residuals: Floats = before[np.isfinite(before)] / np.sqrt(self.variance[row])
+        return residuals
 
 
 def spread(squares: Floats, gate: float) -> Floats:

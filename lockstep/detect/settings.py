@@ -38,7 +38,7 @@ class Settings:
     evidence: float = 6.5
     patience: float = 1.5
     withdraw: float = -2.0
-    novelty: float = 3.0
+    novelty: float = 3.1
     run: int = 3
     unsettled: float = 5.0
     lost: float = 24.0

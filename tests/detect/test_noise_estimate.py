@@ -125,27 +125,12 @@ def test_only_the_series_that_are_due_are_made_anew():
     assert made.variance == pytest.approx([1e-4, FLOOR])
 
 
-def test_points_that_miss_in_a_row_say_as_much_less_as_those_of_an_autoregression():
-    waves = np.tile([1.0] * 4 + [-1.0] * 4, 25)
-    made = scatter(waves)
-    made.variance[:] = 1.0
-    # Of 127 neighbours among the last 128, 31 differ.
-    linked = (127 - 2 * 31) / 128
-    assert made.linked(0, 200) == pytest.approx((1 + linked) / (1 - linked))
-    first = (15 - 2 * 3) / 16
-    assert made.linked(0, 16) == pytest.approx((1 + first) / (1 - first))
-    assert scatter(np.tile([1.0, -1.0], 50)).linked(0, 100) == 1.0
-
-
-def test_an_outlier_does_not_hide_that_points_miss_in_a_row():
-    waves = np.tile([1.0] * 4 + [-1.0] * 4, 8)
-    waves[9] = 1e3
-    made = scatter(waves)
+def test_residuals_are_innovations_in_standard_deviations_without_gaps():
+    made = scatter([1.0, 2.0, np.nan, 3.0])
     made.variance[:] = 4.0
-    clipped = np.minimum(waves, DEFAULT.gate * 2)
-    linked = clipped[1:] @ clipped[:-1] / (clipped @ clipped)
-    assert made.linked(0, 64) == pytest.approx((1 + linked) / (1 - linked))
-    assert linked > 0.3
+    assert made.residuals(0, 3).tolist() == [0.5, 1.0]
+    assert made.residuals(0, 4).tolist() == [0.5, 1.0, 1.5]
+    assert scatter(np.ones(200)).residuals(0, 200).size == REMEMBERED
 
 
 def test_rounded_numbers_are_no_quieter_than_their_rounding():

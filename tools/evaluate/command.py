@@ -12,7 +12,7 @@ from asv.commands import Command
 from lockstep.commands.cli import UsageError
 
 #: Settings were chosen on seeds below 100; these are for reporting.
-SEEDS = (101, 102)
+SEEDS = (201, 202)
 
 #: History whose noise is used unless another is named.
 RECORDED = Path("results/h200-unlocked")

@@ -1,0 +1,82 @@
+"""Noise that is correlated, or larger around a step than before it."""
+
+import numpy as np
+import pytest
+
+from lockstep.detect import Trend, analyse, analyse_many
+from lockstep.detect.drifts import correlated, louder
+
+GATE = 3.4
+
+
+def autoregression(generator, length, memory):
+    y = generator.normal(0, 1, length)
+    for at in range(1, length):
+        y[at] = memory * y[at - 1] + np.sqrt(1 - memory**2) * y[at]
+    return y
+
+
+def false_per_1000(noises):
+    analyses = analyse_many([Trend(np.exp(0.01 * noise)) for noise in noises])
+    rang = sum(len(one.changes) + len(one.withdrawn) for one in analyses)
+    return 1000 * rang / sum(len(noise) for noise in noises)
+
+
+class TestCorrelated:
+    def test_independent_points_count_in_full(self):
+        generator = np.random.default_rng(1)
+        assert np.median([correlated(generator.normal(0, 1, 60), GATE) for _ in range(200)]) == 1.0
+        assert correlated(np.tile([1.0, -1.0], 50), GATE) == 1.0
+        assert correlated(np.ones(5), GATE) == 1.0
+
+    @pytest.mark.parametrize("memory", [0.3, 0.5, 0.7])
+    def test_points_of_an_autoregression_count_for_less(self, memory):
+        found = correlated(autoregression(np.random.default_rng(2), 4000, memory), GATE)
+        assert found >= 0.9 * (1 + memory) / (1 - memory)
+
+    def test_an_outlier_does_not_hide_the_correlation(self):
+        waves = np.tile([1.0] * 4 + [-1.0] * 4, 8)
+        clean = correlated(waves, GATE)
+        waves[9] = 1e3
+        assert correlated(waves, GATE) > 0.7 * clean
+
+
+class TestLouder:
+    def test_is_the_ratio_of_the_variances_where_that_is_clear(self):
+        generator = np.random.default_rng(3)
+        assert np.median([louder(generator.normal(0, 1, 30), generator.normal(0, 1, 6)) for _ in range(200)]) == 1.0
+        many = [louder(generator.normal(0, 1, 30), generator.normal(0, 3, 8)) for _ in range(200)]
+        assert 2.5 < np.median(many) < 5.0
+
+    def test_one_outlier_is_not_noise(self):
+        quiet = np.tile([0.5, -0.5], 10)
+        assert louder(quiet, np.array([0.0, 0.3, 100.0, -0.3])) == 1.0
+
+    def test_many_points_at_the_new_level_speak_for_themselves(self):
+        assert louder(np.zeros(30), 3 * np.tile([1.0, -1.0], 10)) == 1.0
+
+
+class TestAnalysis:
+    def test_an_autoregression_seldom_rings(self):
+        generator = np.random.default_rng(4)
+        noises = [autoregression(generator, 120, generator.uniform(0.3, 0.7)) for _ in range(300)]
+        assert false_per_1000(noises) <= 1.6
+
+    def test_noise_of_uneven_size_seldom_rings(self):
+        generator = np.random.default_rng(5)
+        noises = [generator.normal(0, 1, 120) * np.repeat(np.exp(generator.normal(0, 0.5, 6)), 20) for _ in range(300)]
+        assert false_per_1000(noises) <= 1.6
+
+    def test_ten_times_the_noise_about_the_same_level_is_seldom_a_change(self):
+        """The first three noisy points lie on one side of the level in one of four series."""
+        generator = np.random.default_rng(6)
+        trends = [Trend(np.exp(np.repeat([0.002, 0.02], 40) * generator.normal(0, 1, 80))) for _ in range(200)]
+        analyses = analyse_many(trends)
+        assert sum(bool(one.changes) for one in analyses) <= 80
+
+    def test_a_step_beyond_any_noise_is_reported_though_points_are_correlated(self):
+        generator = np.random.default_rng(7)
+        y = 0.01 * autoregression(generator, 120, 0.6) + 0.3 * (np.arange(120) >= 60)
+        (change,) = analyse(Trend(np.exp(y))).changes
+        assert change.index == 60
+        assert change.delay <= 3
