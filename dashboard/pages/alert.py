@@ -95,7 +95,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         can = possible(one.state) | ({"intended"} if "resolve" in possible(one.state) else set())
         silent = one.alert.topic == "silent"
         archived = service.alerts.archived_on(one.alert.machine, MOST_SERIES) if silent else []
-        levels = member_levels(results, one.alert, findings.picture(results, one.alert.machine), MOST_SERIES)
+        levels = member_levels(results, one.alert, findings.of_machine(results, one.alert.machine), MOST_SERIES)
         return (
             body(one, results, scheme, archived, levels),
             history(events),

@@ -100,7 +100,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 
     def compared(kept: dict[str, str]) -> CommitComparison:
         results = store.current()
-        picture = findings.picture(results, kept["machine"])
+        picture = findings.of_machine(results, kept["machine"])
         return compare_commit(results, kept["machine"], kept["commit"], picture, findings.thresholds)
 
     @app.callback(

@@ -149,7 +149,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         if scheme is None:
             return no_update
         results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom)
-        return trends(results, address, scheme, findings.picture(results, address.machine))
+        return trends(results, address, scheme, findings.of_machine(results, address.machine))
 
     # On its own, so that a zoom or another quantity asks for nothing that it does not move.
     @app.callback(

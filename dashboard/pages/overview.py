@@ -152,7 +152,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         model: str | None,
     ) -> tuple[Any, ...]:
         results = store.current()
-        picture = findings.picture(results, machine)
+        picture = findings.of_machine(results, machine)
         every = statuses_of(results, machine, l2, since, visit or 0, findings)
         told = news_of(picture, service.alerts.open_on(machine, MOST_NEWS) if service else None)
         compared = reference(results, machine, since, visit or 0)
@@ -219,7 +219,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 def statuses_of(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
     """Return the statuses of a machine in one cache state, or in "all"."""
     compared = reference(results, machine, since, visit)
-    return of_cache(results, machine, l2, compared, findings.picture(results, machine), findings.thresholds)
+    return of_cache(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
 
 
 @remembered

@@ -81,7 +81,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
 def ordered(results: Results, machine: str, l2: str, since: str, visit: int, findings: Findings) -> Statuses:
     """Return the statuses in the order of the table."""
     compared = reference(results, machine, since, visit)
-    return _ordered(results, machine, l2, compared, findings.picture(results, machine), findings.thresholds)
+    return _ordered(results, machine, l2, compared, findings.of_machine(results, machine), findings.thresholds)
 
 
 @remembered

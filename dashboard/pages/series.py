@@ -118,7 +118,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             return (no_update,) * 5
         results = store.current()
         address = SeriesAddress(**{**kept, "quantity": quantity, "zoom": zoom_of(zoom or "")})
-        picture = findings.picture(results, address.machine)
+        picture = findings.of_machine(results, address.machine)
         shown = view(results, address, picture)
         figure = chart(results, address, shown, scheme)
         return (

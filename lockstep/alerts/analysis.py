@@ -1,4 +1,4 @@
-"""From results to alerts: every series analysed, its changes explained, grouped, and the store brought in step."""
+"""Analyse results: find the changes of every series, explain them, and group them into alerts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.attribution import Cause, Kind, attribute
@@ -15,51 +15,50 @@ from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.freshness import dead_machines, freshness, is_old
 from lockstep.alerts.grouping import ReportedStep, group
 from lockstep.alerts.machine_analysis import ChangedSeries, MachineChanges, analyse_machine
-from lockstep.alerts.model import Alert, Waiver
+from lockstep.alerts.model import Alert, Suppressed, Waiver
 from lockstep.alerts.steps import Step
 from lockstep.alerts.sync import CurrentAlerts
 from lockstep.history.snapshot import Results
 from lockstep.processes.children import pool
 from lockstep.suite.thresholds import Threshold, Thresholds
 
-#: More points than this are worth a second process: they take half a second.
-_MUCH = 50_000
+#: Number of points that justify a second process: they take half a second.
+_PARALLEL_POINTS = 50_000
 
-#: Causes that changed machine code outdoes, and unchanged machine code may look like.
+#: Causes that a commit can have. A change no larger than those of unchanged machine code does not confirm them.
 _CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
 
-#: Points that take as long to analyse as a series that is known and goes on.
-_GOES_ON = 15
+#: Number of points that take as long to analyse as one series that is already known.
+_KNOWN_SERIES_POINTS = 15
 
 
 @dataclass(frozen=True)
 class FoundChange:
-    """A change that was found, why, and whether it is worth telling.
+    """A change, its cause, and whether it is reported.
 
     Attributes:
         row: of its series, see ``lockstep.alerts.followed_series.Followed``.
-        step, cause: what and why.
+        step, cause: the change and its cause.
         threshold: of its series.
-        quiet: why it is not told: "small", "unsure", "noise" (its code did not change, or did less than changes
-            of unchanged code do); "" it is.
+        suppressed: why it is not reported; "" if it is.
     """
 
     row: str
     step: Step
     cause: Cause
     threshold: Threshold
-    suppressed: Literal["", "small", "unsure", "noise"]
+    suppressed: Suppressed
 
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """What the results say now.
+    """The result of an analysis.
 
     Attributes:
         found: every change of every followed series, in the order of the series.
-        alerts: those worth telling, grouped, and the freshness of everything.
-        commits: of each machine that was looked at, oldest first.
-        series: number of series that have a number, by machine, family and suite; versions of one count once.
+        alerts: those that are reported, grouped, and the freshness alerts.
+        commits: of each analysed machine, oldest first.
+        series: number of series that have a number, by machine, family and suite; versions of a series count once.
         dead: machines that stopped while others went on, see ``lockstep.alerts.freshness.dead_machines``.
     """
 
@@ -71,12 +70,12 @@ class AnalysisResult:
 
     @property
     def current_alerts(self) -> CurrentAlerts:
-        """As ``AlertStore.sync`` takes it."""
+        """The alerts for ``AlertStore.sync``."""
         return CurrentAlerts(self.alerts, self.commits, self.dead)
 
     @property
-    def meter(self) -> dict[str, tuple[int, float]]:
-        """By machine: how many changes were found in unchanged code, and their root mean square (log)."""
+    def unchanged_code(self) -> dict[str, tuple[int, float]]:
+        """Number and root mean square (log) of the changes in unchanged code, by machine."""
         sizes: dict[str, list[float]] = defaultdict(list)
         for one in self.found:
             if one.cause.kind == "noise":
@@ -92,67 +91,70 @@ def analyse_results(
     thresholds: Thresholds,
     ranges: Ranges,
     now: datetime.datetime,
-    kept: AnalysisCache,
+    cache: AnalysisCache,
     machines: Sequence[str] | None = None,
 ) -> AnalysisResult:
-    """Analyse the results of these machines (``None``: of all).
+    """Analyse the results of these machines (``None``: all machines).
 
     Args:
-        results: what was measured.
-        thresholds: what counts.
-        ranges: the repository whose commits they are.
-        now: for mutes and for machines that are silent.
-        kept: where to go on from, and what to go on from is left.
+        results: to be analysed.
+        thresholds: what counts as a change.
+        ranges: of the repository.
+        now: for mutes and silent machines.
+        cache: holds the last analysis, and receives this one.
         machines: names.
     """
     found: list[FoundChange] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
     series: Counter[tuple[str, str, str]] = Counter()
-    for one in _watch_all(results, list(results.machines) if machines is None else machines, ranges, kept):
+    chosen = list(results.machines) if machines is None else machines
+    for one in _analyse_machines(results, chosen, ranges, cache):
         found += _found(one.changed, thresholds)
         stale += freshness(one.reports, int(now.timestamp() * 1000))
         commits[one.machine] = tuple(commit for commit, _ in one.reports.commits)
         names = (report.series for report in one.reports.series if report.last_number is not None)
         series.update((name.machine, name.family, name.suite) for name in names)
-    tell = _Teller(results, thresholds, now.date())
-    told = [tell(one) for one in found if not one.suppressed]
+    report = _Reporter(results, thresholds, now.date())
+    reported = [report(one) for one in found if not one.suppressed]
     order = [commit.hash for commit in results.commits()]
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
-    return AnalysisResult(tuple(found), (*group(told, order), *stale), commits, series, dead_machines(newest))
+    return AnalysisResult(tuple(found), (*group(reported, order), *stale), commits, series, dead_machines(newest))
 
 
-def _watch_all(
-    results: Results, machines: Sequence[str], ranges: Ranges, kept: AnalysisCache
+def _analyse_machines(
+    results: Results, machines: Sequence[str], ranges: Ranges, cache: AnalysisCache
 ) -> Iterator[MachineChanges]:
-    """Every machine; two at a time where there is much to analyse."""
-    work = {one: _points(results, one, kept) for one in machines}
-    if len(machines) < 2 or sum(work.values()) < _MUCH:
-        yield from (analyse_machine(results, one, ranges, kept, 2 if work[one] > _MUCH else 1) for one in machines)
+    """Yield every machine; two are analysed at a time if there are many points."""
+    work = {one: _points(results, one, cache) for one in machines}
+    if len(machines) < 2 or sum(work.values()) < _PARALLEL_POINTS:
+        yield from (
+            analyse_machine(results, one, ranges, cache, 2 if work[one] > _PARALLEL_POINTS else 1) for one in machines
+        )
         return
-    # Forked, so that they have the results; what they found lies in files, and only what alerts need comes back.
-    with pool(2, "fork", _take, (results, ranges, kept)) as workers:
-        yield from workers.map(_watch_taken, machines)
+    # Forked workers inherit the results. They leave their findings in files and return only what alerts need.
+    with pool(2, "fork", _share, (results, ranges, cache)) as workers:
+        yield from workers.map(_analyse_shared, machines)
 
 
-def _points(results: Results, machine: str, kept: AnalysisCache) -> int:
-    """About how many points a machine's analysis has to look at."""
+def _points(results: Results, machine: str, cache: AnalysisCache) -> int:
+    """Return about how many points the analysis of a machine has to process."""
     series = results.count(machine)
-    return series * (_GOES_ON if kept.notes(machine).exists() else len(results.commits(machine)))
+    return series * (_KNOWN_SERIES_POINTS if cache.cached(machine).exists() else len(results.commits(machine)))
 
 
-_TAKEN: list[tuple[Results, Ranges, AnalysisCache]] = []
+_SHARED: list[tuple[Results, Ranges, AnalysisCache]] = []
 
 
-def _take(*what: Any) -> None:
-    _TAKEN[:] = [what]
+def _share(*what: Any) -> None:
+    _SHARED[:] = [what]
 
 
-def _watch_taken(machine: str) -> MachineChanges:
-    [(results, ranges, kept)] = _TAKEN
-    return analyse_machine(results, machine, ranges, kept)
+def _analyse_shared(machine: str) -> MachineChanges:
+    [(results, ranges, cache)] = _SHARED
+    return analyse_machine(results, machine, ranges, cache)
 
 
 def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
@@ -160,22 +162,23 @@ def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator
         causes = [attribute(step) for step in one.steps]
         name = one.steps[0].series
         threshold = thresholds.of(name.suite, name.variant, name.case, name.l2)
-        # What unchanged code does by itself, changed code must outdo.
-        meter = max((abs(s.size) for s, c in zip(one.steps, causes, strict=True) if c.kind == "noise"), default=0.0)
+        # A change of changed code must be larger than what unchanged code does by itself.
+        unchanged = (abs(s.size) for s, c in zip(one.steps, causes, strict=True) if c.kind == "noise")
+        largest = max(unchanged, default=0.0)
         for step, cause in zip(one.steps, causes, strict=True):
-            yield FoundChange(one.row, step, cause, threshold, _quiet(step, cause, threshold, meter))
+            yield FoundChange(one.row, step, cause, threshold, _suppression(step, cause, threshold, largest))
 
 
-def _quiet(step: Step, cause: Cause, threshold: Threshold, meter: float) -> Literal["", "small", "unsure", "noise"]:
-    if cause.kind == "noise" or (abs(step.size) <= meter and cause.kind in _CODE):
+def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: float) -> Suppressed:
+    if cause.kind == "noise" or (abs(step.size) <= unchanged and cause.kind in _CODE):
         return "noise"
     if abs(math.expm1(step.size)) < threshold.min_effect:
         return "small"
     return "unsure" if step.confidence < threshold.confidence else ""
 
 
-class _Teller:
-    """Adds to a change what the thresholds and the calendar say of it."""
+class _Reporter:
+    """Adds to a change what the thresholds and the calendar say about it."""
 
     def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
         self._thresholds = thresholds

@@ -1,8 +1,8 @@
-"""Where an analysis leaves what it found: a folder in the store's cache.
+"""Files in which an analysis leaves its findings: a folder in the store's cache.
 
-Everything in it follows from the results, so it may be deleted at any time. Each file is written whole or not at all
-and is named after what it was made from, or says so itself: a process may be killed at any moment, several may write
-at once, and whoever finds a damaged file makes it anew.
+All of them follow from the results, so they may be deleted at any time. Each file is written whole or not at all, and
+its name or content says what it was made from. So a process may be killed at any moment, several may write at once,
+and a reader that finds a damaged file has it made again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lockstep.history.code_digest import code_digest
 from lockstep.history.snapshot import Results
 from lockstep.suite.thresholds import Thresholds
 
-#: Seconds for which files of an earlier state stay: somebody may be reading them.
-_STAY = 600.0
+#: Seconds for which files of an earlier state are kept for their readers.
+_KEEP_S = 600.0
 
-#: The same for folders of other code, which may be at work beside this one.
-_OTHERS_STAY = 86_400.0
+#: Seconds for which folders of other code are kept: that code may still be running.
+_OTHER_CODE_KEEP_S = 86_400.0
 
-#: Modules that decide what is found, and how it is written.
+#: Modules that decide what is found and how it is written.
 FOUND_BY = ("lockstep.alerts.publish", "lockstep.alerts.analysis_cache", "lockstep.alerts.analysis_files")
 
 
@@ -36,41 +36,41 @@ class AnalysisCache:
     """The files of one store.
 
     Attributes:
-        cache: the store's (``Store.cache``).
+        cache: folder of the store (``Store.cache``).
     """
 
     cache: Path
 
     @property
     def folder(self) -> Path:
-        """The folder; other code has another one."""
+        """The folder for this version of the code."""
         return self.cache / f"found-{code_digest(*FOUND_BY)}"
 
     def detector(self, machine: str) -> Path:
-        """What the detector knew of a machine: see ``lockstep.alerts.detector_state``."""
+        """Return the file of the detector's state of a machine: see ``lockstep.alerts.detector_state``."""
         return self._of(machine) / "detector.npz"
 
-    def notes(self, machine: str) -> Path:
-        """What was seen around its changes: see ``lockstep.alerts.change_cache``."""
-        return self._of(machine) / "notes.json"
+    def cached(self, machine: str) -> Path:
+        """Return the file of the last analysis of a machine: see ``lockstep.alerts.change_cache``."""
+        return self._of(machine) / "analysis.json"
 
     def changes(self, machine: str, key: str) -> Path:
-        """Its changes and alerts, as pages show them. ``key``: see ``key_of``."""
+        """Return the file of a machine's changes and alerts, as pages show them. ``key``: see ``key_of``."""
         return self._of(machine) / f"changes-{key}.json"
 
     def done(self, key: str) -> Path:
-        """Written last: where it is, everything is. Its time tells one analysis of the same results from another."""
+        """Return the file that is written last. Its time differs between analyses of the same results."""
         return self.folder / f"done-{key}"
 
     def sweep(self, key: str, machines: Iterable[str]) -> None:
-        """Delete what is of a state of the results that nobody shows any more, or of other code."""
+        """Delete the files of earlier results, and of other code."""
         current = {self.done(key), *(self.changes(machine, key) for machine in machines)}
         for pattern in ("*/changes-*", "done-*", "*/*.tmp"):
             for path in self.folder.glob(pattern):
-                if path not in current and _age(path) > _STAY:
+                if path not in current and _age(path) > _KEEP_S:
                     path.unlink(missing_ok=True)
         for folder in self.cache.glob("found-*"):
-            if folder != self.folder and _age(folder) > _OTHERS_STAY:
+            if folder != self.folder and _age(folder) > _OTHER_CODE_KEEP_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _of(self, machine: str) -> Path:
@@ -78,14 +78,14 @@ class AnalysisCache:
 
 
 def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple[str, ...]) -> str:
-    """What all that is found follows from, but for the day: the results, what counts, and whose commits they are."""
+    """Return a digest of everything that findings follow from, except the day: results, thresholds, repository."""
     states = [f"{machine} {results.state(machine)}" for machine in results.machines]
     order = [commit.hash for commit in results.commits()]
     return _digest([*states, *order, repr(thresholds), str(repo.resolve()), *packages])
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file in one step: whoever reads it has the old one or the new one."""
+    """Write a file atomically: readers see the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     with beside.open("wb") as file:

@@ -1,7 +1,7 @@
-"""What pages show of an analysis, in files that they read by machine.
+"""Findings of an analysis for the pages, one file a machine.
 
-A page holds what was found on the machine that it shows, and nothing of the others; how a series behaves is left in the
-detector's arrays until it is asked for.
+A page reads the findings of the machine that it shows, and of no other. The behaviour of a series stays in the
+detector's arrays until a page asks for it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
 
-from lockstep.alerts import detector_state as memory
+from lockstep.alerts import detector_state
 from lockstep.alerts.analysis_cache import write_whole
 from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.attribution import Kind
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.followed_series import name_in
-from lockstep.alerts.model import Alert
+from lockstep.alerts.model import Alert, Suppressed
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Analysis
 
-Suppressed = Literal["", "small", "unsure", "noise"]
-
-#: How a series scatters, what it could show, and its levels.
+#: Noise of a series, the smallest change that it can show, and its levels.
 Behaviour = Analysis
 
 
@@ -33,16 +30,16 @@ class Finding:
     """A change of a series.
 
     Attributes:
-        series: which.
+        series: name.
         size, low, high: natural log of the factor by which it became worse, and its interval.
-        last: position of the commit after which it surely is there.
-        commit: the first one measured with it.
-        good, end: the commits between which it came, the first without it and the last with it.
-        suspects: how many commits it may come from; if that is not known, how many of them were measured.
-        unknown: why the commits between the two are not known; "" they are.
-        kind, sentence: what it is put down to.
-        quiet: why it is not told, see ``lockstep.alerts.analysis.Found``; "" it is.
-        unsettled: the points after it agree on no level, see ``lockstep.alerts.steps.Step``.
+        last: position of the commit from which on the change is certainly there.
+        commit: the first commit measured with it.
+        good, end: the last commit without it, and the first that certainly has it.
+        suspects: number of possible culprits; of the measured ones if the others are unknown.
+        unknown: why the commits between the two are unknown; "" if they are known.
+        kind, sentence: its cause.
+        suppressed: why it is not reported; "" if it is.
+        unsettled: the later points agree on no level, see ``lockstep.alerts.steps.Step``.
     """
 
     series: SeriesName
@@ -62,36 +59,36 @@ class Finding:
 
     @property
     def exact(self) -> bool:
-        """Whether it came with the commit ``end`` and no other."""
+        """Whether ``end`` is known to be the culprit."""
         return self.suspects == 1 and not self.unknown
 
     @property
     def range(self) -> str:
-        """``267e5d01..177708fb, one of 48 commits``; the one commit if it can be no other."""
+        """``267e5d01..177708fb, one of 48 commits``, or a single commit if the culprit is known."""
         if self.exact:
             return self.end[:8]
         return f"{self.good[:8]}..{self.end[:8]}{'' if self.unknown else f', one of {self.suspects} commits'}"
 
 
 class MachineFindings:
-    """What is found on one machine, as files have it; how a series behaves is worked out when it is asked for.
+    """The findings of one machine, read from files. The behaviour of a series is computed on request.
 
     Args:
         changes, detector: the files, see ``lockstep.alerts.analysis_cache.AnalysisCache``.
         state: of the machine's results, see ``Results.state``.
 
     Attributes:
-        found: every change, told or not, in the order of the series.
-        alerts: of what became slower or is not measured any more, and is neither undone, old nor excused.
-        noise: run-to-run noise of each followed series (standard deviation of the logarithm); NaN unknown.
+        found: every change, reported or suppressed, in the order of the series.
+        alerts: slowdowns and freshness alerts that are neither undone, old nor waived.
+        noise: run-to-run noise of each followed series (standard deviation of the logarithm); NaN if unknown.
 
     Raises:
-        OSError, ValueError: a file is gone, of other results, or damaged.
+        OSError, ValueError: a file is missing, damaged, or of other results.
     """
 
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector, self._state = detector, state
-        self._said: dict[SeriesName, Behaviour] = {}
+        self._analyses: dict[SeriesName, Behaviour] = {}
         content = json.loads(changes.read_bytes())
         try:
             names = [SeriesName(*name) for name in content["series"]]
@@ -99,33 +96,33 @@ class MachineFindings:
             self.alerts = tuple(from_json(one) for one in content["alerts"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{changes} is damaged: {error}") from error
-        # A series whose ruler changed stands there several times, the newest last.
-        scales = {name_in(row): (row, scale) for row, scale in memory.scales(detector, state).items()}
-        self._rows = {name: row for name, (row, _) in scales.items()}
-        self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in scales.items()}
+        # A series with several benchmark versions has several entries, the newest last.
+        noise = {name_in(row): (row, scale) for row, scale in detector_state.noise_scales(detector, state).items()}
+        self._rows = {name: row for name, (row, _) in noise.items()}
+        self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in noise.items()}
 
     def behaviour(self, name: SeriesName) -> Behaviour | None:
-        """How a series behaves under its newest ruler; ``None`` if it is not followed, or is being analysed anew."""
+        """Return the behaviour under the newest benchmark version; ``None`` if the series is not followed."""
         return self.behaviours([name]).get(name)
 
     def behaviours(self, names: Sequence[SeriesName]) -> dict[SeriesName, Behaviour]:
-        """How several series behave, by name; without those that ``behaviour`` does not know."""
-        missing = [name for name in names if name in self._rows and name not in self._said]
+        """Return the behaviour of several series, by name; series for which ``behaviour`` is ``None`` are left out."""
+        missing = [name for name in names if name in self._rows and name not in self._analyses]
         if missing:
             try:
-                said = memory.said(self._detector, self._state, [self._rows[name] for name in missing])
-                self._said |= dict(zip(missing, said, strict=True))
+                analyses = detector_state.analyses(self._detector, self._state, [self._rows[name] for name in missing])
+                self._analyses |= dict(zip(missing, analyses, strict=True))
             except (ValueError, KeyError):
                 pass
-        return {name: self._said[name] for name in names if name in self._said}
+        return {name: self._analyses[name] for name in names if name in self._analyses}
 
 
 def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:
-    """Write the changes of a machine, and its alerts that somebody has to look at."""
+    """Write the changes of a machine, and its alerts that need action."""
     places: dict[SeriesName, int] = {}
     rows = [[places.setdefault(one.series, len(places)), *(getattr(one, name) for name in _CHANGE)] for one in found]
-    told = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.waiver)]
-    content = json.dumps({"series": [list(vars(name).values()) for name in places], "found": rows, "alerts": told})
+    listed = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.waiver)]
+    content = json.dumps({"series": [list(vars(name).values()) for name in places], "found": rows, "alerts": listed})
     write_whole(path, lambda out: out.write(content.encode("utf-8", "surrogatepass")))
 
 

@@ -23,16 +23,16 @@ from lockstep.history.snapshot import Results
 from lockstep.processes.children import run
 
 #: Seconds after which the same results are analysed again: a machine that is silent shows by the clock alone.
-_AGAIN = 3600.0
+_REPEAT_S = 3600.0
 
 #: The same where the findings are missing because somebody deleted them.
-_MISSING = 60.0
+_MISSING_S = 60.0
 
 #: Seconds between a failure and the next try; twice as long after each further one, up to ``_MISSING``.
-_RETRY = 4.0
+_RETRY_S = 4.0
 
 #: Seconds that one analysis may take.
-_LONGEST = 1800.0
+_TIMEOUT_S = 1800.0
 
 
 class AnalysisRunner:
@@ -104,9 +104,9 @@ class AnalysisRunner:
         """Run the analysis; return why it failed, "" if it did not."""
         try:
             # Only this process holds the turn. The child ends with it, so the turn is free when nobody analyses.
-            done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_LONGEST)
+            done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return f"it took longer than {_LONGEST / 60:g} minutes"
+            return f"it took longer than {_TIMEOUT_S / 60:g} minutes"
         except OSError as error:
             return f"it cannot be started: {error}"
         if done.returncode == 0:
@@ -121,10 +121,10 @@ class AnalysisRunner:
 def _due(status: AnalysisStatus, of: str, missing: bool) -> bool:
     now = time.time()
     if status.failing:
-        return now - status.ended >= min(_RETRY * 2.0 ** (status.failures - 1), _MISSING)
+        return now - status.ended >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
     # A clock that was set back must not put the next analysis off.
     age = abs(now - status.succeeded)
-    return status.of != of or age >= (_MISSING if missing else _AGAIN)
+    return status.of != of or age >= (_MISSING_S if missing else _REPEAT_S)
 
 
 def _digest(results: Results) -> str:

@@ -1,6 +1,6 @@
-"""What an analysis notes of a machine for the next one, as JSON: changes with their surroundings, and reports.
+"""The last analysis of a machine as JSON, for the next one: steps of its changes, and reports of its series.
 
-Texts and facts that many share stand there once, and are named by their place.
+Texts and facts that several steps share are stored once, and referred to by their index.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 
 from lockstep.alerts.analysis_cache import write_whole
 from lockstep.alerts.followed_series import name_in
-from lockstep.alerts.reported_points import Reported
+from lockstep.alerts.reported_points import SeriesReports
 from lockstep.alerts.steps import Facts, Move, SeriesName, Step
 from lockstep.detect import Change
 
-#: What says where a change lies; its size may still move with every point.
+#: Identity of a change within its series. Later points may change its size, not its place.
 Place = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Noted:
-    """The changes of a followed series.
+class SeriesSteps:
+    """The steps of a followed series.
 
     Attributes:
-        length: points that it had.
+        length: number of points of the series.
         steps: by the place of each change, oldest first.
     """
 
@@ -37,15 +37,15 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Notes:
-    """All of a machine.
+class CachedAnalysis:
+    """The last analysis of a machine.
 
     Attributes:
-        state: of its results, see ``Results.state``. commits: how many it had.
-        ranges: the repository that was asked. lacking: which of the commits it did not know, see ``Ranges``.
+        state: of its results, see ``Results.state``. commits: their number.
+        ranges: the repository. lacking: which commits the repository did not know, see ``Ranges``.
         measured: positions of the commits that measured something, by family.
-        reported: by its series.
-        changed: by row.
+        reported: what its series reported.
+        changed: steps by row.
     """
 
     state: str
@@ -53,26 +53,26 @@ class Notes:
     ranges: str
     lacking: str
     measured: Mapping[str, Sequence[int]]
-    reported: Reported
-    changed: Mapping[str, Noted]
+    reported: SeriesReports
+    changed: Mapping[str, SeriesSteps]
 
 
 def place_of(change: Change) -> Place:
-    """Where it lies."""
+    """Return the place of a change."""
     return change.index, change.last_before, change.earliest, change.latest, change.reported_at
 
 
-def write_notes(path: Path, notes: Notes) -> None:
-    """Keep them."""
+def write_analysis(path: Path, cached: CachedAnalysis) -> None:
+    """Write an analysis."""
     shared = _Shared()
     changed = [
-        [row, noted.length, *([*at, *shared.step(one)] for at, one in noted.steps.items())]
-        for row, noted in notes.changed.items()
+        [row, steps.length, *([*at, *shared.step(one)] for at, one in steps.steps.items())]
+        for row, steps in cached.changed.items()
     ]
     content = {
-        **vars(notes),
-        "reported": notes.reported.to_json(),
-        "measured": {family: _spans(commits) for family, commits in notes.measured.items()},
+        **vars(cached),
+        "reported": cached.reported.to_json(),
+        "measured": {family: _spans(commits) for family, commits in cached.measured.items()},
         "changed": changed,
         "texts": list(shared.texts),
         "facts": [vars(one) for one in shared.facts.values()],
@@ -80,26 +80,26 @@ def write_notes(path: Path, notes: Notes) -> None:
     write_whole(path, lambda file: file.write(json.dumps(content).encode("utf-8", "surrogatepass")))
 
 
-def read_notes(path: Path) -> Notes | None:
-    """What was kept; ``None`` if there is nothing, or nothing that can be read."""
+def read_analysis(path: Path) -> CachedAnalysis | None:
+    """Read an analysis; ``None`` if there is none that can be read."""
     try:
         content = json.loads(path.read_bytes())
         texts, facts = content.pop("texts"), [Facts(**one) for one in content.pop("facts")]
-        content["reported"] = Reported.from_json(content["reported"])
+        content["reported"] = SeriesReports.from_json(content["reported"])
         changed = {}
         for row, length, *steps in content["changed"]:
             name = name_in(row)
             own = {(a, b, c, d, e): _step(name, texts, facts, step) for a, b, c, d, e, *step in steps}
-            changed[row] = Noted(length, own)
+            changed[row] = SeriesSteps(length, own)
         content["changed"] = changed
         content["measured"] = {family: _expanded(spans) for family, spans in content["measured"].items()}
-        return Notes(**content)
+        return CachedAnalysis(**content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
 
 
 class _Shared:
-    """Texts and facts by place, each once."""
+    """Texts and facts, each once, with their indices."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -107,7 +107,7 @@ class _Shared:
         self._places: dict[int, int] = {}
 
     def step(self, step: Step) -> list[Any]:
-        """What ``_step`` takes."""
+        """Return the arguments of ``_step``."""
         touched = step.touched
         return [
             self._fact(step.before),
@@ -128,7 +128,7 @@ class _Shared:
         return self.texts.setdefault(text, len(self.texts))
 
     def _fact(self, facts: Facts) -> int:
-        # Those that are the same are one object: see ``lockstep.alerts.extract``.
+        # Equal facts are one object: see ``lockstep.alerts.extract``.
         place = self._places.setdefault(id(facts), len(self._places))
         self.facts[place] = facts
         return place
@@ -161,7 +161,7 @@ def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], cont
 
 
 def _spans(rising: Sequence[int]) -> list[list[int]]:
-    """First and last of the numbers that follow one another."""
+    """Return the first and last number of each run of consecutive numbers."""
     all_of = np.asarray(rising)
     turns = np.flatnonzero(np.diff(all_of) != 1)
     ends = zip(all_of[np.append(0, turns + 1)].tolist(), all_of[np.append(turns, -1)].tolist(), strict=True)

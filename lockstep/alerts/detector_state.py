@@ -1,9 +1,9 @@
-"""The state of the detector after the last analysis of a machine, so that only new points are filtered.
+"""The state of the detector after the last analysis of a machine: the next analysis filters only new points.
 
-Each machine has two files. One holds the detector of some commits ago (``lockstep.detect.state_arrays``); it grows with
-the history and is seldom written. The other holds the points since then, which are filtered again. Both name the
-results that they belong to, and each series has a checksum of the points that it has seen. A series is continued only
-if those are its first points now. So the files may be deleted, belong to other results, or have several writers.
+Each machine has two files. One holds the detector as of some commits ago (``lockstep.detect.state_arrays``); it grows
+with the history and is written seldom. The other holds the points since then, which are filtered again. Both name the
+results that they were made from, and each series has a checksum of its points. A series is continued only if those are
+still its first points. So the files may be deleted, belong to other results, or have several writers.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.state_arrays import Arrays, from_arrays, select, to_arrays, together
 from lockstep.processes.children import pool
 
-#: Series replayed together: as many as keep the hypotheses in the processor's cache.
-_TOGETHER = 500
+#: Series that are replayed together: their hypotheses fit into the processor's cache.
+_BATCH = 500
 
-#: The detector is written again for every so many commits of its history, as those take longer to write than one to
-#: filter; but at the latest when it is this far behind.
-_SELDOM, _BEHIND = 256, 8
+#: Writing the detector takes longer than filtering a commit, the more so the longer the history. It is written once for
+#: every ``_WRITE_EVERY`` commits of the history, and at the latest after ``_MOST_BEHIND`` new commits.
+_WRITE_EVERY, _MOST_BEHIND = 256, 8
 
 _NEEDED = {"of", "series.names", "series.check", "scatter.variance"}
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
-    """Series after an analysis: their names, and the detector that has seen them."""
+class MonitoredSeries:
+    """Names of the series of an analysis, and the monitor that has filtered them."""
 
     names: Sequence[str]
     monitor: Monitor
@@ -46,9 +46,9 @@ class Remembered:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What a commit adds: for each of some series, each once, its value and the standard error of its logarithm.
+    """What a commit adds: the value and the standard error of its logarithm, for some series.
 
-    ``row``: places among the series' names. ``errors``: NaN where unknown.
+    ``row``: indices of the series' names, each once. ``errors``: NaN where unknown.
     """
 
     row: Ints
@@ -56,31 +56,31 @@ class Points:
     errors: Floats
 
 
-def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1) -> Remembered:
-    """Filter whole series, going on from what the file knows, which is then written anew.
+def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], processes: int = 1) -> MonitoredSeries:
+    """Filter whole series, continuing those that the file knows, and write the file.
 
     Args:
         path: of the file, which need not exist.
-        of: what the trends were taken from; ``extend`` asks for it.
-        names: of the series, each different.
+        of: identity of the results; ``extend`` asks for it.
+        names: of the series, all different.
         trends: of the same series.
-        processes: that share the work of series that are not known.
+        processes: that share the work of series that the file does not know.
     """
-    kept = _read(path)
-    known = _known(kept, names, trends) if kept is not None else {}
+    stored = _read(path)
+    known = _known(stored, names, trends) if stored is not None else {}
     parts: list[Arrays] = []
-    if kept is not None and known:
+    if stored is not None and known:
         try:
-            monitor = from_arrays(select(_state(kept), np.array(list(known.values()))))
+            monitor = from_arrays(select(_state(stored), np.array(list(known.values()))))
         except (ValueError, KeyError, IndexError):
             known = {}
         else:
             _catch_up(monitor, [trends[place] for place in known])
             parts.append(to_arrays(monitor))
     fresh = [place for place in range(len(trends)) if place not in known]
-    # Series of one length together: a replay is at its fastest when all of its series go on.
+    # A batch holds series of similar length: a replay is fastest while all of its series continue.
     fresh.sort(key=lambda place: len(trends[place]))
-    batches = [fresh[start : start + _TOGETHER] for start in range(0, len(fresh), _TOGETHER)]
+    batches = [fresh[start : start + _BATCH] for start in range(0, len(fresh), _BATCH)]
     jobs = [[trends[place] for place in batch] for batch in batches]
     if processes > 1 and len(jobs) > 1:
         with pool(processes) as workers:
@@ -88,51 +88,51 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
     else:
         parts += map(_replayed, jobs)
     if not parts:
-        return Remembered((), Monitor(()))
+        return MonitoredSeries((), Monitor(()))
     monitor = from_arrays(select(together(parts), np.argsort([*known, *fresh])))
     _write(path, of, monitor, names, np.array([_check(one, len(one)) for one in trends], dtype=np.int64))
-    return Remembered(names, monitor)
+    return MonitoredSeries(names, monitor)
 
 
-def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Remembered | None:
-    """Add commits to what the files know.
+def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> MonitoredSeries | None:
+    """Add commits to the state in the files.
 
     Args:
         path: of the file.
-        before: what they must have been made of, see ``analyse``; after: what they will be made of.
-        new: each commit's points, oldest first.
+        before: identity of the results that the files must belong to; after: that of the results with the new commits.
+        new: the points of each commit, oldest first.
 
     Returns:
-        all series of the file; ``None`` if it was made of something else, or does not know one of ``new``.
+        all series of the file; ``None`` if it belongs to other results, or lacks one of the series of ``new``.
     """
-    kept = _load(path, before)
-    if kept is None:
+    stored = _load(path, before)
+    if stored is None:
         return None
-    arrays, past = kept
+    arrays, past = stored
     try:
         names, monitor = _names(arrays), from_arrays(_state(arrays))
         since = [*past, *new]
         for one in since:
             monitor.replay.extend(np.log(one.values), one.errors, one.row)
-        if len(since) < min(1 + int(monitor.replay.length.max(initial=0)) // _SELDOM, _BEHIND):
+        if len(since) < min(1 + int(monitor.replay.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
             _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.replay.scatter.variance))
         else:
             _write(path, after, monitor, names, _checks(arrays["series.check"], monitor, since))
     except (ValueError, KeyError, IndexError, TypeError):
         return None
-    return Remembered(names, monitor)
+    return MonitoredSeries(names, monitor)
 
 
-def holds(path: Path, of: str) -> bool:
-    """Whether the files are there, and were made of this."""
+def is_current(path: Path, of: str) -> bool:
+    """Return whether the files exist and belong to these results."""
     return _load(path, of) is not None
 
 
-def scales(path: Path, of: str) -> dict[str, float]:
-    """Run-to-run noise (standard deviation of the logarithm) of each series, NaN unknown.
+def noise_scales(path: Path, of: str) -> dict[str, float]:
+    """Return the run-to-run noise (standard deviation of the logarithm) of each series; NaN if unknown.
 
     Raises:
-        ValueError: the files were made of something else, or are damaged.
+        ValueError: the files are damaged, or belong to other results.
     """
     arrays, past = _loaded(path, of)
     scale = np.sqrt(arrays["scatter.variance"])
@@ -142,12 +142,12 @@ def scales(path: Path, of: str) -> dict[str, float]:
     return dict(zip(_names(arrays), scale.tolist(), strict=True))
 
 
-def said(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
+def analyses(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
     """Return the analyses of these series.
 
     Raises:
-        ValueError: the files were made of something else, or are damaged.
-        KeyError: they do not know one of the series.
+        ValueError: the files are damaged, or belong to other results.
+        KeyError: they lack one of the series.
     """
     arrays, past = _loaded(path, of)
     places = {name: place for place, name in enumerate(_names(arrays))}
@@ -169,14 +169,14 @@ def _recent(path: Path) -> Path:
 
 
 def _loaded(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]]:
-    kept = _load(path, of)
-    if kept is None:
+    stored = _load(path, of)
+    if stored is None:
         raise ValueError(f"{path} is not of these results, or damaged")
-    return kept
+    return stored
 
 
 def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] | None:
-    """The detector's arrays, and the points that came since; ``None`` if they were made of something else."""
+    """Return the detector's arrays and the later points; ``None`` if they belong to other results."""
     arrays = _read(path)
     if arrays is None or not arrays.keys() >= _NEEDED:
         return None
@@ -194,7 +194,7 @@ def _load(path: Path, of: str) -> tuple[dict[str, NDArray[Any]], list[Points]] |
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]] | None:
-    """The detector's arrays, of which only what is looked at is read; ``None`` if it is not there or damaged."""
+    """Map the detector's arrays, of which only the used parts are read; ``None`` if missing or damaged."""
     try:
         return mapped(path, own=True)
     except (OSError, ValueError, zipfile.BadZipFile):
@@ -202,7 +202,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
-    """All arrays of a small file; ``None`` if it is not there or damaged."""
+    """Read all arrays of a small file; ``None`` if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -211,7 +211,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _state(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Those of the arrays that the detector is made of."""
+    """Return the arrays that make up the detector."""
     return {name: array for name, array in arrays.items() if name != "of" and not name.startswith("series.")}
 
 
@@ -233,12 +233,12 @@ def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scal
     write_whole(_recent(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
-def _known(kept: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[int, int]:
-    """Which series are known as they begin now: their places, and their rows in the file."""
+def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[int, int]:
+    """Map the places of the series whose first points the file knows to their rows in the file."""
     try:
-        lengths = kept["replay.length"].tolist()
-        told = zip(_names(kept), lengths, kept["series.check"].tolist(), strict=True)
-        rows = {name: (row, length, tuple(check)) for row, (name, length, check) in enumerate(told)}
+        lengths = stored["replay.length"].tolist()
+        entries = zip(_names(stored), lengths, stored["series.check"].tolist(), strict=True)
+        rows = {name: (row, length, tuple(check)) for row, (name, length, check) in enumerate(entries)}
     except (KeyError, ValueError, TypeError):
         return {}
     found = {}
@@ -250,13 +250,13 @@ def _known(kept: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[
 
 
 def _check(trend: Trend, length: int) -> tuple[int, int]:
-    """Checksums of the first points, of values and of errors."""
+    """Return checksums of the first ``length`` points: of the values and of the errors."""
     values = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(trend.better.encode()))
     return values, 0 if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes())
 
 
 def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
-    """The checksums of the points that the series have seen, from those of the ones before."""
+    """Continue the checksums of the series with later points."""
     checks = [tuple(pair) for pair in before.tolist()]
     for one in since:
         values, errors = one.values.tobytes(), one.errors.tobytes()
@@ -267,7 +267,7 @@ def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
 
 
 def _catch_up(monitor: Monitor, trends: Sequence[Trend]) -> None:
-    """Filter the points of ``trends`` that the monitor has not seen."""
+    """Filter the points of ``trends`` that the monitor does not have yet."""
     start = monitor.replay.length.copy()
     lengths = np.array([len(one) for one in trends], dtype=np.int64)
     known = any(one.errors is not None for one in trends)

@@ -1,8 +1,7 @@
-"""What was found in the results that are shown, as the last analysis left it in files.
+"""Findings of the last analysis for the pages.
 
-The detector never runs in the process that serves pages: it takes seconds and hundreds of megabytes that pages
-should have. Where nothing is found yet, somebody is asked to look, pages say so, and ``version`` changes when it is
-there.
+The detector never runs in the process that serves pages: it takes seconds and hundreds of megabytes. If there are no
+findings yet, an analysis is requested, pages say so, and ``version`` changes when the findings arrive.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_threshol
 
 
 class Findings:
-    """What is found on each machine.
+    """Findings of each machine.
 
     Args:
         cache: of the store, see ``Store.cache``.
-        repo: a folder in the git repository that tells which commits lie between two.
-        packages: folders of what is measured, relative to the repository's root.
-        thresholds: file that says what counts as a change; without it the defaults do.
-        analyst: who looks where nothing is found yet; ``None``: others do.
+        repo: a folder in the git repository that knows which commits lie between two.
+        packages: folders of the packages under test, relative to the repository's root.
+        thresholds: file that says what counts as a change; ``None`` for the defaults.
+        runner: analyses results that have no findings yet; ``None`` if another process does.
     """
 
     def __init__(
@@ -39,59 +38,59 @@ class Findings:
         runner: AnalysisRunner | None = None,
     ) -> None:
         self._file = thresholds
-        self._kept = AnalysisCache(cache)
+        self._files = AnalysisCache(cache)
         self._repo = repo
         self._packages = tuple(packages)
         self._analyst = runner
 
     @property
     def thresholds(self) -> Thresholds:
-        """What counts as a change now; the defaults where the file cannot be read, of which the analysis tells."""
+        """The current thresholds; the defaults if the file cannot be read, which the analysis reports."""
         try:
             return _thresholds(self._file, self._file.stat().st_mtime_ns) if self._file else Thresholds()
         except (OSError, ThresholdsError):
             return Thresholds()
 
-    def picture(self, results: Results, machine: str) -> MachineFindings | None:
-        """What is found on a machine; ``None`` while it is being looked for, and for an unknown machine."""
+    def of_machine(self, results: Results, machine: str) -> MachineFindings | None:
+        """Return the findings of a machine; ``None`` if they are not there yet, and for an unknown machine."""
         if machine not in results.machines:
             return None
         stamp = self._stamp(results)
         if stamp:
             try:
-                return _shown(results, self._kept, self._key(results), machine, stamp)
+                return _read_findings(results, self._files, self._key(results), machine, stamp)
             except (OSError, ValueError):
-                # Damaged, or swept away by an analysis of newer results: made anew.
-                self._kept.done(self._key(results)).unlink(missing_ok=True)
+                # Damaged, or deleted by an analysis of newer results: have it made again.
+                self._files.done(self._key(results)).unlink(missing_ok=True)
         self.request_analysis(results)
         return None
 
     def request_analysis(self, results: Results) -> None:
-        """Have them analysed if they are not; returns at once."""
+        """Have the results analysed if necessary; return at once."""
         if self._analyst:
-            # Also where the findings are there: the alerts, which are written after them, may not be.
+            # The alerts are written after the findings, so they may be missing even if these are there.
             self._analyst.request_analysis(results, missing=not self._stamp(results))
 
     def version(self, results: Results) -> str:
-        """Changes when the results or what is known of them changed; the same text means that nothing did."""
+        """Return a text that changes whenever the results or their findings do."""
         return f"{self._key(results)}.{self._stamp(results)}.{self.trouble}"
 
     @property
     def trouble(self) -> str:
-        """That the analysis fails or is stale, and why; "" if neither, or if others analyse."""
+        """Say that the analysis fails or is stale, and why; "" if neither, or if another process analyses."""
         return self._analyst.status.text if self._analyst else ""
 
     def busy(self, results: Results) -> bool:
-        """Whether something is being looked for."""
+        """Return whether findings are missing and an analysis is running."""
         return not self._stamp(results) and self._analyst is not None and self._analyst.busy
 
     def _key(self, results: Results) -> str:
         return _key(results, self.thresholds, self._repo, self._packages)
 
     def _stamp(self, results: Results) -> int:
-        """When what is found was written, in ns since 1970; 0 if it is not there."""
+        """Return when the findings were written, in ns since 1970; 0 if there are none."""
         try:
-            return self._kept.done(self._key(results)).stat().st_mtime_ns
+            return self._files.done(self._key(results)).stat().st_mtime_ns
         except OSError:
             return 0
 
@@ -105,5 +104,5 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 
 @remembered
-def _shown(results: Results, kept: AnalysisCache, key: str, machine: str, _stamp: int) -> MachineFindings:
-    return MachineFindings(kept.changes(machine, key), kept.detector(machine), results.state(machine))
+def _read_findings(results: Results, files: AnalysisCache, key: str, machine: str, _stamp: int) -> MachineFindings:
+    return MachineFindings(files.changes(machine, key), files.detector(machine), results.state(machine))

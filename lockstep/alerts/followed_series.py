@@ -133,7 +133,7 @@ def values_of(points: Trend, paired: bool) -> Values:
     return Values(points.value, points.error, better)
 
 
-def baselines_said(results: Results, machine: str) -> dict[Series, str]:
+def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
     """Return the baseline of the newest point of each of our series, "" for none; empty for other projects."""
     if not any(one.ours for one in results.benchmarks.values()):
         return {}
@@ -141,10 +141,10 @@ def baselines_said(results: Results, machine: str) -> dict[Series, str]:
     return {one.series: one.baseline for one in newest if results.benchmarks[one.series.benchmark].ours}
 
 
-def voted(said: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the baseline that most series of a suite name; ``said`` holds suite and baseline of each, "" for none."""
+def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the baseline that most series of a suite name; ``named`` holds suite and baseline of each, "" for none."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
-    for suite, baseline in said:
+    for suite, baseline in named:
         if baseline:
             votes[suite][baseline] += 1
     return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}

@@ -27,11 +27,11 @@ SILENT_DAYS = 7
 _DAY_MS = 86_400_000
 
 #: Number of names that a text lists.
-_MOST = 5
+_MOST_NAMES = 5
 
 
 #: What a series reports at a commit.
-Said = Literal["number", "failed", "na"]
+ReportState = Literal["number", "failed", "na"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reports:
 
     series: SeriesName
     commits: Sequence[int]
-    states: Sequence[Said]
+    states: Sequence[ReportState]
     versions: Sequence[str]
 
     @property
@@ -224,8 +224,8 @@ def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
 
 def _names(names: Iterable[str]) -> str:
     listed = list(dict.fromkeys(names))
-    more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
-    return ", ".join(listed[:_MOST]) + more
+    more = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
+    return ", ".join(listed[:_MOST_NAMES]) + more
 
 
 def _day(milliseconds: int) -> str:

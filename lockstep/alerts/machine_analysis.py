@@ -1,7 +1,7 @@
-"""One machine: its followed series analysed, and every change of them seen with its surroundings.
+"""Analyse one machine: filter its followed series, and turn every change into a step.
 
-The next analysis goes on from what this one leaves in files: a machine whose results are what they were is not read at
-all, and of one with more commits only their points are.
+The last analysis lies in files, and this one continues it: a machine whose results did not change is not read at all,
+and of a machine with more commits only their points are read.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.alerts.analysis_cache import AnalysisCache
-from lockstep.alerts.change_cache import Noted, Notes, place_of, read_notes, write_notes
+from lockstep.alerts.change_cache import CachedAnalysis, SeriesSteps, place_of, read_analysis, write_analysis
 from lockstep.alerts.commit_ranges import Ranges
-from lockstep.alerts.detector_state import Remembered, analyse, extend, holds
+from lockstep.alerts.detector_state import MonitoredSeries, analyse, extend, is_current
 from lockstep.alerts.extract import WINDOW, StepBuilder, sized
-from lockstep.alerts.followed_series import Followed, baselines_said, followed, name_in, voted
+from lockstep.alerts.followed_series import Followed, common_baselines, followed, name_in, newest_baselines
 from lockstep.alerts.freshness import MachineReports
-from lockstep.alerts.reported_points import Reported
+from lockstep.alerts.reported_points import SeriesReports
 from lockstep.alerts.steps import Step
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
 
-#: More commits than this are read with all the others.
+#: If there are more new commits than this, all points are read.
 _MOST_NEW = 50
 
 
 @dataclass(frozen=True)
 class ChangedSeries:
-    """The changes of one series under one version of its ruler (see ``Followed.row``), oldest first."""
+    """The changes of one series under one benchmark version (see ``Followed.row``), oldest first."""
 
     row: str
     steps: tuple[Step, ...]
@@ -37,11 +37,11 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class MachineChanges:
-    """What there is to know of a machine before thresholds and calendar have a say.
+    """The changes of a machine, before thresholds and calendar are applied.
 
     Attributes:
         machine: its name.
-        changed: those with changes.
+        changed: series with changes.
         reports: of every series.
     """
 
@@ -51,84 +51,88 @@ class MachineChanges:
 
 
 def analyse_machine(
-    results: Results, machine: str, ranges: Ranges, kept: AnalysisCache, processes: int = 1
+    results: Results, machine: str, ranges: Ranges, cache: AnalysisCache, processes: int = 1
 ) -> MachineChanges:
     """Analyse a machine.
 
     Args:
-        results: what was measured.
-        machine: one of its machines.
-        ranges: the repository whose commits they are.
-        kept: where to go on from, and what to go on from is left.
-        processes: that share the work of series that are not known.
+        results: that hold the machine.
+        machine: its name.
+        ranges: of the repository.
+        cache: holds the last analysis, and receives this one.
+        processes: that share the work of unknown series.
     """
-    state, detector = results.state(machine), kept.detector(machine)
-    notes = read_notes(kept.notes(machine))
+    state, detector = results.state(machine), cache.detector(machine)
+    cached = read_analysis(cache.cached(machine))
     hashes = [commit.hash for commit in results.commits(machine)]
     ranges.learn(hashes)
-    # A repository that was fetched, or is a full clone now, knows ranges that it did not know.
-    if notes and (notes.ranges, notes.lacking) != (ranges.text, ranges.lacking(hashes[: notes.commits])):
-        notes = None
-    if not (notes and notes.state == state and holds(detector, state)):
-        one = _Watch(results, machine, ranges, detector, notes)
-        notes = one.appended() or one.whole(processes)
-        write_notes(kept.notes(machine), notes)
+    # A repository that was fetched or completed since then knows more ranges.
+    if cached and (cached.ranges, cached.lacking) != (ranges.text, ranges.lacking(hashes[: cached.commits])):
+        cached = None
+    if not (cached and cached.state == state and is_current(detector, state)):
+        one = _MachineAnalysis(results, machine, ranges, detector, cached)
+        cached = one.appended() or one.whole(processes)
+        write_analysis(cache.cached(machine), cached)
     commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
     measured_at = max((run.measured_at for run in results.runs_of(machine)), default=0)
-    reports = MachineReports(machine, commits, measured_at, notes.reported.reports(), notes.measured)
-    changed = tuple(ChangedSeries(row, tuple(one.steps.values())) for row, one in notes.changed.items())
+    reports = MachineReports(machine, commits, measured_at, cached.reported.reports(), cached.measured)
+    changed = tuple(ChangedSeries(row, tuple(one.steps.values())) for row, one in cached.changed.items())
     return MachineChanges(machine, changed, reports)
 
 
-class _Watch:
-    """One analysis of a machine: of all its points, or of those that were appended."""
+class _MachineAnalysis:
+    """One analysis of a machine: of all its points, or of the new ones."""
 
-    def __init__(self, results: Results, machine: str, ranges: Ranges, path: Path, notes: Notes | None) -> None:
+    def __init__(
+        self, results: Results, machine: str, ranges: Ranges, path: Path, cached: CachedAnalysis | None
+    ) -> None:
         self.results = results
         self.machine = machine
         self.ranges = ranges
         self.path = path
         self.state = results.state(machine)
         self.commits = len(results.commits(machine))
-        # What was noted holds for the commits that it was noted of, if those are the first ones now.
-        same = notes and notes.commits <= self.commits and results.state(machine, notes.commits) == notes.state
-        self.notes = notes if same else None
+        # A cached analysis is valid if its commits are still the first ones.
+        same = cached and cached.commits <= self.commits and results.state(machine, cached.commits) == cached.state
+        self.cached = cached if same else None
 
-    def whole(self, processes: int) -> Notes:
-        """Read every point; the detector still knows the series whose first points are what they were."""
+    def whole(self, processes: int) -> CachedAnalysis:
+        """Read every point. The detector still continues the series whose first points did not change."""
         order = {series: place for place, series in enumerate(self.results.series(machine=self.machine))}
         trends = sorted(self.results.trends(order), key=lambda trend: order[trend.series])
-        said = baselines_said(self.results, self.machine)
-        baselines = voted((self.results.benchmarks[one.benchmark].suite, text) for one, text in said.items())
+        baseline_of = newest_baselines(self.results, self.machine)
+        baselines = common_baselines(
+            (self.results.benchmarks[one.benchmark].suite, text) for one, text in baseline_of.items()
+        )
         series = {one.row: one for one in followed(trends, baselines)}
         done = analyse(self.path, self.state, list(series), [one.values for one in series.values()], processes)
-        numbers = {self.results.number(one): text for one, text in said.items()}
-        reported = Reported.of(self.results, trends, series, numbers)
-        return self._noted(reported, _measured(trends), done, series)
+        numbers = {self.results.number(one): text for one, text in baseline_of.items()}
+        reported = SeriesReports.of(self.results, trends, series, numbers)
+        return self._cached(reported, _measured(trends), done, series)
 
-    def appended(self) -> Notes | None:
-        """Read the points of new commits alone; ``None`` if more than that is new."""
-        notes = self.notes
-        if notes is None or not 0 < (more := self.commits - notes.commits) <= _MOST_NEW:
+    def appended(self) -> CachedAnalysis | None:
+        """Read only the points of new commits; ``None`` if anything else is new."""
+        cached = self.cached
+        if cached is None or not 0 < (more := self.commits - cached.commits) <= _MOST_NEW:
             return None
         new = self.results.newest(self.machine, more)
-        added = notes.reported.added(new, self.results)
-        done = extend(self.path, notes.state, self.state, added[1]) if added else None
+        added = cached.reported.added(new, self.results)
+        done = extend(self.path, cached.state, self.state, added[1]) if added else None
         if added is None or done is None:
             return None
-        measured = {family: list(at) for family, at in notes.measured.items()}
+        measured = {family: list(at) for family, at in cached.measured.items()}
         for family, commits in added[0].measured(new).items():
             measured[family] = [*measured.get(family, ()), *commits]
-        return self._noted(added[0], measured, done, {})
+        return self._cached(added[0], measured, done, {})
 
-    def _noted(
+    def _cached(
         self,
-        reported: Reported,
+        reported: SeriesReports,
         measured: Mapping[str, Sequence[int]],
-        done: Remembered,
+        done: MonitoredSeries,
         series: Mapping[str, Followed],
-    ) -> Notes:
-        return Notes(
+    ) -> CachedAnalysis:
+        return CachedAnalysis(
             state=self.state,
             commits=self.commits,
             ranges=self.ranges.text,
@@ -138,38 +142,40 @@ class _Watch:
             changed=self._changed(done, series, reported),
         )
 
-    def _changed(self, done: Remembered, series: Mapping[str, Followed], reported: Reported) -> dict[str, Noted]:
-        """The changes of every row with their surroundings; those that stay what they were noted as are taken over."""
-        old = self.notes.changed if self.notes else {}
+    def _changed(
+        self, done: MonitoredSeries, series: Mapping[str, Followed], reported: SeriesReports
+    ) -> dict[str, SeriesSteps]:
+        """Return the steps of every row; cached steps are reused where nothing around them changed."""
+        old = self.cached.changed if self.cached else {}
         lengths = done.monitor.replay.length.tolist()
-        told = []
+        located = []
         for place, some in done.monitor.changes().items():
             row = done.names[place]
-            noted = old.get(row)
+            known = old.get(row)
             changes = {place_of(change): change for change in some}
             taken = {
                 at: step
-                for at, step in (noted.steps.items() if noted else ())
-                # Points that were measured since may belong to what is looked at around a change.
-                if at in changes and noted and at[0] + WINDOW <= noted.length
+                for at, step in (known.steps.items() if known else ())
+                # Later points may lie within the window around a change.
+                if at in changes and known and at[0] + WINDOW <= known.length
             }
-            told.append((place, row, changes, taken))
-        missing = [row for _, row, changes, taken in told if len(taken) < len(changes)]
+            located.append((place, row, changes, taken))
+        missing = [row for _, row, changes, taken in located if len(taken) < len(changes)]
         if missing and not series:
             series = self._read(missing, reported)
-        closer = StepBuilder(self.results, self.machine, self.ranges)
+        builder = StepBuilder(self.results, self.machine, self.ranges)
         found = {}
-        for place, row, changes, taken in told:
+        for place, row, changes, taken in located:
             better = done.monitor.better[place]
             steps = {
-                at: sized(taken[at], better, change) if at in taken else closer.step(series[row], change)
+                at: sized(taken[at], better, change) if at in taken else builder.step(series[row], change)
                 for at, change in changes.items()
             }
-            found[row] = Noted(lengths[place], steps)
+            found[row] = SeriesSteps(lengths[place], steps)
         return found
 
-    def _read(self, rows: Sequence[str], reported: Reported) -> dict[str, Followed]:
-        """These rows, with all that is looked at to explain their changes."""
+    def _read(self, rows: Sequence[str], reported: SeriesReports) -> dict[str, Followed]:
+        """Read these rows with everything that explains their changes."""
         places = {(one.suite, one.case, one.l2) for one in map(name_in, rows)}
         each = zip(reported.number.tolist(), reported.name, strict=True)
         numbers = [number for number, one in each if (one.suite, one.case, one.l2) in places]
@@ -178,7 +184,7 @@ class _Watch:
 
 
 def _measured(trends: Sequence[Trend]) -> dict[str, list[int]]:
-    """Positions of the commits that measured something, by family."""
+    """Return the positions of the commits that measured something, by family."""
     found: dict[str, set[int]] = defaultdict(set)
     for trend in trends:
         found[trend.benchmark.family].update(trend.commit.tolist())

@@ -1,7 +1,7 @@
-"""Arrays of a file that ``numpy.savez`` wrote, of which only what is looked at is read.
+"""Map the arrays of a file that ``numpy.savez`` wrote, so that only the used parts are read.
 
-NumPy maps files of one array alone. In an archive that is not compressed an array lies as it would in such a file
-(https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), behind a header of the archive's.
+NumPy maps only files of a single array. In an uncompressed archive each array lies as it would in such a file
+(https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), behind a header of the archive.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-#: Bytes of a member's header up to its name, and where in it the lengths of name and extra field are.
+#: Bytes of a member's header before its name, and the place of the lengths of name and extra field in it.
 _HEADER, _LENGTHS = 30, slice(26, 30)
 
 
 def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
-    """The arrays, by name.
+    """Return the arrays by name.
 
     Args:
-        path: of the file; whoever writes it anew must do so beside it, for what is mapped stays the file that it was.
-        own: whether they may be written to, which the file never sees; otherwise they cannot be.
+        path: of the file. It must be replaced, never rewritten in place: a mapping stays that of the old file.
+        own: whether the arrays may be written to, without effect on the file.
 
     Raises:
         OSError: there is no such file.
@@ -32,7 +32,7 @@ def mapped(path: Path, own: bool = False) -> dict[str, NDArray[Any]]:
     """
     found = {}
     with zipfile.ZipFile(path) as archive:
-        # A plain array of it: every slice of a memmap runs Python code.
+        # A plain array: every slice of a memmap runs Python code.
         whole = np.asarray(np.memmap(path, np.uint8, "c" if own else "r"))
         for member in archive.infolist():
             with archive.open(member) as file:

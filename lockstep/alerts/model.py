@@ -12,6 +12,10 @@ from lockstep.alerts.attribution import Cause
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.steps import SeriesName
 
+#: Why a change is not reported: it is smaller than the threshold, the detector is not sure enough, or its machine code
+#: did not change, or it is no larger than changes of unchanged code; "" if it is reported.
+Suppressed = Literal["", "small", "unsure", "noise"]
+
 #: What an alert is about. The last five are not changes of a number: see ``lockstep.alerts.freshness``.
 Topic = Literal["slower", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 

@@ -28,32 +28,32 @@ def analyse_store(
         repo: a folder in the git repository that knows which commits lie between two.
         packages: folders of the packages under test, relative to the repository's root.
     """
-    results, kept = store.current(), AnalysisCache(store.cache)
+    results, cache = store.current(), AnalysisCache(store.cache)
     now = datetime.datetime.now(datetime.UTC)
-    found = analyse_results(results, thresholds, Ranges(repo, packages), now, kept)
-    publish(found, results, kept, key_of(results, thresholds, repo, tuple(packages)))
+    found = analyse_results(results, thresholds, Ranges(repo, packages), now, cache)
+    publish(found, results, cache, key_of(results, thresholds, repo, tuple(packages)))
     return results, found
 
 
-def publish(picture: AnalysisResult, results: Results, kept: AnalysisCache, key: str) -> None:
+def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
     """Write the changes and the open alerts of each machine.
 
     Args:
-        picture: of all machines, made with the same ``kept``.
+        result: of all machines, made with the same ``cache``.
         results: that were analysed.
-        kept: the cache to write to.
+        cache: the cache to write to.
         key: see ``lockstep.alerts.analysis_cache.key_of``.
     """
     found: dict[str, list[Finding]] = defaultdict(list)
-    for one in picture.found:
+    for one in result.found:
         found[one.step.series.machine].append(_finding(one))
     alerts: dict[str, list[Alert]] = defaultdict(list)
-    for alert in picture.alerts:
+    for alert in result.alerts:
         alerts[alert.machine].append(alert)
     for machine in results.machines:
-        write_changes(kept.changes(machine, key), found[machine], alerts[machine])
-    write_whole(kept.done(key), lambda file: file.write(b""))
-    kept.sweep(key, results.machines)
+        write_changes(cache.changes(machine, key), found[machine], alerts[machine])
+    write_whole(cache.done(key), lambda file: file.write(b""))
+    cache.sweep(key, results.machines)
 
 
 def _finding(one: FoundChange) -> Finding:

@@ -1,4 +1,4 @@
-"""What every series of a machine reported so far, in columns, and what a further commit adds to it."""
+"""What every series of a machine has reported, in columns, and what a further commit adds to it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.detector_state import Points
-from lockstep.alerts.followed_series import Followed, by_version, name_of, paired_numbers, voted
-from lockstep.alerts.freshness import Reports, Said
+from lockstep.alerts.followed_series import Followed, by_version, common_baselines, name_of, paired_numbers
+from lockstep.alerts.freshness import Reports, ReportState
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Trend as Values
 from lockstep.detect.run_lengths import Ints
@@ -22,31 +22,31 @@ from lockstep.history.snapshot import Results
 
 Mask = NDArray[np.bool_]
 
-#: First and last commit of reports that are alike, their state and their version.
+#: First and last commit of equal reports, their state and their version.
 Span = tuple[int, int, int, int]
 
-_SAID: tuple[Said, ...] = ("number", "failed", "na")
+_STATES: tuple[ReportState, ...] = ("number", "failed", "na")
 
-#: Place in ``_SAID`` of a state's code.
-_OF_STATE = np.array([_SAID.index(one) if one in ("failed", "na") else 0 for one in STATES])
+#: Index in ``_STATES`` of a state's code.
+_OF_STATE = np.array([_STATES.index(one) if one in ("failed", "na") else 0 for one in STATES])
 
 _COLUMNS = ("number", "name", "ours", "row", "version", "paired", "baseline", "span")
 
 
 @dataclass(frozen=True, eq=False)
-class Reported:
+class SeriesReports:
     """The series of a machine, in the order of the store; arrays have one entry a series.
 
     Attributes:
-        texts: that ``version``, ``baseline`` and the spans hold places of.
+        texts: that ``version``, ``baseline`` and the spans refer to by index.
         number: of each series, see ``Results.number``. name: of each.
         ours: whether it is of one of our suites.
-        row: of the detector, which its newest numbers belong to; −1 if it is not followed.
-        version: of the ruler of its newest number, −1 if it never had one.
-        paired: whether the paired ratio is followed, in place of the number.
-        baseline: that its newest point refers to.
-        span: the newest reports that are alike [series, 4], see ``Span``.
-        earlier: those before, of the series that have some, by its place.
+        row: in the detector, of its newest numbers; −1 if it is not followed.
+        version: benchmark version of its newest number, −1 if it never had one.
+        paired: whether the paired ratio is followed instead of the number.
+        baseline: of its newest point.
+        span: the newest equal reports [series, 4], see ``Span``.
+        earlier: older spans, of the series that have some, by index.
     """
 
     texts: Sequence[str]
@@ -62,24 +62,24 @@ class Reported:
 
     @classmethod
     def of(
-        cls, results: Results, trends: Sequence[Trend], series: Mapping[str, Followed], said: Mapping[int, str]
-    ) -> Reported:
-        """What whole series reported.
+        cls, results: Results, trends: Sequence[Trend], series: Mapping[str, Followed], baseline_of: Mapping[int, str]
+    ) -> SeriesReports:
+        """Return what whole series have reported.
 
         Args:
-            results: where they come from.
+            results: that hold them.
             trends: all of a machine, in the order of the store.
-            series: those that are followed, by row, in the detector's order.
-            said: the baseline that each one's newest point refers to, by number; "" none.
+            series: the followed ones by row, in the detector's order.
+            baseline_of: the baseline of each one's newest point, by number; "" for none.
         """
-        texts = _Texts(())
+        texts = _TextTable(())
         of_version = [texts.place(one) for one in results.versions]
         rows = {(one.trend.series, int(one.trend.version[0])): place for place, one in enumerate(series.values())}
         points = list(series.values())
         columns: dict[str, list[Any]] = defaultdict(list)
         earlier: dict[int, Sequence[Span]] = {}
         for place, trend in enumerate(trends):
-            # Not the last that came up: a ruler may be taken up again.
+            # The newest by commit, not by first appearance: a benchmark version may come back.
             newest = max(by_version(trend), key=lambda one: int(one.commit[-1]), default=None)
             version = -1 if newest is None else int(newest.version[0])
             row = rows.get((trend.series, version), -1)
@@ -90,7 +90,7 @@ class Reported:
             columns["row"].append(row)
             columns["version"].append(of_version[version] if version >= 0 else -1)
             columns["paired"].append(row >= 0 and paired_numbers(points[row].trend))
-            columns["baseline"].append(texts.place(said.get(number, "")))
+            columns["baseline"].append(texts.place(baseline_of.get(number, "")))
             *before, last = _spans(trend, of_version)
             columns["span"].append(last)
             if before:
@@ -102,41 +102,43 @@ class Reported:
 
     @property
     def baselines(self) -> Mapping[str, str]:
-        """The baseline of each of our suites, as the newest records have it."""
+        """The baseline of each of our suites in the newest records."""
         own = zip(np.flatnonzero(self.ours).tolist(), self.baseline[self.ours].tolist(), strict=True)
-        return voted((self.name[place].suite, self.texts[text]) for place, text in own)
+        return common_baselines((self.name[place].suite, self.texts[text]) for place, text in own)
 
     def reports(self) -> list[Reports]:
-        """For ``lockstep.alerts.freshness``; of a ratio and the time that it is of, one is enough."""
+        """Return the reports for ``lockstep.alerts.freshness``; a ratio and its time count once."""
         found = []
         for place, (name, span) in enumerate(zip(self.name, self.span.tolist(), strict=True)):
             if self.ours[place] and name.quantity == "speedup":
                 continue
             spans = (*self.earlier.get(place, ()), span)
-            each = [(at, _SAID[state], self.texts[text]) for a, b, state, text in spans for at in dict.fromkeys((a, b))]
+            each = [
+                (at, _STATES[state], self.texts[text]) for a, b, state, text in spans for at in dict.fromkeys((a, b))
+            ]
             found.append(Reports(name, *zip(*each, strict=True)))
         return found
 
     def measured(self, new: Numbers) -> dict[str, list[int]]:
-        """Positions of the commits that measured something, by family; of points of these series."""
+        """Return the positions of the commits that measured something, by family."""
         found: dict[str, set[int]] = defaultdict(set)
         places = {number: place for place, number in enumerate(self.number.tolist())}
         for number, commit in zip(new.series.tolist(), new.commit.tolist(), strict=True):
             found[self.name[places[number]].family].add(commit)
         return {family: sorted(at) for family, at in found.items()}
 
-    def added(self, new: Numbers, results: Results) -> tuple[Reported, list[Points]] | None:
-        """With further commits, and what these add to the detector.
+    def added(self, new: Numbers, results: Results) -> tuple[SeriesReports, list[Points]] | None:
+        """Return the reports with further commits, and the points that these add to the detector.
 
         Args:
             new: all points of the commits.
-            results: that they are of.
+            results: that hold them.
 
         Returns:
-            ``None`` if they do not just go on what was followed: of a series that was not there, another ruler or
-            baseline, a ratio that is not paired.
+            ``None`` if the commits do more than continue the followed series: they bring a new series, another
+                benchmark version or baseline, or a ratio that is not paired.
         """
-        texts = _Texts(self.texts)
+        texts = _TextTable(self.texts)
         of_version = np.array([texts.place(one) for one in results.versions], dtype=np.int64)
         order = np.argsort(self.number)
         found = order[np.searchsorted(self.number[order], new.series).clip(max=len(order) - 1)]
@@ -172,25 +174,25 @@ class Reported:
         return Points(self.row[place], trend.values, trend.errors)
 
     def _ignored(self, places: Ints) -> bool:
-        """Whether these are followed by nobody, whatever comes: latencies beside a ratio, and a baseline's ratio."""
+        """Return whether these series are never followed: latencies beside a ratio, and a baseline's ratio."""
         baselines = self.baselines if len(places) else {}
         names = [self.name[place] for place in places.tolist()]
         beside = [one.quantity != "speedup" or one.variant == baselines.get(one.suite) for one in names]
         return bool((self.ours[places] & (self.version[places] >= 0)).all()) and all(beside)
 
     def _report(self, place: Ints, commit: int, state: Ints, version: Ints) -> None:
-        """Add a commit's reports to the spans of this object's own."""
-        said = np.stack([state, version], axis=1)
-        other = (self.span[place, 2:] != said).any(axis=1)
+        """Add a commit's reports to the spans, in place."""
+        reported = np.stack([state, version], axis=1)
+        other = (self.span[place, 2:] != reported).any(axis=1)
         assert isinstance(self.earlier, dict)
         for one in place[other].tolist():
             self.earlier[one] = [*self.earlier.get(one, ()), tuple(self.span[one].tolist())]
         self.span[place[other], 0] = commit
         self.span[place, 1] = commit
-        self.span[place, 2:] = said
+        self.span[place, 2:] = reported
 
     def to_json(self) -> dict[str, Any]:
-        """In lists, texts and numbers."""
+        """Return lists, texts and numbers."""
         content = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in vars(self).items()}
         return content | {
             "name": [list(vars(one).values()) for one in self.name],
@@ -198,11 +200,11 @@ class Reported:
         }
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Reported:
-        """What ``to_json`` wrote.
+    def from_json(cls, content: Mapping[str, Any]) -> SeriesReports:
+        """Return what ``to_json`` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: the content is something else.
         """
         columns = {name: content[name] for name in _COLUMNS}
         columns["name"] = [SeriesName(*one) for one in content["name"]]
@@ -212,19 +214,19 @@ class Reported:
         return found
 
 
-class _Texts:
-    """Texts by place, each once."""
+class _TextTable:
+    """Texts by index, each once."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self._places = {text: place for place, text in enumerate(known)}
 
     @property
     def all(self) -> list[str]:
-        """By place."""
+        """The texts in the order of their indices."""
         return list(self._places)
 
     def place(self, text: str) -> int:
-        """The text's place, the next free one if it is new."""
+        """Return the text's index, the next free one if it is new."""
         return self._places.setdefault(text, len(self._places))
 
 
@@ -238,7 +240,7 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spans(trend: Trend, of_version: Sequence[int]) -> list[Span]:
-    """What a series reported, with reports that are alike taken together."""
+    """Return what a series reported, with equal reports merged."""
     state, version = _OF_STATE[trend.state], trend.version.astype(np.int64)
     turns = np.flatnonzero((np.diff(state) != 0) | (np.diff(version) != 0))
     starts, ends = np.append(0, turns + 1), np.append(turns, len(trend) - 1)

@@ -1,4 +1,4 @@
-"""Options that the verbs share, what they open, and how they end."""
+"""Options that the verbs share, the stores that they open, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Where results, repository and thresholds come from."""
+    """Add the options for results, repository and thresholds."""
     add_location_options(parser)
-    parser.add_argument("--thresholds", type=Path, help="thresholds file (default: ./thresholds.toml, if it is there)")
+    parser.add_argument("--thresholds", type=Path, help="thresholds file (default: ./thresholds.toml, if it exists)")
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
-    """Where the alerts are kept."""
+    """Add the option for the alert database."""
     parser.add_argument(
         "--state",
         metavar="FILE|URL",
@@ -41,25 +41,25 @@ def add_state(parser: argparse.ArgumentParser) -> None:
 
 
 def alert_number(text: str) -> int:
-    """Of a command line; databases store no larger numbers.
+    """Read a number of the command line; databases store no larger ones.
 
     Raises:
-        argparse.ArgumentTypeError: it is not a number that an alert can have.
+        argparse.ArgumentTypeError: no alert can have this number.
     """
     if not (text.isascii() and text.isdigit()) or not 0 < int(text[:20]) < 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; `lockstep alerts list --all` shows them")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number; `lockstep alerts list --all` shows them")
     return int(text)
 
 
 def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]) -> None:
-    """Raise if ``--machine`` or ``--family`` names what is not there.
+    """Check that ``--machine`` and ``--family`` name something that exists.
 
     Args:
         args: of the command line.
-        known: (machine, family, suite) of everything there is.
+        known: (machine, family, suite) of everything that exists.
 
     Raises:
-        UsageError: the message says what there is.
+        UsageError: they do not; the message lists what exists.
     """
     there = list(dict.fromkeys(known))
     machines = list(dict.fromkeys(machine for machine, _, _ in there))
@@ -73,17 +73,17 @@ def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]
 
 
 def names_of(results: Results) -> Iterator[tuple[str, str, str]]:
-    """(machine, family, suite) of all that was measured."""
+    """Yield (machine, family, suite) of everything that was measured."""
     for one in results.series():
         benchmark = results.benchmarks[one.benchmark]
         yield one.machine, benchmark.family, benchmark.suite
 
 
 def check_thresholds(args: argparse.Namespace) -> Path:
-    """The thresholds file, which need not exist unless it is named.
+    """Return the thresholds file; it need not exist unless ``--thresholds`` names it.
 
     Raises:
-        ThresholdsError: ``--thresholds`` names no file.
+        ThresholdsError: ``--thresholds`` names a missing file.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.thresholds import FILE, ThresholdsError
@@ -94,7 +94,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 
 
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
-    """The results, and what they say now; left for the pages as well."""
+    """Analyse the results, and write the findings for the pages."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.publish import analyse_store
     from lockstep.suite.thresholds import read_thresholds
@@ -102,7 +102,7 @@ def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     check_locations(args)
     thresholds = read_thresholds(check_thresholds(args))
     collecting = gc.isenabled()
-    # What an analysis makes stays until it ends: the collector would search it for garbage a third of the time.
+    # An analysis keeps what it makes until it ends; searching it for garbage would take a third of the time.
     gc.disable()
     try:
         return analyse_store(open_store(args), thresholds, args.repo or results_folder(args), packages_of(args))
@@ -112,13 +112,13 @@ def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
 
 
 def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
-    """Folders of what is measured, as asv's configuration names them."""
+    """Return the folders of the packages under test from asv's configuration."""
     conf = load_config(args)
     return tuple(getattr(conf, "lockstep", {}).get("packages", ())) if conf else ()
 
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:
-    """The alerts that are kept for these results."""
+    """Open the alert database of these results."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.database import Database
     from lockstep.alerts.state_location import default_state
@@ -129,7 +129,7 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 
 
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """The exit status of ``run``; what a user can set right is told in a line, without a traceback."""
+    """Run a verb and return its exit status; an error that the user can correct is one line, without a traceback."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.database import StateError
     from lockstep.alerts.lifecycle import LifecycleError
@@ -137,7 +137,7 @@ def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
 
-    # What they log for their developers would stand between our lines, and among the JSON.
+    # Their log records would stand between our lines, and in the JSON.
     for library in ("alembic", "apprise"):
         logging.getLogger(library).propagate = False
     try:

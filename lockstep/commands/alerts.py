@@ -39,35 +39,35 @@ _MOST_ARCHIVED = 100
 
 
 class Alerts(Command):  # type: ignore[misc]  # asv has no types
-    """See alerts and act on them."""
+    """List, show, change and send alerts."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``alerts`` and its actions."""
+        """Add ``alerts`` and its actions to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "alerts",
             help="Alerts: list, show, acknowledge, mute, resolve, reopen, notify",
-            description="Exit status: 0 done, 1 of `list` if something slower is open and of `notify` if something was "
-            "not delivered, 3 if the state or the store cannot be used, 4 wrong usage.",
+            description="Exit status: 0 done, 1 if `list` shows an open slowdown or `notify` could not deliver "
+            "a message, 3 if the alert database or the store cannot be used, 4 wrong usage.",
         )
         actions = parser.add_subparsers(dest="action", required=True)
-        _add_list(actions.add_parser("list", help="Analyse the results and list what is open"))
-        show = actions.add_parser("show", help="One alert: cause, evidence, series, log")
-        show.add_argument("--json", action="store_true", help="one JSON object")
-        ack = actions.add_parser("ack", help="Acknowledge: somebody looks after it")
+        _add_list(actions.add_parser("list", help="Analyse the results and list the open alerts"))
+        show = actions.add_parser("show", help="Show one alert: cause, evidence, series, log")
+        show.add_argument("--json", action="store_true", help="print one JSON object")
+        ack = actions.add_parser("ack", help="Acknowledge: somebody takes care of it")
         mute = actions.add_parser("mute", help="Mute until a day, for a reason")
         mute.add_argument("--until", type=_day, required=True, metavar="YYYY-MM-DD", help="last day of the mute")
-        resolve = actions.add_parser("resolve", help="Close: fixed, or meant")
-        resolve.add_argument("--intended", action="store_true", help="the new level is the right one; needs a reason")
+        resolve = actions.add_parser("resolve", help="Close: fixed, or intended")
+        resolve.add_argument("--intended", action="store_true", help="the new level is correct; needs a reason")
         reopen = actions.add_parser("reopen", help="Open again")
         for action in (show, ack, mute, resolve, reopen):
             action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
         for action in (ack, mute, resolve, reopen):
-            action.add_argument("--because", default="", metavar="TEXT", help="why; kept in the log")
+            action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
             action.add_argument("--by", default=_user(), metavar="NAME", help="who (default: %(default)s)")
-        notify = actions.add_parser("notify", help="Tell of new alerts by LOCKSTEP_NOTIFY…, and send the day's digest")
+        notify = actions.add_parser("notify", help="Send new alerts to LOCKSTEP_NOTIFY…, and the daily digest")
         notify.add_argument(
-            "--again", type=alert_number, metavar="MESSAGE", help="send a message that is in doubt or given up"
+            "--again", type=alert_number, metavar="MESSAGE", help="send an unconfirmed message, or one given up, again"
         )
         for action in actions.choices.values():
             add_sources(action)
@@ -78,7 +78,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Do what the action says."""
+        """Run the action."""
         return run_verb(_run, args)
 
 
@@ -88,13 +88,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="also what is muted, resolved or was only recorded")
+    parser.add_argument("--all", action="store_true", help="include muted, resolved and recorded alerts")
     parser.add_argument("--machine", help="only on this machine")
     parser.add_argument("--family", help="only of this family")
-    parser.add_argument("--json", action="store_true", help="a JSON list")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--no-analysis", action="store_true", help="as they were at the last analysis")
-    which.add_argument("--no-list", action="store_true", help="analyse, and list nothing; 0 whatever is open")
+    which.add_argument("--no-analysis", action="store_true", help="list the alerts of the last analysis")
+    which.add_argument("--no-list", action="store_true", help="analyse without listing; exit status 0 whatever is open")
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
@@ -108,7 +108,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
     if args.no_list:
         return OK
     if args.machine or args.family:
-        # An alert may outlive the results that it was found in.
+        # An alert may outlive the results in which it was found.
         of_alerts = [(one.alert.machine, one.alert.family, one.alert.family) for one in store.alerts(None)]
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
@@ -139,7 +139,7 @@ def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
     if not console.is_terminal and console.width < 160:
         console = Console(width=200)
     if not alerts:
-        console.print("There is none.")
+        console.print("There are no alerts.")
         return
     table = Table(header_style="bold", show_edge=False, pad_edge=False)
     table.add_column("no.", justify="right")
@@ -168,17 +168,17 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
     from lockstep.alerts.text import headline, lines, status, to_find
 
     console = Console()
-    say = [f"alert {one.id}, {status(one)}: {headline(one.alert)}", *lines(one.alert, most=40)]
-    say += [f"evidence: {evidence.text}" for evidence in one.alert.cause.evidence]
+    printed = [f"alert {one.id}, {status(one)}: {headline(one.alert)}", *lines(one.alert, most=40)]
+    printed += [f"evidence: {evidence.text}" for evidence in one.alert.cause.evidence]
     if command := to_find(one):
-        say.append(f"to find the commit: {command}")
+        printed.append(f"to find the commit: {command}")
     if one.alert.topic == "silent":
         archived = store.archived_on(one.alert.machine, _MOST_ARCHIVED)
-        say += [f"archived: alert {other.id}: {headline(other.alert)}" for other in archived]
+        printed += [f"archived: alert {other.id}: {headline(other.alert)}" for other in archived]
     for event in events:
         at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
-        say.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")
-    for line in say:
+        printed.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")
+    for line in printed:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return OK
 
@@ -207,17 +207,19 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     from lockstep.notify.outbox import Outbox, now_ms
     from lockstep.notify.receivers import VARIABLE, receivers
 
-    told_to = receivers(os.environ)
+    to = receivers(os.environ)
     outbox = Outbox(store)
-    if args.again is not None and not outbox.again(args.again, now_ms()):
-        log.error(f"message {args.again} is neither in doubt nor given up")
+    if args.again is not None and not outbox.resend(args.again, now_ms()):
+        log.error(f"message {args.again} is neither unconfirmed nor given up")
         return BAD_NEWS
     store.sync(run_analysis(args)[1].current_alerts)
-    outbox.write_alerts(told_to, _site(), now_ms())
-    outbox.write_digest(told_to, _site(), now_ms())
-    done = deliver(outbox, told_to)
-    if not told_to:
-        log.warning(f"{VARIABLE} is not set: nobody is told. It takes Apprise addresses; docs/alerts.md has examples")
+    outbox.write_alerts(to, _site(), now_ms())
+    outbox.write_digest(to, _site(), now_ms())
+    done = deliver(outbox, to)
+    if not to:
+        log.warning(
+            f"{VARIABLE} is not set: nobody is notified. It takes Apprise addresses; docs/alerts.md has examples"
+        )
     log.flush()  # asv ends a line when the next begins
     print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
     for line in done.refused:
@@ -232,7 +234,7 @@ def _day(text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day; write it as 2027-01-31") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day; write it as 2027-01-31") from error
 
 
 def _user() -> str:

@@ -38,21 +38,22 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "bisect",
             help="Find the first bad commit of an alert",
-            description="Measure commits of the alert's range on this machine, today's ruler and toolchain for all of "
-            "them, halving the range each time, and name the first bad one. The working tree is left alone. "
-            "Both ends are measured first. Exit status: 0 found, 1 the ends do not differ here as in the history, "
-            "3 it cannot be told (the range is not known, an end cannot be measured, measurements scatter too much), "
+            description="Measure commits of the alert's range on this machine, all of them with today's benchmark "
+            "definition and toolchain, halve the range each time, and name the first bad commit. The working tree "
+            "is not touched. Both ends are measured first. "
+            "Exit status: 0 found, 1 the ends do not differ here as recorded, "
+            "3 inconclusive (the range is unknown, an end cannot be measured, measurements scatter too much), "
             "4 wrong usage.",
         )
         parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
-        parser.add_argument("--quick", action="store_true", help="one short look at each, for a large change")
+        parser.add_argument("--quick", action="store_true", help="measure each commit briefly, for a large change")
         parser.add_argument(
             "--widen",
             action="store_true",
-            help="where the good end is already bad here, or the bad end still good, go on to commits measured before "
-            "or after it",
+            help="if the good end is already bad here, or the bad end still good, extend the range to commits measured "
+            "before or after it",
         )
-        parser.add_argument("--json", action="store_true", help="one JSON object")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
         add_state(parser)
         parser.set_defaults(func=cls.run_from_args)
@@ -60,7 +61,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Check the alert and its range, which need no configuration, before asv loads one."""
+        """Check the alert and its range, which need no configuration, before asv loads it."""
 
         def run(args: argparse.Namespace) -> int:
             refused = _refused(args)
@@ -70,7 +71,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Bisect and tell; the result is kept in the alert's log."""
+        """Bisect, print the result, and store it in the alert's log."""
 
         def run(args: argparse.Namespace) -> int:
             return _run(conf, args)
@@ -102,12 +103,12 @@ def _refused(args: argparse.Namespace) -> int | None:
     if conf or not worst.series.ours:
         log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find(one)}")
         return USAGE
-    # asv says that there is no configuration.
+    # asv reports the missing configuration.
     return None
 
 
 def _no_range(store: AlertStore, alert: Tracked, error: UnknownRange, args: argparse.Namespace) -> int:
-    _tell(args, str(error), [], [])
+    _report(args, str(error), [], [])
     store.note(alert.id, "bisected", str(error))
     return BROKEN
 
@@ -139,7 +140,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     except Inconclusive as error:
-        _tell(args, str(error), [], error.measured)
+        _report(args, str(error), [], error.measured)
         store.note(alert.id, "bisected", str(error))
         return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN
     except WorkerDied as error:
@@ -147,11 +148,11 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
         return BROKEN
     sentence = _sentence(found, member)
     store.note(alert.id, "bisected", sentence)
-    _tell(args, sentence, found.suspects, found.measured)
+    _report(args, sentence, found.suspects, found.measured)
     return OK
 
 
-def _tell(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
+def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
     log.flush()  # asv ends a line when the next begins
     if args.json:
         content = {"first_bad": list(first_bad), "sentence": sentence, "measured": [asdict(one) for one in measured]}
@@ -163,7 +164,7 @@ def _tell(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], mea
 
 
 class _Measure:
-    """Measures the series of a member at one commit after the other, each in a worker of its own."""
+    """Measures the series of a member at one commit after another, each in its own worker."""
 
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
         # Start-up: `lockstep --help` imports every verb.
@@ -173,15 +174,15 @@ class _Measure:
         self._conf = conf
         self._args = args
         self._series = member.series
-        #: asv's repository, that the commits are checked out from.
+        #: asv's repository, from which the commits are checked out.
         self._repo = repo
-        # Today's suites may have lost it, and that is told before anything is checked out.
+        # Fail before anything is checked out if today's suites no longer have the series.
         suites = load_suites(Path(conf.benchmark_dir))
         [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)
         self._packages = packages_under_test(conf, suites)
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
-        # Told at the clock of the history, as its level before and after are.
+        # Normalise to the recorded reference clock, as the levels before and after the change are.
         clocks = UsualClocks(Path(conf.results_dir) / member.series.machine / NAME)
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
@@ -206,7 +207,7 @@ class _Measure:
         [record] = [one for one in records if one.variant == series.variant]
         taken = _measurement(commit, record, series.quantity)
         if not self._args.json:
-            log.info(f"{commit[:8]}: {_told(taken, series.quantity)}")
+            log.info(f"{commit[:8]}: {_number_or_reason(taken, series.quantity)}")
         return taken
 
     def close(self) -> None:
@@ -227,14 +228,14 @@ def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
     return Measurement(commit, value, low, high)
 
 
-def _told(one: Measurement, quantity: str) -> str:
+def _number_or_reason(one: Measurement, quantity: str) -> str:
     if one.log is None:
         return one.reason
     return _number(one.log, quantity)
 
 
 def _number(log: float, quantity: str) -> str:
-    """How bad it is (see ``Measurement.log``), as a number with its unit."""
+    """Return how bad a commit is (see ``Measurement.log``), as a number with its unit."""
     return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
 
 
@@ -246,4 +247,4 @@ def _sentence(found: Bisection, member: Member) -> str:
     if len(found.suspects) == 1:
         return f"the first bad commit is {found.suspects[0]} ({by}; {steps})"
     listed = ", ".join(commit[:8] for commit in found.suspects)
-    return f"the first bad commit is one of {listed}, those before the last cannot be measured ({by}; {steps})"
+    return f"the first bad commit is one of {listed}: all but the last cannot be measured ({by}; {steps})"

@@ -1,4 +1,4 @@
-"""``lockstep changes``: what changed in the history, on the command line."""
+"""``lockstep changes``: list the changes in the history."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "changes",
             help="List what became slower or faster, and why",
-            description="Analyse the history and list what became slower or faster, the newest first, and why. "
-            "Exit status: 0 nothing listed is slower, 1 something is and still is, 3 there is nothing to analyse, "
-            "4 wrong usage.",
+            description="Analyse the history and list what became slower or faster, the newest first, with the cause. "
+            "Exit status: 0 no listed slowdown remains, 1 one remains, 3 there is nothing to analyse, 4 wrong usage.",
         )
-        parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes of that day or commit, and later ones")
+        parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at this day or commit, and later ones")
         parser.add_argument("--machine", help="only on this machine")
         parser.add_argument("--family", help="only of this family")
-        parser.add_argument("--all", action="store_true", help="also what is too small, unsure or noise to be told")
-        parser.add_argument("--json", action="store_true", help="one JSON object, with the evidence")
+        parser.add_argument("--all", action="store_true", help="include suppressed changes: small, unsure or noise")
+        parser.add_argument("--json", action="store_true", help="print one JSON object, with the evidence")
         add_sources(parser)
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -84,10 +83,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _since(text: str | None, results: Results) -> int:
-    """Date of a day, or of a commit, in ms since 1970.
+    """Return the date of a day, or of a commit, in ms since 1970.
 
     Raises:
-        LifecycleError: it is neither.
+        LifecycleError: the text is neither.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.lifecycle import LifecycleError
@@ -103,25 +102,25 @@ def _since(text: str | None, results: Results) -> int:
     found = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
     if len(found) == 1:
         return found[0].date
-    known = "several commits begin so" if found else "no commit with results begins so"
+    known = "several commits begin with it" if found else "no commit with results begins with it"
     raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
 
 
 def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
-    """How the series of these changes scatter, by row; without those that were analysed anew meanwhile."""
+    """Return the noise of the series of these changes, by row, without series analysed again meanwhile."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_cache import AnalysisCache
-    from lockstep.alerts.detector_state import said
+    from lockstep.alerts.detector_state import analyses
 
-    kept = AnalysisCache(open_store(args).cache)
+    cache = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
     for machine in results.machines:
         rows = list(dict.fromkeys(one.row for one in found if one.step.series.machine == machine))
         try:
-            analyses = said(kept.detector(machine), results.state(machine), rows)
+            found_analyses = analyses(cache.detector(machine), results.state(machine), rows)
         except (ValueError, KeyError):
             continue
-        noise |= {row: one.noise for row, one in zip(rows, analyses, strict=True)}
+        noise |= {row: one.noise for row, one in zip(rows, found_analyses, strict=True)}
     return noise
 
 
@@ -147,7 +146,7 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
             }
             for one in found
         ],
-        "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.meter.items()},
+        "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.unchanged_code.items()},
     }
 
 
@@ -169,7 +168,7 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
     for name in ("series", "machine", "commits", "cause"):
         table.add_column(name, overflow="fold")
     if args.all:
-        table.add_column("not told")
+        table.add_column("suppressed")
     for one in found:
         step = one.step
         cells = [
@@ -194,11 +193,11 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
     console.print(counted, highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
-            console.print(f"{alert.text}: its changes are as they were then", highlight=False)
+            console.print(f"{alert.text}: its changes are those of that time", highlight=False)
     side = Settings().run
     for machine, measured in now.commits.items():
         if len(measured) < 2 * side and args.machine in (None, machine):
-            few = f"{machine}: measured at {len(measured)} commits; a change is told once {side} stand on either side"
+            few = f"{machine}: {len(measured)} measured commits; a change needs {side} on either side to be reported"
             console.print(few, highlight=False)
-    for machine, (count, rms) in now.meter.items():
+    for machine, (count, rms) in now.unchanged_code.items():
         console.print(f"{machine}: {count} changes in unchanged machine code, {rms:.2%} rms: noise", highlight=False)

@@ -1,4 +1,4 @@
-"""The store's verb: ``lockstep ingest``."""
+"""``lockstep ingest``: read new results into the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Ingest(Command):  # type: ignore[misc]  # asv has no types
-    """Bring the store in step with the results folder."""
+    """Update the store from the results folder."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -29,8 +29,8 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "ingest",
             help="Read new results into the store",
-            description="Read result files that are new or changed into the store that the dashboard and the other "
-            "verbs read (they do it by themselves), and say what was wrong with any of them. "
+            description="Read new and changed result files into the store that the dashboard and the other verbs use "
+            "(they also do this by themselves), and report what was wrong with any of them. "
             "Exit status: 1 if something could not be read, 3 if the store cannot be used, 4 wrong usage.",
         )
         add_location_options(parser)
@@ -40,7 +40,7 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Refresh and report."""
+        """Update the store and report."""
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.history.store import StoreError
         from lockstep.history.unread import problem_json, tally
@@ -57,13 +57,13 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
             return USAGE
         results = store.current()
         if args.json:
-            told = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}
-            told |= {"machines": _machines(results), "counts": tally(results).as_json()}
-            told |= {
+            content = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}
+            content |= {"machines": _machines(results), "counts": tally(results).as_json()}
+            content |= {
                 "problems": list(map(problem_json, results.problems)),
                 "notes": list(map(problem_json, results.notes)),
             }
-            print(json.dumps(told))
+            print(json.dumps(content))
         else:
             _print(results, done)
         return BAD_NEWS if results.problems else OK

@@ -1,4 +1,4 @@
-"""Where a verb finds results, their repository and the store's cache: the same options for all of them."""
+"""Options for the results, their repository and the store's cache, which all verbs share."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repo",
         type=Path,
-        help="git repository that tells commits' order and subjects (default: around the results)",
+        help="git repository that knows commits' order and subjects (default: the one around the results)",
     )
     parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
 
 
 def results_folder(args: argparse.Namespace) -> Path:
-    """The results folder; an asv.conf.json is used where there is one and not needed where there is none."""
+    """Return the results folder: ``--results``, or that of asv.conf.json if there is one, or ``results``."""
     if args.results:
         return Path(args.results)
     conf = load_config(args)
@@ -37,9 +37,9 @@ def results_folder(args: argparse.Namespace) -> Path:
 
 
 def check_locations(args: argparse.Namespace) -> None:
-    """Raise where there is nothing to read: a name that is mistyped must not pass for results without changes.
+    """Check that the folders exist, so that a mistyped name does not look like results without changes.
 
-    A results folder that exists may be empty: nothing has been measured yet.
+    An existing results folder may be empty: nothing has been measured yet.
 
     Raises:
         UsageError: the results folder, or the repository that was named, does not exist.
@@ -49,25 +49,25 @@ def check_locations(args: argparse.Namespace) -> None:
         if args.results:
             raise UsageError(f"--results {folder}: there is no such folder")
         raise UsageError(
-            f"there are no results: no folder {folder}. `lockstep run` makes it, --results names another, and "
-            "asv.conf.json is read in the current folder or where --config says"
+            f"there are no results: no folder {folder}. `lockstep run` creates it, --results names another, and "
+            "asv.conf.json is read in the current folder, or where --config says"
         )
     if args.repo and not args.repo.is_dir():
         raise UsageError(f"--repo {args.repo}: there is no such folder")
 
 
 def load_config(args: argparse.Namespace) -> Any | None:
-    """asv's configuration; ``None`` where there is none."""
+    """Load asv's configuration; ``None`` if there is none."""
     there = args.config or any(Path(name).exists() for name in CONFIGS)
     return Config.load(args.config) if there else None
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """The store of these places; nothing is read yet.
+    """Open the store of these locations without reading anything.
 
     Raises:
-        lockstep.history.store.StoreError: the cache would lie among the results.
+        lockstep.history.store.StoreError: the cache would be among the results.
     """
-    from lockstep.history.store import Store  # takes half a second
+    from lockstep.history.store import Store  # here: takes half a second
 
     return Store.open(results_folder(args), args.repo, args.cache)

@@ -1,1 +1,1 @@
-"""Telling people: messages through an outbox that sends nothing twice, a digest, and feeds."""
+"""Notify people: messages through an outbox that sends nothing twice, a daily digest, and feeds."""

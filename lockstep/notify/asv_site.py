@@ -1,8 +1,8 @@
-"""asv plugin: the alerts as a page and a feed of asv's published site.
+"""asv plugin that adds the alerts to asv's published site, as a page and a feed.
 
 ``"plugins": [".lockstep.asv", ".lockstep.notify.asv_site"]`` in asv.conf.json. ``asv publish`` then writes
-``alerts.html``, ``alerts.atom`` and ``alerts.json`` beside asv's pages, and links them. The page is static, runs no
-script and loads nothing.
+``alerts.html``, ``alerts.atom`` and ``alerts.json`` beside asv's pages, and links to them. The page is static: it runs
+no script and loads nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from asv.util import UserError
 if TYPE_CHECKING:
     from lockstep.alerts.tracked import Tracked
 
-#: Before these parts of asv 0.6.6's index.html the link of the page and that of the feed are put.
+#: Text of asv 0.6.6's index.html before which the links to the page and to the feed are inserted.
 _BEFORE_TITLE = '<li id="nav-li-graphdisplay">'
 _BEFORE_END = "</head>"
 
@@ -37,7 +37,7 @@ pre { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; overflow-x: auto;
 
 
 class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
-    """Writes the alerts beside asv's pages."""
+    """Publisher that writes the alerts beside asv's pages."""
 
     name = "alerts"
     button_label = None
@@ -45,22 +45,22 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Called by ``asv publish`` once asv's pages lie in ``conf.html_dir``.
+        """Write the alerts; ``asv publish`` calls this when its own pages are in ``conf.html_dir``.
 
         Raises:
-            UserError: the store of results, the alerts' state or the thresholds cannot be used.
+            UserError: the results' store, the alert database or the thresholds cannot be used.
         """
         try:
             alerts = _current(conf)
         except ModuleNotFoundError as error:
-            # A host that only measures need not have what the dashboard stands on.
-            log.warning(f"the site gets no alerts: {error.name} is not installed here")
+            # A host that only measures may lack the packages that alerts need.
+            log.warning(f"the site has no alerts: {error.name} is not installed here")
             return
         write_pages(Path(conf.html_dir), alerts, conf.project, os.environ.get("LOCKSTEP_URL", ""))
 
 
 def _current(conf: Any) -> list[Tracked]:
-    """All alerts, in step with the results."""
+    """Analyse the results and return all alerts."""
     # Start-up: asv imports its plugins for every verb.
     from lockstep.alerts.database import Database, StateError
     from lockstep.alerts.publish import analyse_store
@@ -71,7 +71,7 @@ def _current(conf: Any) -> list[Tracked]:
 
     results = Path(conf.results_dir)
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
-    # asv prints what alembic logs, placeholders and all.
+    # Otherwise asv prints alembic's log records without their arguments.
     logging.getLogger("alembic").propagate = False
     try:
         thresholds = read_thresholds(Path(FILE))
@@ -83,13 +83,13 @@ def _current(conf: Any) -> list[Tracked]:
 
 
 def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: str) -> None:
-    """Write the page, the feed and the JSON, and link them from asv's ``index.html``.
+    """Write the page, the feed and the JSON, and link to them from asv's ``index.html``.
 
     Args:
-        html_dir: asv's pages.
+        html_dir: folder of asv's pages.
         alerts: newest first.
         project: name of the project.
-        site: address of the dashboard, "" none.
+        site: address of the dashboard, "" if there is none.
     """
     # Start-up: asv imports its plugins for every verb.
     from lockstep.notify.feed import alerts_json, atom

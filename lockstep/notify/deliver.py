@@ -1,4 +1,4 @@
-"""Delivering the outbox through Apprise."""
+"""Deliver the outbox through Apprise."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from lockstep.notify.receivers import Receiver
 
 @dataclass(frozen=True)
 class Delivered:
-    """How many messages were sent, and what became of the others: a line each."""
+    """Number of messages sent, and one line for each message that was not."""
 
     sent: int
     refused: tuple[str, ...]
 
 
-#: The connection stood, and the message may have arrived (as ``requests`` and ``http.client`` put it).
-_DOUBTFUL = re.compile(r"Read timed out|Remote end closed|Connection aborted|Connection reset|Broken pipe")
+#: Errors after which the message may have arrived, as ``requests`` and ``http.client`` word them.
+_MAY_HAVE_ARRIVED = re.compile(r"Read timed out|Remote end closed|Connection aborted|Connection reset|Broken pipe")
 
 
 def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
-    """Send every message that is due; one that is refused waits, longer each time."""
+    """Send every message that is due. A refused message waits, longer after each attempt."""
     by_key = {receiver.key: receiver for receiver in receivers}
     sent, refused = 0, []
     while queued := outbox.take(receivers, now_ms()):
         receiver = by_key[queued.receiver]
         accepted, said = _send(receiver, queued)
         if accepted:
-            outbox.sent(queued, now_ms())
+            outbox.mark_sent(queued, now_ms())
             sent += 1
             continue
         error = _reason(said, receiver.url)
-        if _DOUBTFUL.search(said):
-            outbox.doubted(queued, error, now_ms())
+        if _MAY_HAVE_ARRIVED.search(said):
+            outbox.mark_unconfirmed(queued, error, now_ms())
         else:
-            outbox.returned(queued, error, now_ms())
+            outbox.mark_refused(queued, error, now_ms())
         refused.append(f"{receiver.name}: {error} (attempt {queued.attempts})")
     return Delivered(sent, tuple(refused))
 
 
 def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
-    """Whether it was accepted, and what Apprise said."""
+    """Return whether the message was accepted, and Apprise's log."""
     # Start-up: apprise is slow to import.
     import apprise
 
@@ -62,7 +62,7 @@ def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
 
 
 def _reason(said: str, url: str) -> str:
-    """The first warning of Apprise's, unless it holds a part of the address that may be a secret."""
+    """Return Apprise's first warning, unless it contains a part of the address that may be a secret."""
     line = next((one.partition(" ")[2].strip() for one in said.splitlines() if one.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
     return line if line and not any(part in line for part in secrets) else "it was not accepted"

@@ -12,22 +12,22 @@ from lockstep.alerts.text import headline, lines, status
 from lockstep.alerts.tracked import Tracked
 from lockstep.notify.message import link
 
-#: Entries of a feed: those that changed last. Readers of feeds keep what they have seen.
+#: Maximum number of entries of a feed: the alerts that changed last. Feed readers store what they have seen.
 MOST_ENTRIES = 200
 
 _ATOM = "http://www.w3.org/2005/Atom"
 
-#: What XML 1.0 has no place for, not even escaped.
+#: Characters that XML 1.0 does not allow, even escaped.
 _NOT_XML = dict.fromkeys(
     [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF, *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}"
 )
 
 
 def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any]]:
-    """Each alert in dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse).
+    """Return each alert as dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse).
 
-    The culprit is one of ``commits``, oldest first. Where ``unknown`` says why the range is not known, there are none,
-    and ``before`` and ``after`` are its ends.
+    The culprit is one of ``commits``, oldest first. If ``unknown`` says why the range is unknown, ``commits`` is
+    empty, and ``before`` and ``after`` are the ends of the range.
     """
     return [
         {
@@ -51,10 +51,10 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
 
 
 def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alerts") -> str:
-    """The feed, newest change first; an entry's identity is the alert's fingerprint, so that a reader shows it once.
+    """Return the feed, newest change first. The fingerprint identifies an entry, so that readers show an alert once.
 
     Args:
-        alerts: any; the ``MOST_ENTRIES`` that changed last are written.
+        alerts: the ``MOST_ENTRIES`` that changed last are written.
         site: address of the dashboard; without it entries have no link.
         title: of the feed.
     """

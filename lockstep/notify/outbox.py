@@ -1,9 +1,9 @@
-"""Messages between being written and being delivered.
+"""Messages from the time they are written until they are delivered.
 
-A message is taken out for sending in one transaction and noted as sent in another. Nobody can make
-sending and noting one step: if the process dies in between, or the receiver takes the message and then
-says nothing, it may or may not have arrived. It is then "in doubt": never sent again by itself, so that
-nobody is told twice, and never forgotten, since it is named until somebody sends it again.
+A message is marked as being sent in one transaction and as sent in another. Sending and marking cannot be one step: if
+the process dies in between, or the receiver takes the message and does not answer, it may or may not have arrived. Such
+a message is unconfirmed (state "doubt"). It is not sent again automatically, so that nobody gets it twice, and it is
+listed until a person sends it again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lockstep.alerts.tracked import tracked
 from lockstep.notify.message import Message, Severity, alert_message, digest_message
 from lockstep.notify.receivers import Receiver
 
-#: "due": waits for its time. "sending": taken out. "sent". "failed": given up. "doubt": see above. "dropped": no longer
-#: of interest before it could be sent.
+#: "due": waits for its time. "sending": taken by a sender. "sent". "failed": given up. "doubt": delivery unconfirmed.
+#: "dropped": the alert was closed before the message was sent.
 State = Literal["due", "sending", "sent", "failed", "doubt", "dropped"]
 
-#: Milliseconds after which a message that was taken out and neither sent nor returned is in doubt.
+#: Milliseconds after which a message that is still "sending" counts as unconfirmed.
 LEASE_MS = 10 * 60_000
 
 #: Attempts, over about half a day, before a message is given up.
@@ -35,7 +35,7 @@ ATTEMPTS = 12
 _FIRST_WAIT_MS = 30_000
 _LONGEST_WAIT_MS = 4 * 3_600_000
 
-#: What happened longer ago is not told to a receiver that comes new.
+#: A new receiver gets no messages about older events (milliseconds).
 _NEWS_MS = 7 * 86_400_000
 
 _DAY_MS = 86_400_000
@@ -43,12 +43,12 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class QueuedMessage:
-    """A message on its way.
+    """A message in the outbox.
 
     Attributes:
         id: its number. receiver: key of the receiver. alert: number of the alert; ``None`` for a digest.
         state: see ``State``. attempts: so far. error: of the last attempt.
-        due_at: when it is due, or while it is sent, when it counts as in doubt; ms since 1970.
+        due_at: when it is to be sent, or while it is sent, when it counts as unconfirmed; ms since 1970.
     """
 
     id: int
@@ -69,7 +69,7 @@ class Outbox:
         self._database = store.database
 
     def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
-        """Write a message for each alert that was opened or reopened, once a receiver; how many were written."""
+        """Write a message to each receiver about each opened or reopened alert; return how many were written."""
         news = (
             select(EVENT.c.id.label("event"), ALERT)
             .join(ALERT, ALERT.c.id == EVENT.c.alert_id)
@@ -78,7 +78,7 @@ class Outbox:
             .order_by(EVENT.c.id)
         )
         with self._database.write() as connection:
-            # Of an alert that was opened and reopened before anybody was told, the last is told.
+            # If an alert was opened and reopened before a message was sent, only the last event is reported.
             rows = {row.id: row for row in connection.execute(news)}
             return sum(
                 _put(connection, receiver, f"event-{row.event}", row.id, alert_message(tracked(row), site), now)
@@ -88,10 +88,10 @@ class Outbox:
             )
 
     def write_digest(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
-        """Write today's digest for those who get one; a second call on the same day (UTC) writes nothing."""
+        """Write today's digest for its receivers; a second call on the same day (UTC) writes nothing."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
         everything = self._store.alerts()
-        doubts = len(self.messages("doubt"))
+        unconfirmed = len(self.messages("doubt"))
         written = 0
         with self._database.write() as connection:
             for receiver in receivers:
@@ -100,20 +100,20 @@ class Outbox:
                 query = select(OUTBOX.c.created_at).where(
                     OUTBOX.c.receiver == receiver.key, OUTBOX.c.alert_id.is_(None)
                 )
-                # The first one looks two days back: what is to run daily may have had nothing to write and be late.
+                # The first digest covers two days: a daily job may be late, or may have had nothing to write before.
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [one for one in everything if one.state == "resolved" and one.changed_at >= last]
-                message = digest_message([one for one in everything if one.open], closed, doubts, site)
+                message = digest_message([one for one in everything if one.open], closed, unconfirmed, site)
                 if message is not None:
                     written += _put(connection, receiver, f"digest-{day}", None, message, now)
         return written
 
     def take(self, receivers: Sequence[Receiver], now: int) -> QueuedMessage | None:
-        """The next message that is due, taken out: nobody else gets it. ``None`` if none is."""
+        """Take the next message that is due, so that no other sender gets it; ``None`` if none is due."""
         keys = [receiver.key for receiver in receivers]
         with self._database.write() as connection:
             lost = OUTBOX.c.state == "sending", OUTBOX.c.due_at <= now
-            connection.execute(update(OUTBOX).where(*lost).values(state="doubt", error="its sender died while sending"))
+            connection.execute(update(OUTBOX).where(*lost).values(state="doubt", error="the sender died while sending"))
             due = OUTBOX.c.state == "due", OUTBOX.c.due_at <= now, OUTBOX.c.receiver.in_(keys)
             for row in connection.execute(select(OUTBOX).where(*due).order_by(OUTBOX.c.id)).all():
                 if not _still_open(connection, row.alert_id):
@@ -121,47 +121,47 @@ class Outbox:
                     continue
                 taken = {"state": "sending", "attempts": row.attempts + 1, "due_at": now + LEASE_MS}
                 connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(taken))
-                return _parcel(connection.execute(select(OUTBOX).where(OUTBOX.c.id == row.id)).one())
+                return _queued(connection.execute(select(OUTBOX).where(OUTBOX.c.id == row.id)).one())
         return None
 
-    def sent(self, queued: QueuedMessage, now: int) -> None:
-        """It was delivered."""
+    def mark_sent(self, queued: QueuedMessage, now: int) -> None:
+        """Mark a message as delivered."""
         self._note(queued, state="sent", done_at=now, error="")
 
-    def returned(self, queued: QueuedMessage, error: str, now: int) -> None:
-        """It was refused: it is due again later, or given up."""
+    def mark_refused(self, queued: QueuedMessage, error: str, now: int) -> None:
+        """Mark a message as refused: it is due again later, or given up."""
         if queued.attempts >= ATTEMPTS:
             self._note(queued, state="failed", done_at=now, error=error)
             return
         wait = min(_FIRST_WAIT_MS * 2 ** (queued.attempts - 1), _LONGEST_WAIT_MS)
         self._note(queued, state="due", due_at=now + wait, error=error)
 
-    def doubted(self, queued: QueuedMessage, error: str, now: int) -> None:
-        """Nobody knows whether it was delivered."""
+    def mark_unconfirmed(self, queued: QueuedMessage, error: str, now: int) -> None:
+        """Mark a message whose delivery is unknown."""
         self._note(queued, state="doubt", done_at=now, error=error)
 
-    def again(self, number: int, now: int) -> bool:
-        """Make a message that is in doubt, or was given up, due once more; whether there was such a one."""
+    def resend(self, number: int, now: int) -> bool:
+        """Make an unconfirmed message, or one that was given up, due again; return whether it exists."""
         with self._database.write() as connection:
             stuck = OUTBOX.c.id == number, OUTBOX.c.state.in_(["doubt", "failed"])
             renewed = update(OUTBOX).where(*stuck).values(state="due", due_at=now, attempts=0)
             return connection.execute(renewed).rowcount == 1
 
     def messages(self, *states: State) -> list[QueuedMessage]:
-        """Messages in these states, oldest first."""
+        """Return the messages in these states, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(select(OUTBOX).where(OUTBOX.c.state.in_(states)).order_by(OUTBOX.c.id))
-            return [_parcel(row) for row in rows]
+            return [_queued(row) for row in rows]
 
     def _note(self, queued: QueuedMessage, **values: Any) -> None:
         with self._database.write() as connection:
-            # A sender that was so slow that its message counts as in doubt must not undo what was done since.
+            # A slow sender whose message already counts as unconfirmed must not overwrite later changes.
             mine = OUTBOX.c.id == queued.id, OUTBOX.c.state.in_(["sending", "doubt"])
             connection.execute(update(OUTBOX).where(*mine, OUTBOX.c.attempts == queued.attempts).values(values))
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -192,7 +192,7 @@ def _still_open(connection: Connection, alert: int | None) -> bool:
     return connection.scalar(select(ALERT.c.state).where(ALERT.c.id == alert)) in OPEN
 
 
-def _parcel(row: Row[Any]) -> QueuedMessage:
+def _queued(row: Row[Any]) -> QueuedMessage:
     severity: Severity = "info" if row.severity == "info" else "warning"
     message = Message(row.title, row.body, severity)
     return QueuedMessage(row.id, row.receiver, row.alert_id, message, row.state, row.attempts, row.error, row.due_at)

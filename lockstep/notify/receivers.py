@@ -1,8 +1,8 @@
-"""Who is told, by addresses from the environment: they hold secrets, and belong in no file and no command line.
+"""Receivers of notifications. Their addresses hold secrets, so they come from the environment only.
 
 ``LOCKSTEP_NOTIFY``, and any variable that begins with ``LOCKSTEP_NOTIFY_``, holds one or more Apprise addresses
 (https://github.com/caronc/apprise/wiki: Slack, mail, Teams, webhooks …), separated by spaces or lines. Those in
-``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day in place of a message an alert.
+``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day instead of one message an alert.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ SITE = "LOCKSTEP_URL"
 
 
 class ReceiverError(ValueError):
-    """A variable holds no address that Apprise knows; the message names the variable and not its value."""
+    """A variable holds an address that Apprise does not know; the message names the variable, not its value."""
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """One address.
+    """An address.
 
     Attributes:
-        name: the variable, and which of its addresses: ``LOCKSTEP_NOTIFY_TEAM`` or ``LOCKSTEP_NOTIFY no. 2``.
-        url: Apprise's; a secret.
-        digest: whether it gets digests in place of messages.
+        name: the variable, with a number if it holds several: ``LOCKSTEP_NOTIFY_TEAM`` or ``LOCKSTEP_NOTIFY no. 2``.
+        url: Apprise's address, a secret.
+        digest: whether it gets digests instead of messages.
     """
 
     name: str
@@ -38,15 +38,15 @@ class Receiver:
 
     @property
     def key(self) -> str:
-        """What the outbox knows it by: 16 hex digits that do not tell the address."""
+        """Identity in the outbox: 16 hex digits that do not reveal the address."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
 
 def receivers(environment: Mapping[str, str]) -> list[Receiver]:
-    """The receivers in the environment, in the order of the variables' names; an address counts once.
+    """Return the receivers in the environment, in the order of the variables' names; an address counts once.
 
     Raises:
-        ReceiverError: an address that Apprise does not know.
+        ReceiverError: Apprise does not know an address.
     """
     found: dict[str, Receiver] = {}
     for variable in sorted(environment):
@@ -62,11 +62,11 @@ def receivers(environment: Mapping[str, str]) -> list[Receiver]:
 
 
 def _check(receiver: Receiver) -> None:
-    # Only now: Apprise takes 0.3 s to import, and most commands notify nobody.
+    # Imported here: Apprise takes 0.3 s to import, and most commands notify nobody.
     import apprise
 
     if not apprise.Apprise().add(receiver.url):
         raise ReceiverError(
-            f"{receiver.name} is no address that Apprise knows; "
-            "https://github.com/caronc/apprise/wiki lists their forms"
+            f"{receiver.name} is not an address that Apprise knows; "
+            "https://github.com/caronc/apprise/wiki lists the forms"
         )

@@ -114,7 +114,7 @@ def test_changes_says_where_there_are_too_few_commits_for_any(run, project, tmp_
         write_history(tmp_path / name, "h200", commits[:length], lambda n: Here(slower=1.05 if n >= 3 else 1.0))
     status, printed = run("changes", "--results", str(tmp_path / "five"), "--repo", ".")
     assert (status, printed.splitlines()[-1]) == (
-        0, "h200: measured at 5 commits; a change is told once 3 stand on either side"
+        0, "h200: 5 measured commits; a change needs 3 on either side to be reported"
     )  # fmt: skip
     status, printed = run("changes", "--results", str(tmp_path / "six"), "--repo", ".")
     assert (status, printed.splitlines()[-1]) == (1, "3 changes in 6 series: 3 slower, 0 faster")
@@ -218,7 +218,7 @@ def test_what_is_wrong_is_said_in_a_line(run, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_NOTIFY", "nonsense://token")
     status, printed = run("alerts", "notify")
     assert status == 4
-    assert "LOCKSTEP_NOTIFY is no address" in printed
+    assert "LOCKSTEP_NOTIFY is not an address" in printed
     assert "token" not in printed
     wrong = tmp_path / "thresholds.toml"
     wrong.write_text("[default]\nmin_effect = 5\n")

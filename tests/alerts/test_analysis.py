@@ -11,7 +11,7 @@ from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_cache import AnalysisCache
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.database import Database
-from lockstep.alerts.detector_state import said, scales
+from lockstep.alerts.detector_state import analyses, noise_scales
 from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.store import AlertStore
 from lockstep.history.store import Store
@@ -60,8 +60,8 @@ def test_a_quiet_machine_and_a_bimodal_one_ring_for_nothing(planted):
     assert alerts_on(picture, "quiet") == []
     assert alerts_on(picture, "bimodal") == []
     detector, state = kept.detector("bimodal"), results.state("bimodal")
-    rows = [row for row in scales(detector, state) if name_in(row).variant == "triton"]
-    assert {one.noise.kind for one in said(detector, state, rows)} == {"multimodal"}
+    rows = [row for row in noise_scales(detector, state) if name_in(row).variant == "triton"]
+    assert {one.noise.kind for one in analyses(detector, state, rows)} == {"multimodal"}
 
 
 def test_a_slowdown_is_the_commit_that_made_it(planted):
@@ -109,8 +109,8 @@ def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(plant
     _, _, picture, _ = planted
     assert alerts_on(picture, "unchanged code") == []
     found = [one for one in picture.found if one.step.series.machine == "unchanged code"]
-    assert [(one.cause.kind, one.quiet) for one in found] == [("noise", "noise")] * 3
-    count, rms = picture.meter["unchanged code"]
+    assert [(one.cause.kind, one.suppressed) for one in found] == [("noise", "noise")] * 3
+    count, rms = picture.unchanged_code["unchanged code"]
     assert count == 3
     assert 0.018 < rms < 0.022
 
@@ -193,7 +193,7 @@ def test_thresholds_decide_what_is_told(planted, tmp_path):
     [alert] = picture.alerts
     assert {member.series.case for member in alert.members} == {"M=8,K=64", "M=64,K=64"}
     assert (alert.owner, alert.waiver) == ("small-batch", None)
-    assert {one.quiet for one in picture.found} == {"", "small"}
+    assert {one.suppressed for one in picture.found} == {"", "small"}
 
 
 def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):

@@ -317,7 +317,7 @@ def test_the_verb_does_not_believe_a_good_end_that_is_slow_here(slowed, tmp_path
     assert {one["commit"] for one in answer["measured"]} == {commits[3], commits[4]}
     figure = r"\d\.\d+×"
     assert re.match(
-        rf"{commits[3][:8]} measures {figure} here and {commits[4][:8]} {figure} \(.*, where the history", note
+        rf"{commits[3][:8]} measures {figure} here and {commits[4][:8]} {figure} \(.*, where the recorded change", note
     )
     assert answer["sentence"] == note
 

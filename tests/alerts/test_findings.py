@@ -17,7 +17,7 @@ from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_cache import AnalysisCache, write_whole
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.findings import Findings
-from lockstep.alerts.followed_series import baselines_said, followed, voted
+from lockstep.alerts.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.publish import analyse_store
 from lockstep.detect import analyse
 from lockstep.history.store import Store
@@ -93,7 +93,7 @@ def growing(whole, tmp_path):
 def seldom(request, monkeypatch):
     """Whether the detector is written as seldom as that of a long history, and catches up in between."""
     if request.param:
-        monkeypatch.setattr("lockstep.alerts.detector_state._SELDOM", 1)
+        monkeypatch.setattr("lockstep.alerts.detector_state._WRITE_EVERY", 1)
     return request.param
 
 
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_made_anew(growing, damage, seldom):
         growing.add(growing.commits[first:after])
         analyse_store(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
-    before = findings.picture(growing.store.current(), "slowdown").found
+    before = findings.of_machine(growing.store.current(), "slowdown").found
     assert before
     for path in growing.kept.folder.rglob("*.*"):
         if damage is None:
@@ -171,9 +171,9 @@ def test_a_damaged_file_is_made_anew(growing, damage, seldom):
             path.write_bytes(damage)
     anew = Findings(growing.store.cache, growing.repo)
     fresh = Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0)
-    assert anew.picture(fresh.current(), "slowdown") is None
+    assert anew.of_machine(fresh.current(), "slowdown") is None
     analyse_store(fresh, Thresholds(), growing.repo)
-    assert anew.picture(fresh.current(), "slowdown").found == before
+    assert anew.of_machine(fresh.current(), "slowdown").found == before
     growing.says_the_same()
 
 
@@ -182,20 +182,20 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     file = tmp_path / "thresholds.toml"
     findings = Findings(growing.store.cache, growing.repo, thresholds=file)
     results = growing.store.current()
-    assert findings.picture(results, "slowdown") is None
+    assert findings.of_machine(results, "slowdown") is None
     before = findings.version(results)
     analyse_store(growing.store, Thresholds(), growing.repo)
     assert findings.version(results) != before
-    shown = findings.picture(results, "slowdown")
+    shown = findings.of_machine(results, "slowdown")
     [name] = {one.series for one in shown.found if one.series.case == "M=1,K=64" and not one.suppressed}
     behaviour = shown.behaviour(name)
     assert behaviour.noise.scale == shown.noise[name]
     assert [level.stop for level in behaviour.levels] == [AT, 20]
     file.write_text("[default]\nmin_effect = 0.5\n")
-    assert findings.picture(results, "slowdown") is None
+    assert findings.of_machine(results, "slowdown") is None
     growing.add(growing.commits[20:21])
     file.unlink()
-    assert findings.picture(growing.store.current(), "slowdown") is None
+    assert findings.of_machine(growing.store.current(), "slowdown") is None
 
 
 def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
@@ -204,10 +204,12 @@ def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
         results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
     findings, told = Findings(growing.store.cache, growing.repo), 0
     for machine in PLANTED:
-        shown = findings.picture(results, machine)
+        shown = findings.of_machine(results, machine)
         trends = list(results.trends(results.series(machine)))
-        said = baselines_said(results, machine)
-        baselines = voted((results.benchmarks[one.benchmark].suite, baseline) for one, baseline in said.items())
+        said = newest_baselines(results, machine)
+        baselines = common_baselines(
+            (results.benchmarks[one.benchmark].suite, baseline) for one, baseline in said.items()
+        )
         series = {one.name: one for one in followed(trends, baselines)}
         for name, one in series.items():
             found, whole = shown.behaviour(name), analyse(one.values)
@@ -226,16 +228,16 @@ def test_several_at_once_leave_what_one_leaves(growing):
     assert done[0].found == done[1].found == done[2].found
     growing.says_the_same()
     findings = Findings(growing.store.cache, growing.repo)
-    assert findings.picture(growing.store.current(), "slowdown").found
+    assert findings.of_machine(growing.store.current(), "slowdown").found
 
 
 def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20])
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21])
-    monkeypatch.setattr("lockstep.alerts.analysis_cache._STAY", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis_cache._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
     machines = len(growing.store.current().machines)
-    each = dict.fromkeys(("detector.npz", "notes.json", "changes"), machines)
+    each = dict.fromkeys(("detector.npz", "analysis.json", "changes"), machines)
     assert Counter(left) == each | {"done": 1}

@@ -54,7 +54,7 @@ def here(tmp_path_factory):
     store = Store.open(root, cache=folder / "cache")
     results, found = analyse_store(store, Thresholds(), root, ())
     [alert] = [one for one in found.alerts if one.topic == "slower" and one.members]
-    picture = Findings(store.cache, root).picture(results, "lab")
+    picture = Findings(store.cache, root).of_machine(results, "lab")
     assert picture is not None
     return results, alert, picture
 

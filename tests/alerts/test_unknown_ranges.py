@@ -148,7 +148,7 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
     assert "in the range" not in page
     assert "lockstep bisect" not in page
     findings = Findings(store.cache, folder / "results", ("kernels",), folder / "thresholds.toml")
-    found = findings.picture(results, "h200").found
+    found = findings.of_machine(results, "h200").found
     assert {(change.exact, change.range, change.unknown) for change in found} == {
         (False, f"{before[:8]}..{after[:8]}", reason)
     }
@@ -157,7 +157,7 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
     [mark] = marks([("triton", found[0])], commits_here, place, "light")
     assert f"in {before[:8]}..{after[:8]}" in str(mark)
     address = SeriesAddress("h200", "linear", "triton", "M=1,K=64", "cold")
-    line = str(changes(results, address, view(results, address, findings.picture(results, "h200"))))
+    line = str(changes(results, address, view(results, address, findings.of_machine(results, "h200"))))
     assert f"bc={before}&hm=h200&hc={after}" in line
     assert "/commit/" not in line
 

@@ -45,7 +45,7 @@ def test_the_command_says_so(planted):
 
 def test_the_alert_says_so_and_keeps_saying_it(planted):
     _, store, findings = planted
-    [alert] = [one for one in findings.picture(store.current(), "h200").alerts if one.topic == "slower"]
+    [alert] = [one for one in findings.of_machine(store.current(), "h200").alerts if one.topic == "slower"]
     assert from_json(json.loads(json.dumps(to_json(alert)))) == alert
     assert re.match(rf"linear on h200 slower, {SAID.pattern} in ", headline(alert))
     assert len([line for line in lines(alert) if SAID.match(line)]) == 3
@@ -54,7 +54,7 @@ def test_the_alert_says_so_and_keeps_saying_it(planted):
 def test_the_page_of_the_series_says_so(planted):
     _, store, findings = planted
     results = store.current()
-    shown = series_view.view(results, ONE, findings.picture(results, ONE.machine))
+    shown = series_view.view(results, ONE, findings.of_machine(results, ONE.machine))
     assert SAID.search(words(series.changes(results, ONE, shown)))
     figure = series_view.chart(results, ONE, shown, "light")
     assert SAID.search(figure["layout"]["annotations"][0]["text"])

@@ -56,7 +56,7 @@ def main() -> None:
         results = store.current()
         machine = next(iter(results.machines))
         findings = Findings(store.cache, args.folder)
-        if findings.picture(results, machine) is None:
+        if findings.of_machine(results, machine) is None:
             raise SystemExit("the analysis left nothing")
         collect_seldom()
         service = AlertService(AlertStore(Database(cache / "alerts.sqlite")))

@@ -75,7 +75,7 @@ def looked_at(root, since=COMPARED):
     store = open_store(root)
     results, findings = store.current(), analysed(store, root.parent)
     stood = overview.statuses_of(results, MACHINE, "all", hash_of(since), 0, findings)
-    return SimpleNamespace(results=results, stood=stood, picture=findings.picture(results, MACHINE))
+    return SimpleNamespace(results=results, stood=stood, picture=findings.of_machine(results, MACHINE))
 
 
 @pytest.fixture(scope="module")

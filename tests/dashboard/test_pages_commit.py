@@ -19,7 +19,7 @@ def compared(shown, place, machine=FAST):
     store, findings = shown
     results = store.current()
     at = results.commits(machine)[place]
-    return compare_commit(results, machine, at.hash, findings.picture(results, machine), findings.thresholds)
+    return compare_commit(results, machine, at.hash, findings.of_machine(results, machine), findings.thresholds)
 
 
 def test_a_step_is_told_at_its_commit_and_at_no_other(shown):

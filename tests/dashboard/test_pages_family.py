@@ -22,7 +22,7 @@ __all__ = ["shown"]
 def charts(shown, address, scheme="light"):
     store, findings = shown
     results = store.current()
-    cards = family.trends(results, address, scheme, findings.picture(results, address.machine))
+    cards = family.trends(results, address, scheme, findings.of_machine(results, address.machine))
     return [card.children[1].children[0].figure for card in cards]
 
 

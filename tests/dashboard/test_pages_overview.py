@@ -42,7 +42,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     assert found["M=1,K=64"].worse == pytest.approx(0.0677, abs=0.003)
     later = store.current().commits(FAST)[COMMITS - 5].hash
     assert {one.verdict for one in stand(shown, since=later)} <= {"same", "unsure", "failed"}
-    picture = findings.picture(store.current(), FAST)
+    picture = findings.of_machine(store.current(), FAST)
     told = news_of(picture)
     text = words(cards(stand(shown), picture, told))
     assert '"children": "worst +7.' in text.replace("&gt;", ">")

@@ -22,7 +22,7 @@ ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
 def view(shown, address):
     store, findings = shown
     results = store.current()
-    return results, series_view.view(results, address, findings.picture(results, address.machine))
+    return results, series_view.view(results, address, findings.of_machine(results, address.machine))
 
 
 def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
@@ -124,7 +124,7 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
     results = store.current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
     assert "looking for changes" in words(series.facts(series_view.view(results, address, None), None))
-    assert Findings(store.cache, tmp_path).picture(results, "nowhere") is None
+    assert Findings(store.cache, tmp_path).of_machine(results, "nowhere") is None
 
 
 def test_the_table_tells_a_lower_speedup_as_more_time(shown):

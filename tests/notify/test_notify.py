@@ -97,14 +97,14 @@ def test_a_refused_message_waits_longer_each_time_and_arrives_once(store, servic
         [queued] = outbox.messages("due")
         now = queued.due_at
         assert outbox.take(told, now - 1) is None
-        outbox.returned(outbox.take(told, now), "refused", now)
+        outbox.mark_refused(outbox.take(told, now), "refused", now)
         waits += [queued.due_at - now for queued in outbox.messages("due")]
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (60_000, 4 * 3_600_000)
     [given_up] = outbox.messages("failed")
     assert given_up.attempts == ATTEMPTS
     service.answer = lambda handler: handler.send_response(200)
-    assert outbox.again(given_up.id, now_ms())
+    assert outbox.resend(given_up.id, now_ms())
     assert deliver(outbox, told).sent == 1
     assert len(service.got) == 2
 
@@ -193,7 +193,7 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
         outbox, told = Outbox(store), receivers(environment)
         outbox.write_digest(told, SITE, midnight + hour * 3_600_000)
         while queued := outbox.take(told, midnight + 3 * DAY_MS):
-            outbox.sent(queued, midnight + 3 * DAY_MS)
+            outbox.mark_sent(queued, midnight + 3 * DAY_MS)
     first, second = outbox.messages("sent")
     assert first.message.title == "Lockstep: 2 open alerts, 2 of them slower"
     assert "hgemm on h200 faster by 20.0 %" in first.message.body
@@ -218,7 +218,7 @@ def test_addresses_come_from_the_environment_and_are_not_shown():
         ("LOCKSTEP_NOTIFY_DIGEST_X", True),
     ]
     assert "secret" not in repr(found)
-    with pytest.raises(ReceiverError, match="LOCKSTEP_NOTIFY_Y is no address") as caught:
+    with pytest.raises(ReceiverError, match="LOCKSTEP_NOTIFY_Y is not an address") as caught:
         receivers({"LOCKSTEP_NOTIFY_Y": "nonsense://token"})
     assert "token" not in str(caught.value)
 

@@ -326,7 +326,7 @@ def test_history_is_measured_kept_on_a_branch_and_shown(project, tmp_path):
     again = runner.job(without(definition, "publish", "gh-pages"), "publish")
     assert again.outcome == "success", again.steps[-1].output
     assert "results: nothing new" in again.step("results push").output
-    assert "nobody is told" in again.step("alerts notify").output
+    assert "nobody is notified" in again.step("alerts notify").output
     assert (tmp_path / "alerts.sqlite").exists()
 
 
