@@ -43,6 +43,8 @@ ELSEWHERE = {
     ("clocks lock", 3): "test_clocks.py::test_cli_without_gpu_exits_with_3",
     ("clocks reset", 3): "test_clocks.py::test_cli_without_gpu_exits_with_3",
     ("clocks reset", 4): "test_clocks.py::test_cli_wants_to_know_which_of_several_gpus",
+    ("pictures", 3): "test_pictures.py::test_without_chromium_there_is_no_picture",
+    ("pictures", 4): "test_pictures.py::test_results_without_the_recorded_machine_are_a_mistake",
     ("scoreboard", 1): "test_scoreboard.py::test_the_verb_makes_checks_and_refuses",
     ("scoreboard", 4): "test_scoreboard.py::test_the_verb_makes_checks_and_refuses",
     ("changes", 1): "test_alert_commands.py::test_changes_lists_what_became_slower_and_why",

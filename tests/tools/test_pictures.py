@@ -1,5 +1,6 @@
 """The README's pictures: one command makes them from the recorded results, and they stay small."""
 
+import os
 import re
 import struct
 import subprocess
@@ -50,6 +51,14 @@ def test_results_without_the_recorded_machine_are_a_mistake(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 4
     assert f"{tmp_path} has no machine h200-unlocked" in done.stdout + done.stderr
+
+
+def test_without_chromium_there_is_no_picture(tmp_path):
+    command = [sys.executable, "-m", "tools", "pictures", str(tmp_path / "out")]
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, (tmp_path / "out").exists()) == (3, False)
+    assert "there is no Chromium" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["1280", "1280x", "ax800"])
