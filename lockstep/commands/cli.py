@@ -21,6 +21,7 @@ from asv.commands.run import Run as AsvRun
 from asv.console import log
 
 from lockstep.commands.config import ConfigError, check_config
+from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
 from lockstep.record.file import RecordError
 from lockstep.suite.model import SuiteError
@@ -93,6 +94,9 @@ def _status() -> int:
     except SystemExit as ended:
         return _ended(ended)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (advice := extras.missing(error)):
+            log.error(advice)
+            return BROKEN
         _show_traceback(verbose)
         log.error(f"unexpected {_brief(error)}. --verbose prints the traceback")
         return BROKEN

@@ -17,6 +17,7 @@ from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
+from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.model import Suite
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--trusted", nargs="*", default=[])
     parser.add_argument("--processes", type=int, required=True)
     options = process.parse()
+    load_torch()
 
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gpu.toolchain import keep_toolchain

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+from lockstep.processes import extras
+
 
 def load_torch() -> None:
     """Import torch while the garbage collector rests; the imported objects stay out of later collections.
@@ -12,11 +14,16 @@ def load_torch() -> None:
     garbage, yet Python searches them again and again, and once more when the process ends. Without that search
     (``gc.freeze``) a process that imports torch 2.13 takes 1.1 instead of 1.6 s of CPU time, ``lockstep measure
     --quick`` of one variant 3.2 instead of 3.9 s.
+
+    Raises:
+        ModuleNotFoundError: torch, or a package that it needs, is not installed; the message says what to install.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
-        import torch  # noqa: F401
+        import torch  # noqa: F401  # start-up: this is the one place that decides when
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(extras.missing(error) or str(error), name=error.name) from None
     finally:
         gc.freeze()
         if collecting:

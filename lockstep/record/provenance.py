@@ -125,7 +125,10 @@ def _cpu_name() -> str:
 
 def _main() -> None:
     end_with_parent()
-    load_torch()
+    try:
+        load_torch()
+    except ModuleNotFoundError as error:
+        sys.exit(str(error))
     facts = host_facts()
     if facts["device"] == "cpu":
         host = Host(facts, "cpu", "cpu")
