@@ -1,0 +1,119 @@
+"""Imports between packages and rooms go one way, and imports inside functions say why."""
+
+import ast
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: What each package may import of the others: kernels ← benchmarks → lockstep ← dashboard, and tools on top.
+ALLOWED = {
+    "kernels": set(),
+    "benchmarks": {"kernels", "lockstep"},
+    "lockstep": set(),
+    "dashboard": {"lockstep"},
+    "tools": {"kernels", "benchmarks", "lockstep", "dashboard"},
+}
+
+#: The rooms that measure run on machines that have no store of results.
+MEASURE = {"suite", "gpu", "timing", "record", "processes", "machine_code", "gate", "asv", "tuning"}
+HISTORY = {"history", "detect", "alerts", "notify", "compare"}
+
+
+def modules():
+    for package in ALLOWED:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield package, path, path.read_text(encoding="utf-8")
+
+
+def imported(tree):
+    """Names of the modules that any statement of a module imports, whether they exist or not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(name):
+    """The package and the room of a name; a module beside the rooms is a room, and so is the package's own."""
+    package, *rest = name.split(".")
+    path = ROOT / package / "".join(rest[:1])
+    return package, rest[0] if rest and (path.is_dir() or path.with_suffix(".py").exists()) else "__init__"
+
+
+@pytest.fixture(scope="module")
+def arrows():
+    """From a room to each room that it imports, with one importing module of each."""
+    found = defaultdict(dict)
+    for _, path, text in modules():
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for name in imported(ast.parse(text)):
+            if name.split(".")[0] in ALLOWED:
+                found[room(module)][room(name)] = module
+    return found
+
+
+def test_packages_import_one_way(arrows):
+    wrong = [
+        f"{module} imports {there[0]}"
+        for here, others in arrows.items()
+        for there, module in others.items()
+        if there[0] != here[0] and there[0] not in ALLOWED[here[0]]
+    ]
+    assert wrong == []
+
+
+def test_measuring_needs_no_history(arrows):
+    wrong = [
+        f"{module} imports {there[1]}"
+        for (package, here), others in arrows.items()
+        for there, module in others.items()
+        if package == there[0] == "lockstep" and here in MEASURE and there[1] in HISTORY
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_rooms_form_no_circle(arrows, package):
+    graph = {
+        here: {there for there in others if there != here and there[0] == package}
+        for here, others in arrows.items()
+        if here[0] == package
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        steps = [f"{arrows[later][earlier]} imports {earlier[1]}" for earlier, later in pairwise(circle)]
+        pytest.fail(f"a circle: {'; '.join(steps)}")
+
+
+def test_imports_inside_functions_say_why():
+    silent = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for _, path, text in modules()
+        for number in sorted(_late_imports(ast.parse(text)))
+        if not _explained(text.splitlines(), number - 1)
+    ]
+    assert silent == []
+
+
+def _late_imports(tree):
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from (node.lineno for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _explained(lines, at):
+    """Whether an import has a comment in its line, or above the imports that it stands among."""
+    while "#" not in lines[at]:
+        text = lines[at].strip()
+        if not text.startswith(("import ", "from ")) and text not in ("", ")") and not text.endswith(","):
+            return False
+        at -= 1
+    return True
