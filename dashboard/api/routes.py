@@ -195,7 +195,10 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
 
 def points(results: Results, machine: str, commit: str) -> Part:
     """Everything that was measured at a commit, by its full hash, a beginning of it, or ``latest``."""
-    return part_of(results.at(_commit(results, machine, commit), machine), lambda one: _point(results, one))
+    most, cursor = limit_and_cursor(MOST_ITEMS)
+    start = cursor or 0
+    found, total = results.some(machine, _commit(results, machine, commit), start, most)
+    return Part([_point(results, point) for point in found], str(start + most) if start + most < total else "")
 
 
 def problems(results: Results) -> Part:

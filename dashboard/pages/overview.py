@@ -23,10 +23,9 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.service import AlertService
 from lockstep.compare.number_format import whole
 from lockstep.compare.row_table import newest_rows
-from lockstep.compare.rows import keys_of
 from lockstep.compare.status import Statuses, reference
 from lockstep.compare.verdict import SIGNS
-from lockstep.history.model import Commit, SeriesKey
+from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
@@ -41,12 +40,11 @@ _CONTROLS = ("machine", "l2", "since", "show")
 
 def layout(results: Results, address: OverviewAddress) -> Any:
     """The page that an address asks for; what it leaves open is chosen here."""
-    keys = keys_of(results)
-    if not keys:
+    if not results.machines:
         return _nothing(results)
     asked = address.machine in results.machines
     machine = address.machine if asked else opening_machine(results)
-    caches = sorted({l2 for *_, l2 in keys if l2})
+    caches = sorted({key.l2 for name in results.machines for key in results.keys(name).keys} - {""})
     l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
     ours = any(one.ours for one in results.benchmarks.values())
     shown = [{"value": name, "label": label} for name, label in SHOWN.items() if ours or name == "change"]
@@ -109,7 +107,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     return html.Main(
         [
             html.H1("Overview", className="visually-hidden"),
-            _loaded(results, keys),
+            _loaded(results),
             machine_line(results, machine, asked),
             html.Div(controls, className="controls"),
             html.Div(id="overview-said", className="said"),
@@ -117,7 +115,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Figure(
                 [html.Figcaption(id="overview-heat-said"), heat], className="card heat", id="overview-heat-card"
             ),
-            grid("overview-grid", columns(results, keys, machine), _most(results), "No series here.", address.search),
+            grid("overview-grid", columns(results, machine), _most(results), "No series here.", address.search),
             dcc.Store(id="overview-told"),
             dcc.Download(id="overview-file"),
         ]
@@ -178,7 +176,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     )
     def offer(machine: str) -> tuple[list[Any], list[Any]]:
         results = store.current()
-        return _sinces(results, machine), columns(results, keys_of(results), machine)
+        return _sinces(results, machine), columns(results, machine)
 
     register_rows(app, store, findings)
     clientside: Any = app.clientside_callback
@@ -241,7 +239,7 @@ def _drawn(
 
 def _most(results: Results) -> int:
     """Return how many rows the machine with most of them has."""
-    return max(len(keys_of(results, machine)) for machine in results.machines)
+    return max(len(results.keys(machine).keys) for machine in results.machines)
 
 
 def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
@@ -312,11 +310,11 @@ def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     return [{"value": value, "label": label} for value, label in (fixed | named).items()]
 
 
-def _loaded(results: Results, keys: frozenset[SeriesKey]) -> Any:
+def _loaded(results: Results) -> Any:
     numbers = [
         count(len(results.machines), "machine"),
         count(len(results.commits()), "commit"),
-        count(len(keys), "series"),
+        count(sum(len(results.keys(name).keys) for name in results.machines), "series"),
     ]
     parts: list[Any] = [html.Span(" · ".join(numbers), className="strong"), " · newest "]
     parts += commit_line(results.commits()[-1])

@@ -164,10 +164,10 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def columns(results: Results, keys: frozenset[SeriesKey], machine: str) -> list[Column]:
+def columns(results: Results, machine: str) -> list[Column]:
     """Columns of the grid; those that no result of the machine has are hidden."""
-    own = {one.benchmark for one in results.series(machine=machine)}
-    keys = frozenset(key for key in keys if key[0] == machine) or keys
+    own = {series.benchmark for series in results.series(machine=machine)}
+    keys = results.keys(machine).keys
     # 7.4 px a letter; the ends of two labels are what tells them apart.
     case_width = min(max(150, round(7.4 * max(len(case) for _, _, _, case, _ in keys)) + 24), 330)
     family_width = min(max(116, round(7.4 * max(len(suite) for _, suite, *_ in keys)) + 30), 220)

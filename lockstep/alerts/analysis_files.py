@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from lockstep.alerts import detector_state
@@ -122,7 +122,7 @@ def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert])
     places: dict[SeriesName, int] = {}
     rows = [[places.setdefault(one.series, len(places)), *(getattr(one, name) for name in _CHANGE)] for one in found]
     listed = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.waiver)]
-    content = json.dumps({"series": [list(vars(name).values()) for name in places], "found": rows, "alerts": listed})
+    content = json.dumps({"series": [astuple(name) for name in places], "found": rows, "alerts": listed})
     write_whole(path, lambda out: out.write(content.encode("utf-8", "surrogatepass")))
 
 

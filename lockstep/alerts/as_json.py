@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from lockstep.alerts.attribution import Cause
@@ -21,7 +22,7 @@ def to_json(alert: Alert) -> dict[str, Any]:
         "commits": list(alert.commits),
         "cause": _cause_json(alert.cause),
         "members": [
-            {**vars(one), "series": vars(one.series), "cause": _cause_json(one.cause)} for one in alert.members
+            {**vars(one), "series": asdict(one.series), "cause": _cause_json(one.cause)} for one in alert.members
         ],
         "also_on": list(alert.also_on),
         "excuse": waiver and {"because": waiver.because, "until": waiver.until and waiver.until.isoformat()},

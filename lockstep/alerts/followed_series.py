@@ -8,6 +8,7 @@ and not by every kernel. A benchmark of another project is followed by its numbe
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -60,7 +61,8 @@ def row_of(name: SeriesName, place: int) -> str:
 
 def name_in(row: str) -> SeriesName:
     """Return the name of the series that a row belongs to."""
-    return SeriesName(*json.loads(row)[:-1])
+    # Series share most of these texts, and share them in memory.
+    return SeriesName(*map(sys.intern, json.loads(row)[:-1]))
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ class SeriesReports:
         """Return lists, texts and numbers."""
         content = {name: one.tolist() if isinstance(one, np.ndarray) else one for name, one in vars(self).items()}
         return content | {
-            "name": [list(vars(one).values()) for one in self.name],
+            "name": [astuple(name) for name in self.name],
             "earlier": list(self.earlier.items()),
         }
 

@@ -10,7 +10,7 @@ from typing import Any
 from lockstep.alerts.commit_ranges import Unknown
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class SeriesName:
     """Identity of a series. ``quantity`` is "speedup" (paired), "latency", or the name of another unit."""
 

@@ -96,7 +96,7 @@ def compare_commit(
         new = set(own[there.columns["state"] != absent].tolist()) - earlier.keys()
         earlier |= dict.fromkeys(new, known)
         parts.append(there.select(np.isin(own, list(new))))
-    before = concatenated(parts) if parts else rows.select(slice(0))
+    before = concatenated(parts) if parts else rows[:0]
     places = before.place[rows.columns["key"]]
     differences = compare_rows(before, places, rows, thresholds, Scope(), noise_by_key(results, machine, findings))
     followed = np.isin(suite, list(earlier))

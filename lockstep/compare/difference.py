@@ -262,7 +262,7 @@ def _times(
 ) -> Times | None:
     """Return what the time of a row and its baseline's did; ``None`` unless both are known."""
     there, here = before.baseline_of(earlier), after.baseline_of(place)
-    if here >= 0 and after.columns["commit"][here] != after.columns["commit"][place]:
+    if here >= 0 and after.at("commit", here) != after.at("commit", place):
         here = -1
     scale = noise.get(after.key_at(here), math.nan) if here >= 0 else math.nan
     return behind(_time_changed(before, earlier, after, place), _time_changed(before, there, after, here, scale))
@@ -270,10 +270,10 @@ def _times(
 
 def _time_changed(before: RowTable, earlier: int, after: RowTable, place: int, noise: float = math.nan) -> Change:
     """Return what the time did; unknown if there are not two of the same version."""
-    if min(earlier, place) < 0 or before.columns["version"][earlier] != after.columns["version"][place]:
+    if min(earlier, place) < 0 or before.at("version", earlier) != after.at("version", place):
         return UNKNOWN
-    old, new = float(before.column("latency")[earlier]), float(after.column("latency")[place])
-    if math.isnan(old) or math.isnan(new):
+    old, new = before.number("latency", earlier), after.number("latency", place)
+    if old is None or new is None:
         return UNKNOWN
-    within = math.hypot(before.column("latency_error")[earlier], after.column("latency_error")[place])
+    within = math.hypot(before.at("latency_error", earlier), after.at("latency_error", place))
     return Change(math.log(new / old), error_of(within, noise))

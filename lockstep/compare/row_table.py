@@ -7,7 +7,7 @@ time of arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -42,23 +42,43 @@ class _Machine:
     versions: tuple[str, ...]
 
 
+class _View(Mapping[str, NDArray[Any]]):
+    """Columns at some places of longer ones, taken when they are asked for."""
+
+    def __init__(self, columns: Columns, places: Indices) -> None:
+        self.base, self.places = columns, places
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        taken: NDArray[Any] = self.base[name][self.places]
+        return taken
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.base
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.base)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+
 class RowTable(Sequence[Row]):
     """Rows of one machine.
 
     Attributes:
-        columns: by name, of one length. "key" is a place among ``keys_of_machine``, "commit" an index into the
+        columns: by name, of one length. "key" is a place among the keys of the machine, "commit" an index into the
             machine's commits, "rank" the place of the row's series, "version" an index into ``Results.versions``.
             "latency" (seconds), "speedup" and "value" (in the benchmark's unit) have a "…_low", "…_high" and "…_error".
-            Unknown
-            numbers are NaN; a column that no row has is left out.
+            Unknown numbers are NaN; a column that no row has is left out.
     """
 
     def __init__(self, machine: _Machine, columns: Columns) -> None:
         self._machine = machine
         self.columns = columns
+        self._length = len(columns.places if isinstance(columns, _View) else columns["key"])
 
     def __len__(self) -> int:
-        return len(self.columns["key"])
+        return self._length
 
     @overload
     def __getitem__(self, place: int) -> Row: ...
@@ -67,15 +87,27 @@ class RowTable(Sequence[Row]):
     def __getitem__(self, place: slice) -> RowTable: ...
 
     def __getitem__(self, place: int | slice) -> Row | RowTable:
-        return self.select(place) if isinstance(place, slice) else self._row(place)
+        return self.select(np.arange(len(self))[place]) if isinstance(place, slice) else self._row(place)
 
-    def select(self, chosen: NDArray[Any] | slice) -> RowTable:
-        """Return the rows at these places, or of this mask."""
-        return self.with_columns({name: values[chosen] for name, values in self.columns.items()})
+    def select(self, chosen: NDArray[Any]) -> RowTable:
+        """Return the rows at these places, or of this mask; they share the columns."""
+        places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+        if isinstance(self.columns, _View):
+            return RowTable(self._machine, _View(self.columns.base, self.columns.places[places]))
+        return RowTable(self._machine, _View(self.columns, places))
 
     def with_columns(self, columns: Columns) -> RowTable:
         """Return other rows of the same machine."""
         return RowTable(self._machine, columns)
+
+    def at(self, name: str, place: int) -> Any:
+        """Return the value of a column in one row; NaN if no row has it."""
+        columns = self.columns
+        if name not in columns:
+            return math.nan
+        if isinstance(columns, _View):
+            return columns.base[name][columns.places[place]]
+        return columns[name][place]
 
     def column(self, name: str) -> Floats:
         """Return a column of numbers; NaN in all rows if none has it."""
@@ -128,11 +160,11 @@ class RowTable(Sequence[Row]):
 
     def key_at(self, place: int) -> SeriesKey:
         """Return the key of a row."""
-        return self._machine.index.keys[int(self.columns["key"][place])]
+        return self._machine.index.keys[int(self.at("key", place))]
 
     def baseline_of(self, place: int) -> int:
         """Return the place of the row that a row's ratio refers to; -1 if there is none."""
-        return self.find(self.key_at(place).of(self.columns["baseline"][place]))
+        return self.find(self.key_at(place).of(self.at("baseline", place)))
 
     @property
     def higher_is_better(self) -> NDArray[np.bool_]:
@@ -157,7 +189,7 @@ class RowTable(Sequence[Row]):
 
     def benchmark(self, place: int) -> Benchmark:
         """Return the benchmark of a row; of a row of ours that of its latency, where it has one."""
-        return self._machine.benchmarks[self._machine.index.series[self.columns["rank"][place]].benchmark]
+        return self._machine.benchmarks[self._machine.index.series[self.at("rank", place)].benchmark]
 
     @property
     def short_commits(self) -> list[str]:
@@ -170,43 +202,50 @@ class RowTable(Sequence[Row]):
         own = zip(self.keys, self.columns["baseline"].tolist(), strict=True)
         return np.array([bool(baseline) and key.variant == baseline for key, baseline in own], dtype=bool)
 
+    def reason(self, place: int) -> str:
+        """Return why a row has no number; "" where none is given."""
+        reason: str = self.at("reason", place)
+        return reason or _REASONS.get(STATES[self.at("state", place)], "")
+
+    def number(self, name: str, place: int) -> float | None:
+        """Return a number of one row; ``None`` unknown."""
+        number = float(self.at(name, place))
+        return None if math.isnan(number) else number
+
     def _row(self, place: int) -> Row:
-        columns, machine = self.columns, self._machine
-        key = machine.index.keys[columns["key"][place]]
-        series, benchmark = machine.index.series[columns["rank"][place]], self.benchmark(place)
+        machine, key = self._machine, self.key_at(place)
+        series, benchmark = machine.index.series[self.at("rank", place)], self.benchmark(place)
         value = self._measured("value", place)
-        state = STATES[columns["state"][place]]
-        commit = int(columns["commit"][place])
-        reasons = columns["clock_reasons"][place]
+        state = STATES[self.at("state", place)]
+        commit = int(self.at("commit", place))
+        reasons = self.at("clock_reasons", place)
         return Row(
             key=key,
             commit=machine.commits[commit].hash,
-            version=machine.versions[columns["version"][place]],
+            version=machine.versions[self.at("version", place)],
             state=state,
-            reason=columns["reason"][place] or _REASONS.get(state, ""),
+            reason=self.reason(place),
             latency=self._measured("latency", place),
             speedup=self._measured("speedup", place),
-            flops=float(columns["flops"][place]),
-            bytes=float(columns["bytes"][place]),
-            floor_s=_known(columns["floor_s"][place]),
-            bound=columns["bound"][place],
-            mde=_known(columns["mde"][place]),
-            note=columns["note"][place],
+            flops=float(self.at("flops", place)),
+            bytes=float(self.at("bytes", place)),
+            floor_s=self.number("floor_s", place),
+            bound=self.at("bound", place),
+            mde=self.number("mde", place),
+            note=self.at("note", place),
             clock_state=machine.clock_states[commit] if state != "bare" else "",
-            sm_mhz=_known(columns["sm_mhz"][place]),
+            sm_mhz=self.number("sm_mhz", place),
             clock_reasons=tuple(reasons.split("\n")) if reasons else (),
-            measured_at=int(columns["measured_at"][place]),
+            measured_at=int(self.at("measured_at", place)),
             value=value.times(_unit(benchmark)[1]) if value else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
             higher_is_better=benchmark.higher_is_better,
             axes=case_axes(key.case) if benchmark.ours else _other_axes(series),
-            baseline=columns["baseline"][place],
+            baseline=self.at("baseline", place),
         )
 
     def _measured(self, part: Part, place: int) -> Measured | None:
-        if part not in self.columns:
-            return None
-        value, *ends = (_known(self.columns[name][place]) for name in _names(part))
+        value, *ends = (self.number(name, place) for name in _names(part))
         return None if value is None else Measured(value, *ends)
 
 
@@ -333,10 +372,6 @@ def _interned(texts: NDArray[Any]) -> NDArray[Any]:
 
 def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:
     return tuple(axis for axis in series.axes if axis[0] not in ("variant", "l2"))
-
-
-def _known(number: Any) -> float | None:
-    return None if math.isnan(number) else float(number)
 
 
 #: What asv's file tells by NaN and by null.

@@ -219,13 +219,6 @@ def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     return ("latency", RELATIVE) if all(one.unit == "seconds" for one in own) else (VALUE, RELATIVE)
 
 
-@remembered
-def keys_of(results: Results, machine: str | None = None) -> frozenset[SeriesKey]:
-    """Return the keys of all series of a machine, ``None``: of all machines."""
-    machines = results.machines if machine is None else [machine]
-    return frozenset().union(*(results.keys(name).keys for name in machines))
-
-
 def series_of(results: Results, suite: str, machine: str | None = None) -> dict[SeriesKey, list[Series]]:
     """Return the series of a suite by key."""
     found: dict[SeriesKey, list[Series]] = {}

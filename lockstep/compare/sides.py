@@ -137,9 +137,9 @@ class Pairs(Sequence[Pair]):
 
     def _why(self, place: int, verdict: Verdict) -> str:
         for name, side in (("base", self._base), ("head", self._head)):
-            row = side[place]
-            if row.state == "failed":
-                return f"{name}: {row.reason}" if row.reason else name
+            if STATES[side.at("state", place)] == "failed":
+                reason = side.reason(place)
+                return f"{name}: {reason}" if reason else name
         if verdict != "unsure":
             return ""
         if math.isnan(self.differences.worse[place]):
@@ -257,11 +257,8 @@ def _codes(results: Results, side: Side) -> Mapping[SeriesKey, str]:
 
 def _number(rows: RowTable, place: int) -> float | None:
     """Return the time of a row, or its value, in the benchmark's unit."""
-    for name in ("latency", "value"):
-        number = float(rows.column(name)[place])
-        if not math.isnan(number):
-            return number
-    return None
+    latency = rows.number("latency", place)
+    return rows.number("value", place) if latency is None else latency
 
 
 def _code(base: str, head: str) -> str:

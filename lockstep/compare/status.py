@@ -102,7 +102,7 @@ class Statuses(Sequence[Status]):
             difference=self.differences[place],
             found=self.found.get(place, ()),
             stale=bool(self.stale[place]),
-            commit=int(self.rows.columns["commit"][place]),
+            commit=int(self.rows.at("commit", place)),
             news=bool(self.news[place]),
             noise=float(self.noise[place]),
             beyond_noise=bool(self.beyond_noise[place]),

@@ -220,6 +220,19 @@ class Results:
         machines = self.machines if machine is None else [machine]
         return [point for name in machines for point in self.walk(name, commit)]
 
+    def some(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
+        """Return some of the points of a machine at a commit, in the order of ``series()``, and how many there are.
+
+        Args:
+            machine: one of ``machines``.
+            commit: full hash.
+            start: place of the first point.
+            count: points at most.
+        """
+        shelf = self._shelves[machine]
+        rows = self._reader.rows(shelf.source, runs=shelf.ids_at[commit]) if commit in shelf.ids_at else {}
+        return list(self._points(rows, shelf, start, start + count)), len(rows["run"]) if rows else 0
+
     def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
         """Give the points of a machine at a commit (its full hash), or the newest of every series, one by one.
 
@@ -254,11 +267,12 @@ class Results:
                 repeat=found.repeat[own],
             )
 
-    def _points(self, rows: Rows, shelf: Shelf) -> Iterator[Point]:
+    def _points(self, rows: Rows, shelf: Shelf, start: int = 0, end: int | None = None) -> Iterator[Point]:
         """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
         if not rows:
             return
         order, commits, runs, _ = _in_order(rows, shelf)
+        order, commits, runs = order[start:end], commits[start:end], runs[start:end]
         for start in range(0, len(order), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             portion = {name: values[order[some]] for name, values in rows.items()}

@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from browser import FLAGS
 
 from dashboard.address import FamilyAddress, OverviewAddress
-from lockstep.compare.rows import keys_of
 from lockstep.history.model import SeriesKey
 from lockstep.history.store import Store
 
@@ -55,7 +54,7 @@ def main() -> None:
         with dashboard(args.folder, cache) as (base, _), sync_playwright() as playwright:
             wait_for_analysis(Reader(base, Seen(), 0), machine)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            keys = keys_of(Store.open(args.folder, cache=cache).current(), machine)
+            keys = Store.open(args.folder, cache=cache).current().keys(machine).keys
             browse(browser, base, machine)
             for shape in ((_TRENDS, 1), (1, _TRENDS)):
                 trends(browser, base, families(keys, *shape))

@@ -33,7 +33,6 @@ from lockstep.alerts.findings import Findings
 from lockstep.alerts.publish import analyse_store
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.store import AlertStore
-from lockstep.compare.rows import keys_of
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -93,7 +92,7 @@ class Local(Reader):
 def ask(results: Results, machine: str, reader: Reader) -> None:
     """Print what each page's answer takes."""
     draw = random.Random(1)
-    keys = sorted(keys_of(results, machine))
+    keys = sorted(results.keys(machine).keys)
     commits = results.commits(machine)
     light = {"colours.data": "light"}
 

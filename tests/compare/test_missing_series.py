@@ -14,7 +14,6 @@ from dashboard.pages import overview
 from dashboard.pages.overview_cards import cards
 from dashboard.pages.overview_table import columns, table
 from lockstep.compare.at_commit import compare_commit
-from lockstep.compare.rows import keys_of
 from lockstep.compare.verdict import SIGNS
 from lockstep.record.model import Estimate
 from lockstep.suite.thresholds import Thresholds
@@ -164,7 +163,7 @@ def test_a_project_without_records_has_no_column_that_repeats_it(tmp_path, quiet
     root = tmp_path / "results"
     write_foreign(root, "runner", [hash_of(place) for place in range(4)], lambda n: 1e-3)
     results = open_store(root).current()
-    [state] = [one for one in columns(results, keys_of(results), "runner") if one["field"] == "state"]
+    [state] = [one for one in columns(results, "runner") if one["field"] == "state"]
     assert state["hide"]
-    [state] = [one for one in columns(quiet.results, keys_of(quiet.results), MACHINE) if one["field"] == "state"]
+    [state] = [one for one in columns(quiet.results, MACHINE) if one["field"] == "state"]
     assert not state["hide"]
