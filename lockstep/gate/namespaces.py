@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from lockstep.suite.checkout import find_below
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.model import Suite
 
@@ -156,7 +157,4 @@ class _Finder(importlib.abc.MetaPathFinder):
         if root is None:
             raise ModuleNotFoundError(f"{fullname} is under test: no side of it is active here", name=fullname)
         importlib.invalidate_caches()
-        spec = importlib.machinery.PathFinder.find_spec(fullname, [str(root)], target)
-        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            raise ModuleNotFoundError(f"the tree at {root} has no {fullname}", name=fullname)
-        return spec
+        return find_below(root, fullname, target)

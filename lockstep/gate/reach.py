@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from lockstep.gate.effects import Scope, binds, writes
 from lockstep.gate.hiding import hides
 from lockstep.machine_code.sources import OUTSIDE, reads_its_text
+from lockstep.suite.docstrings import without_docstrings
 
 _WORDS = re.compile(r"[\w.:]+")
 
@@ -158,7 +159,7 @@ def _module(content: bytes) -> ast.Module:
         Unreadable: the text is not Python, or it reaches what it does not name.
     """
     try:
-        module = _strip(ast.parse(content))
+        module = without_docstrings(ast.parse(content))
     except (SyntaxError, ValueError) as error:
         raise Unreadable from error
     if _hides(content, module):
@@ -210,13 +211,3 @@ def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
     if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
         return None
     return [one for key, one in zip(value.keys, value.values, strict=True) if getattr(key, "value", None) == variant]
-
-
-def _strip(module: ast.Module) -> ast.Module:
-    """Without docstrings."""
-    for node in ast.walk(module):
-        match node:
-            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                if ast.get_docstring(node, clean=False) is not None:
-                    node.body = node.body[1:]
-    return module

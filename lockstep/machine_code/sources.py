@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.syntax import Facts, facts
+from lockstep.suite.docstrings import without_docstrings
 
 
 def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, bytes]:
@@ -100,14 +101,9 @@ def _leaves_the_packages(read: Mapping[str, Facts]) -> bool:
 def _code(text: bytes) -> str:
     """Digest of the syntax tree of a module without docstrings; "" if the text is not Python."""
     try:
-        tree = ast.parse(text)  # its own: docstrings are taken out of it
+        return digest(ast.dump(without_docstrings(ast.parse(text))))
     except (SyntaxError, ValueError):
         return ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            documented = ast.get_docstring(node, clean=False) is not None
-            node.body = node.body[1:] if documented else node.body
-    return digest(ast.dump(tree))
 
 
 def digest(*parts: bytes | str | dict[str, bytes]) -> str:

@@ -14,6 +14,18 @@ from pathlib import Path
 from types import ModuleType
 
 
+def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec:
+    """Return the spec of a top-level package in a tree.
+
+    Raises:
+        ModuleNotFoundError: the tree has no such package, although another tree may.
+    """
+    spec = importlib.machinery.PathFinder.find_spec(fullname, [str(root)], target)
+    if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+        raise ModuleNotFoundError(f"the tree at {root} has no {fullname}", name=fullname)
+    return spec
+
+
 class CheckoutFinder(importlib.abc.MetaPathFinder):
     """Finds the named top-level packages under ``root`` and refuses them anywhere else."""
 
@@ -24,17 +36,10 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Spec from the checkout; submodules follow from their package's path.
-
-        Raises:
-            ModuleNotFoundError: the checkout has no such package, although another tree may.
-        """
+        """Find a package in the checkout, or raise; its submodules follow from its path."""
         if fullname not in self.packages:
             return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, [str(self.root)], target)
-        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            raise ModuleNotFoundError(f"the commit checked out at {self.root} has no {fullname}", name=fullname)
-        return spec
+        return find_below(self.root, fullname, target)
 
 
 def under_test(module: str) -> bool:

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.suite.adapter import Adapter
+from lockstep.suite.docstrings import without_docstrings
 
 Definition = ast.FunctionDef | ast.Lambda
 
@@ -177,7 +178,7 @@ class Reader:
                 path = self._path(name)
                 if path is not None and (name, "") not in self.seen:
                     self.seen.add((name, ""))
-                    parts.append(ast.unparse(_bare(path.read_text(encoding="utf-8"))))
+                    parts.append(ast.unparse(without_docstrings(ast.parse(path.read_bytes()))))
         return parts
 
     def _path(self, module: str) -> Path | None:
@@ -298,17 +299,6 @@ def _source(module: ModuleType) -> str:
 @functools.cache
 def _parsed(source: str) -> ast.Module:
     return ast.parse(source)
-
-
-def _bare(source: str) -> ast.Module:
-    """A module without docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree
 
 
 @functools.cache

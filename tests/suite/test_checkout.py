@@ -56,7 +56,7 @@ def test_a_path_put_first_later_changes_nothing(trees):
 def test_a_package_the_commit_lacks_is_missing_although_today_has_it(trees):
     (trees / "empty").mkdir()
     import_from(trees / "empty", ["parcel"])
-    with pytest.raises(ModuleNotFoundError, match=r"the commit checked out at .*empty has no parcel") as failure:
+    with pytest.raises(ModuleNotFoundError, match=r"the tree at .*empty has no parcel") as failure:
         importlib.import_module("parcel")
     assert failure.value.name == "parcel"
 
