@@ -22,11 +22,11 @@ PAGE = Path("docs/kernels/README.md")
 
 
 class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
-    """Make the page of targets and what was recorded."""
+    """Make the page of recorded results beside their targets."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Arguments of the verb."""
+        """Add ``scoreboard`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "scoreboard",
             help="Make a page of the recorded results beside their targets",
@@ -39,7 +39,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")
         parser.add_argument("--output", type=Path, default=PAGE, help="the page, - for stdout (default: %(default)s)")
         parser.add_argument(
-            "--check", action="store_true", help="write nothing; 1 if the page is not what results give"
+            "--check", action="store_true", help="write nothing; exit with 1 if the page differs from the results"
         )
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -78,5 +78,5 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             old.splitlines(), text.splitlines(), str(args.output), "from the results", "", "", 0
         )
         console.print("\n".join(changes), markup=False, highlight=False)
-        console.print(f"{args.output} is not what the results give: run `python -m tools scoreboard`", markup=False)
+        console.print(f"{args.output} differs from the results: run `python -m tools scoreboard`", markup=False)
         return 1

@@ -1,4 +1,4 @@
-"""What was recorded, beside what was promised: a Markdown page made of a machine's newest records and of targets."""
+"""The kernels' newest records beside their targets, as a Markdown page."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """What some cases of a suite are to reach.
+    """The target of some cases of a suite.
 
     Attributes:
         cases: every axis of a case, alternatives separated by "|", "*" for any value.
-        at_least, moonshot: ratio to the baseline, or to the variant ``against``.
+        at_least, stretch: target and stretch target, as a ratio to the baseline or to the variant ``against``.
         geomean: ratio for the geometric mean over the cases.
         headline: what the source reported.
     """
 
     cases: str
     at_least: float | None = None
-    moonshot: float | None = None
+    stretch: float | None = None
     geomean: float | None = None
     against: str = ""
     headline: str = ""
 
     def covers(self, label: str) -> bool:
-        """Whether the case of this label is meant."""
+        """Return whether the target is for the case of this label."""
         wanted, parts = self.cases.split(","), label.split(",")
         return len(wanted) == len(parts) and all(map(_matches, wanted, parts))
 
@@ -51,13 +51,13 @@ class Targets:
     targets: tuple[Target, ...] = ()
 
     def of(self, label: str, against: str = "") -> Target:
-        """The first target of a case; an empty one where there is none."""
+        """Return the first target of a case; an empty one if there is none."""
         return next((one for one in self.targets if one.against == against and one.covers(label)), Target(label))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One case as it was recorded last: all its variants, and where."""
+    """The newest records of one case, and their provenance."""
 
     provenance: Provenance
     records: Mapping[str, Record]
@@ -79,10 +79,10 @@ class Recorded:
 
 
 def read_targets(path: Path) -> dict[str, Targets]:
-    """Targets by suite.
+    """Return the targets by suite.
 
     Raises:
-        TargetError: no TOML, or an unknown key.
+        TargetError: the file is not TOML, or has an unknown key.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def read_targets(path: Path) -> dict[str, Targets]:
 
 
 def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
-    """The newest record of every case, by the commits' dates (older commits may have been measured later).
+    """Read the newest record of every case, by the commits' dates: older commits may have been measured later.
 
     Args:
         machine: asv's folder of results of a machine.
@@ -131,7 +131,7 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
 
 
 def _date(result: Path) -> int:
-    """The commit's date in an asv result file, ms."""
+    """Return the commit's date in an asv result file, in ms since 1970."""
     try:
         return int(json.loads(result.read_text(encoding="utf-8"))["date"])
     except (ValueError, KeyError, TypeError) as error:
@@ -141,15 +141,15 @@ def _date(result: Path) -> int:
 def page(
     recorded: Recorded, suites: Iterable[Suite], targets: Mapping[str, Targets], variant: str, l2: str, command: str
 ) -> str:
-    """The page as Markdown; the same input gives the same text.
+    """Return the page as Markdown; the same input gives the same text.
 
     Args:
         recorded: what to show.
-        suites: in the order of their sections; they tell the order of the cases.
+        suites: in the order of their sections; they give the order of the cases.
         targets: by suite.
         variant: ours.
         l2: cache state of the records.
-        command: that makes the page, told in it.
+        command: that makes the page; the page names it.
     """
     lines = [*_head(recorded, command, l2), ""]
     for suite in suites:
@@ -161,20 +161,21 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     newest, host = recorded.newest, recorded.newest.host
     copy, product = (newest.controls.get(name, {}).get("rate") for name in ("copy", "matmul"))
     tools = ", ".join(f"{name} {host[name]}" for name in ("torch", "triton", "cuda", "python") if host.get(name))
-    yield "# What was measured, beside what was promised"
+    yield "# The kernels: measured times beside their targets"
     yield ""
     yield f"Made by `{command}` from `results/{recorded.machine}`; do not edit."
     yield ""
     yield f"- {host.get('gpu') or host.get('cpu', 'unknown')}, driver {host.get('driver') or 'unknown'}, {tools}"
     yield f"- Clocks {newest.clock_state}, {l2} L2, protocol {newest.protocol}"
-    yield f"- Commit {newest.commit[:8]}, recorded {newest.recorded_at[:10]}; a case from an older commit names that"
+    yield f"- Commit {newest.commit[:8]}, recorded {newest.recorded_at[:10]}; a case from an older commit names it"
     if isinstance(copy, float) and isinstance(product, float):
         yield "- Floor: the task's bytes at the rate of its run's fastest copy or its operations at that of the fastest"
         yield f"  product, whichever takes longer; medians here: {copy / 1e12:.2f} TB/s, {product / 1e12:.0f} TFLOP/s"
     yield ""
-    yield "Ratios are the baseline's time over ours, paired in one run, with their 95 % interval, at one SM clock as"
-    yield "far as the clocks of the two reach. Under a power cap the quotient of the times differs from it by up to"
-    yield "some percent. In brackets: the moonshot. ≈ marks a ratio below a target that lies within the interval."
+    yield "Ratios are the baseline's time over ours, paired in one run, with their 95 % interval, each time normalised"
+    yield "to its series' reference clock. Under a power cap the quotient of the times in the table differs from the"
+    yield "ratio by up to some percent. In brackets: the stretch target. ≈ marks a ratio below a target that lies in"
+    yield "the interval."
 
 
 def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
@@ -241,7 +242,7 @@ def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, varian
 
 
 def _over(ours: Estimate | None, other: Estimate | None) -> Estimate | None:
-    """Ratio of two ratios to one baseline."""
+    """Return the ratio of two ratios to one baseline."""
     if ours is None or other is None:
         return None
     value = ours.value / other.value
@@ -276,14 +277,14 @@ def _ratio(ratio: Estimate | None) -> str:
 def _wanted(target: Target) -> str:
     if target.at_least is None:
         return ""
-    return f"{target.at_least:g}×" + (f" ({target.moonshot:g}×)" if target.moonshot else "")
+    return f"{target.at_least:g}×" + (f" ({target.stretch:g}×)" if target.stretch else "")
 
 
 def _met(target: Target, ratio: Estimate | None) -> str:
     if target.at_least is None or ratio is None:
         return ""
-    if target.moonshot and ratio.value >= target.moonshot:
-        return "moonshot"
+    if target.stretch and ratio.value >= target.stretch:
+        return "stretch"
     if ratio.value >= target.at_least:
         return "yes"
     return "≈" if ratio.high >= target.at_least else f"no, {1 - ratio.value / target.at_least:.1%} short"
@@ -296,6 +297,6 @@ def _matches(wanted: str, part: str) -> bool:
 
 
 def machines_of(results: Path) -> list[Path]:
-    """Folders of machines that hold records of this project, GPUs first."""
+    """Return the folders of machines with records of this project, GPUs first."""
     found = {path.parent for path in results.glob(f"*/*{SUFFIX}")}
     return sorted(found, key=lambda path: (path.name.endswith("-cpu"), path.name))
