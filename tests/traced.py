@@ -14,9 +14,12 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from planted import lay_out
 from suites import make_suite
+
+from lockstep.processes.worker import WorkerProcess
 
 #: A kernel of the first call fills a table that the later calls read.
 _FILLED = """
@@ -45,6 +48,23 @@ def filled(x):
     use[(1,)](x, TABLES[x.device], out)
     return out
 """
+
+#: A kernel, and one that tunes itself.
+_KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(x, N: tl.constexpr):
+    tl.store(x + tl.arange(0, 16), N)
+
+
+"""
+_TUNED = _KERNEL.replace(
+    "@triton.jit",
+    "@triton.autotune([triton.Config({}, num_warps=4), triton.Config({}, num_warps=8)], [])\n@triton.jit",
+)
 
 #: Ways to ask by name: module-level code, the expression that the variant adds to x, and whether the target answers.
 #: {n} is changed; on an H200 the expression then is another number.
@@ -240,6 +260,80 @@ WORLD: dict[str, tuple[str, str, bool]] = {
         "filled(x)",
         True,
     ),
+    "names of the environment": (
+        "import os\n",
+        "({n} if any(k.startswith('NEVER_SET') for k in os.environ) else 5)",
+        False,
+    ),
+    "copy of the environment": ("import os\n", "({n} if dict(os.environ).get('NEVER_SET') else 5)", False),
+    "value by getattr": ("", "({n} if getattr(torch.version, 'cuda', None) else 5)", False),
+    "module in a local name": ("def f():\n    v = torch.version\n    return v.cuda\n", "({n} if f() else 5)", False),
+    "module as an argument": ("def f(v):\n    return v.cuda\n", "({n} if f(torch.version) else 5)", False),
+    "module in a class": ("class A:\n    v = torch.version\n", "({n} if A.v.cuda else 5)", False),
+    "module in a closure": (
+        "def outer():\n    import torch.version as v\n    def f():\n        return v.cuda\n    return f\n",
+        "({n} if outer()() else 5)",
+        False,
+    ),
+    "registers of a kernel": (
+        _KERNEL
+        + "def f(x):\n    try:\n        return k.warmup(x, N=1, grid=(1,)).n_regs\n    except Exception:\n        return 0\n",
+        "({n} if f(x) else 5)",
+        False,
+    ),
+    "what a launch returns": (
+        _KERNEL + "def f(x):\n    return getattr(k[(1,)](x, N=1), 'asm', None)\n",
+        "({n} if f(x) else 5)",
+        False,
+    ),
+    "best configuration": (
+        _TUNED + "def f(x):\n    k[(1,)](x, N=1)\n    return getattr(k, 'best_config', None)\n",
+        "({n} if f(x) else 5)",
+        False,
+    ),
+    "cache of an autotuner": (
+        _TUNED + "def f(x):\n    k[(1,)](x, N=1)\n    return len(k.cache)\n",
+        "({n} if f(x) else 5)",
+        False,
+    ),
+    "table of NumPy": (
+        "import os\nimport numpy as np\ndef f():\n    try:\n        return np.load('/var/nothing/tuned.npy')[0]\n    except OSError:\n        return 0\n",
+        "({n} if f() else 5)",
+        False,
+    ),
+    "distance of tensors": ("", "({n} if abs(torch.empty_like(x).data_ptr() - x.data_ptr()) < 2**34 else 5)", False),
+    "number of GPUs": ("", "({n} if torch.cuda.device_count() > 1 else 5)", False),
+    "dict of a module": ("", "({n} if torch.version.__dict__.get('cuda') else 5)", False),
+    "vars of a module": ("", "({n} if vars(torch.version).get('cuda') else 5)", False),
+    "value imported from a module": ("from torch.version import cuda\n", "({n} if cuda else 5)", False),
+    "getattr in a partial": (
+        "import functools\nget = functools.partial(getattr, torch.version)\n",
+        "({n} if get('cuda') else 5)",
+        False,
+    ),
+    "module in a default": ("get = lambda m=torch.version: m.cuda\n", "({n} if get() else 5)", False),
+    "modules in a tuple": ("", "({n} if any(m.cuda for m in (torch.version,)) else 5)", False),
+    "value of a module by name": (
+        "import importlib\n",
+        "({n} if importlib.import_module('torch.version').cuda else 5)",
+        False,
+    ),
+    "memory at import": (
+        "M = getattr(torch.cuda.get_device_properties(0), 'total_memory', 0)\n",
+        "({n} if M else 5)",
+        False,
+    ),
+    "type of a tensor at import": ("M = torch.empty(1, device='cuda').type()\n", "({n} if 'cuda' in M else 5)", False),
+    "driver at import": (
+        "from triton.runtime import driver\nM = driver.active.utils.get_device_properties(0).get('sm_clock_rate')\n",
+        "({n} if M else 5)",
+        False,
+    ),
+    "key of an autotuner": (
+        _TUNED.replace("[])", "['N'][: {n} - 1])") + "def f(x):\n    k[(1,)](x, N=1)\n    return 1\n",
+        "f(x)",
+        True,
+    ),
 }
 
 
@@ -285,6 +379,16 @@ def traced(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[st
     return tuple(json.loads(content)) if content else ([], "the process died")  # type: ignore[return-value]
 
 
+class _Unheard(WorkerProcess):
+    """Nobody listens to its events."""
+
+    def __init__(self) -> None:
+        pass
+
+    def emit(self, event: str, **content: Any) -> None:
+        """Drop the event."""
+
+
 def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[list[str], str]:
     """As ``traced``, in this process."""
     from lockstep.machine_code.targets import Target
@@ -298,7 +402,7 @@ def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[lis
         draw=lambda new, M: {"x": new.normal(M, 16)},
     )  # fmt: skip
     import_from(root, packages)
-    tracer = Tracer({"work": suite}, root, packages, (), 1, lambda *_, **__: None)
+    tracer = Tracer({"work": suite}, root, packages, (), 1, _Unheard())
     target = Target(90, 132, "NVIDIA H200")
     if os.environ.get("ANSWERING"):
         tracer._answering = target.spell()

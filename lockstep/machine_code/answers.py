@@ -67,7 +67,7 @@ def _answer_questions(target: Target) -> None:
     cuda.get_device_properties, cuda.get_device_capability = get_device_properties, get_device_capability
     cuda.get_device_name, cuda.synchronize = get_device_name, synchronize
     cuda.is_available, cuda.is_initialized = constant(True), constant(True)
-    cuda.device_count, cuda.current_device = constant(1), constant(0)
+    cuda.current_device = constant(0)
     cuda.is_bf16_supported = constant(True)  # since 8.0, the least that lockstep knows
     cuda.is_current_stream_capturing = lambda: Listener.capturing
     cuda.init = cuda._lazy_init = constant(None)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
+
+
+#: Code that stands between the code under test and what it asks; whoever looks for the asker looks through it.
+TRANSPARENT: set[CodeType] = set()
 
 
 class Listener:
@@ -28,6 +35,16 @@ def heard_by(
         yield
     finally:
         Listener.doubt, Listener.step, Listener.place = former
+
+
+@contextlib.contextmanager
+def doubted_by(doubt: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, who hears of doubts; steps and addresses go where they went."""
+    former, Listener.doubt = Listener.doubt, doubt
+    try:
+        yield
+    finally:
+        Listener.doubt = former
 
 
 @contextlib.contextmanager

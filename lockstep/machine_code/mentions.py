@@ -14,11 +14,13 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from lockstep.machine_code.purity import (
     HIDING_ATTRIBUTES,
+    HOLDERS,
     allowed,
     is_foreign,
     may_be_held,
@@ -31,10 +33,34 @@ _MISSING = object()
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _FAST = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK")
 _NOISE = ("CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "RESUME", "COPY_FREE_VARS", "MAKE_CELL")
+#: What may be done with a module of torch besides taking an attribute: bind it to a name, set an attribute, test it.
+_HARMLESS = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "DELETE_ATTR", "POP_TOP")
+_TESTS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
+
+
+@dataclass(frozen=True)
+class _Mention:
+    """The end of a dotted name, as far as it leads through modules.
+
+    Attributes:
+        owner: module that has the value; ``None`` for a plain name.
+        name: last part of the dotted name.
+        value: what it stands for.
+        handed_on: a module that is used otherwise than for an attribute: what is taken from it then is unseen.
+    """
+
+    owner: ModuleType | None
+    name: str
+    value: Any
+    handed_on: bool = False
 
 
 def refused_mentions(
-    code: CodeType, scope: Mapping[str, Any], own: frozenset[str], caches: list[Any] | None = None
+    code: CodeType,
+    scope: Mapping[str, Any],
+    own: frozenset[str],
+    caches: list[Any] | None = None,
+    closure: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Values that a function of the code under test mentions and may not use; a sentence each.
 
@@ -43,13 +69,15 @@ def refused_mentions(
         scope: its globals.
         own: top-level packages under test, and those that they may call.
         caches: gets the cached functions of other packages that are mentioned: they run unseen if they remember.
+        closure: its free variables.
     """
     texts = [one for one in code.co_consts if isinstance(one, str)]
     found = [f"uses {name}" for name in (*code.co_names, *texts) if name in HIDING_ATTRIBUTES]
-    for owner, name, value in _mentions(code, scope):
-        if value is _MISSING or _seen_when_called(value):
+    for mention in _Reading(code, scope, closure or {}).mentions():
+        value, name, owner = mention.value, mention.name, mention.owner
+        if value is _MISSING:
+            found += [f"uses the dict of {owner.__name__}"] if owner is not None and name == "__dict__" else []
             continue
-        foreign = owner is not None and top(owner.__name__) not in own
         if isinstance(value, functools._lru_cache_wrapper):
             inner = inspect.unwrap(value)
             home = str(getattr(inner, "__module__", ""))
@@ -59,55 +87,113 @@ def refused_mentions(
             elif not allowed(home, getattr(inner, "__qualname__", name)):
                 found.append(f"asks {home}.{name}")
             continue
-        if isinstance(value, BuiltinFunctionType | BuiltinMethodType):
-            found += [reason] if (reason := refused_call(value)) else []
-        elif owner is not None and foreign and not isinstance(value, ModuleType | type):
-            found += [] if allowed(owner.__name__, name) else [f"asks {owner.__name__}.{name}"]
-        elif not may_be_held(value, own):
-            found.append(f"uses {spell(value, name)}")
+        if reason := refused_value(owner, name, value, own):
+            found.append(reason)
+        elif (
+            mention.handed_on
+            and isinstance(value, ModuleType)
+            and (top(value.__name__) == "torch" or value.__name__ in HOLDERS)
+        ):
+            found.append(f"hands on {spell(value, name)}, and what is taken from it is unseen")
     return found
 
 
-def _mentions(code: CodeType, scope: Mapping[str, Any]) -> Iterator[tuple[ModuleType | None, str, Any]]:
-    """Owner, name and value at the end of each dotted name, as far as it leads through modules."""
-    imported: dict[str, Any] = {}  # names of the function that are bound by its imports
-    chain: tuple[ModuleType | None, str, Any] | None = None
-    module: ModuleType | None = None
-    bound: Any = _MISSING
-    constants: list[Any] = [None, None]
-    for step in dis.get_instructions(code):
-        operation, argument = step.opname, step.argval
-        if operation in _NOISE:
-            continue
-        if chain and operation in _ATTRIBUTES and isinstance(chain[2], ModuleType):
-            chain = _attribute(chain[2], argument)
-            continue
-        if chain:
-            yield chain
-            chain = None
-        if operation == "LOAD_CONST":
-            constants = [constants[1], argument]
-        elif operation == "IMPORT_NAME":
-            module = _imported(argument, constants[0], constants[1], scope)
-            bound = module
-        elif operation == "IMPORT_FROM" and module is not None:
-            found = _attribute(module, argument)
-            bound = found[2]
-            yield found
-        elif operation.startswith("STORE_"):
-            if bound is not _MISSING:
-                imported[str(argument)] = bound
-            bound = _MISSING
-        elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
-            chain = (None, argument, scope.get(argument, vars(builtins).get(argument, _MISSING)))
-        elif operation in _FAST and isinstance(imported.get(argument), ModuleType):
-            chain = (None, argument, imported[argument])
-    if chain:
-        yield chain
+def refused_value(owner: ModuleType | None, name: str, value: Any, own: frozenset[str]) -> str:
+    """Why a value may not be used, else "".
+
+    Args:
+        owner: module that it is taken from; ``None`` for a plain name.
+        name: its name there.
+        value: itself.
+        own: top-level packages under test, and those that they may call.
+    """
+    if _seen_when_called(value):
+        return ""
+    if isinstance(value, BuiltinFunctionType | BuiltinMethodType):
+        return refused_call(value)
+    if owner is not None and top(owner.__name__) not in own and not isinstance(value, ModuleType | type):
+        return "" if allowed(owner.__name__, name) else f"asks {owner.__name__}.{name}"
+    return "" if may_be_held(value, own) else f"uses {spell(value, name)}"
 
 
-def _attribute(owner: ModuleType, name: str) -> tuple[ModuleType, str, Any]:
-    return owner, name, vars(owner).get(name, sys.modules.get(f"{owner.__name__}.{name}", _MISSING))
+class _Reading:
+    """Reads the bytecode of one function."""
+
+    def __init__(self, code: CodeType, scope: Mapping[str, Any], closure: Mapping[str, Any]) -> None:
+        self._scope = scope
+        self._steps = [one for one in dis.get_instructions(code) if one.opname not in _NOISE]
+        # Names of the function that stand for modules, as far as its statements bind them.
+        self._bound: dict[str, Any] = {name: one for name, one in closure.items() if isinstance(one, ModuleType)}
+        # What a class binds is an attribute of it.
+        self._in_class = not code.co_flags & inspect.CO_OPTIMIZED and code.co_name != "<module>"
+
+    def mentions(self) -> Iterator[_Mention]:
+        """Yield the end of each dotted name."""
+        constants: list[Any] = [None, None]
+        module: ModuleType | None = None
+        at = 0
+        while at < len(self._steps):
+            step = self._steps[at]
+            operation, argument = step.opname, step.argval
+            at += 1
+            if operation == "LOAD_CONST":
+                constants = [constants[1], argument]
+            elif operation == "IMPORT_NAME":
+                module = _imported(argument, constants[0], constants[1], self._scope)
+                yield from self._end(_Mention(None, argument, module or _MISSING), at, imported=True)
+            elif operation == "IMPORT_FROM" and module is not None:
+                taken = _attribute(module, argument)
+                if at < len(self._steps) and self._steps[at].opname in ("SWAP", "ROT_TWO"):
+                    # "import a.b as c" takes "b" from "a", and has a look at no more than the last.
+                    module = taken.value if isinstance(taken.value, ModuleType) else None
+                else:
+                    yield from self._end(taken, at)
+            elif (start := self._start(operation, argument)) is not None:
+                mention, looked_up = start, self._is_looked_up(at - 1)
+                while at < len(self._steps) and isinstance(mention.value, ModuleType):
+                    if self._steps[at].opname not in _ATTRIBUTES:
+                        break
+                    mention = _attribute(mention.value, self._steps[at].argval)
+                    at += 1
+                yield from self._end(mention, at, looked_up=looked_up)
+
+    def _start(self, operation: str, argument: Any) -> _Mention | None:
+        if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            value = self._bound.get(argument, self._scope.get(argument, vars(builtins).get(argument, _MISSING)))
+            return _Mention(None, argument, value)
+        if operation in _FAST and argument in self._bound:
+            return _Mention(None, argument, self._bound[argument])
+        return None
+
+    def _is_looked_up(self, at: int) -> bool:
+        """Whether a step loads the first argument of ``getattr`` or ``hasattr``, which judge it when they run."""
+        before = self._steps[at - 1]
+        return at > 0 and before.opname in ("LOAD_GLOBAL", "LOAD_NAME") and before.argval in ("getattr", "hasattr")
+
+    def _end(
+        self, mention: _Mention, at: int, *, imported: bool = False, looked_up: bool = False
+    ) -> Iterator[_Mention]:
+        """The mention that ends before a step."""
+        following = self._steps[at] if at < len(self._steps) else None
+        operation = following.opname if following else ""
+        if isinstance(mention.value, ModuleType):
+            if operation in _HARMLESS and operation.startswith("STORE_") and operation != "STORE_ATTR":
+                self._bound[str(following.argval if following else "")] = mention.value
+            mention = replace(mention, handed_on=not (imported or looked_up or self._is_harmless(at)))
+        if not imported:
+            yield mention
+
+    def _is_harmless(self, at: int) -> bool:
+        following = [one.opname for one in self._steps[at : at + 2]]
+        if not following:
+            return False
+        if following[0] in _HARMLESS:
+            return not (self._in_class and following[0] == "STORE_NAME")
+        return following[0].startswith(_TESTS) or following[1:] == ["IS_OP"]
+
+
+def _attribute(owner: ModuleType, name: str) -> _Mention:
+    return _Mention(owner, name, vars(owner).get(name, sys.modules.get(f"{owner.__name__}.{name}", _MISSING)))
 
 
 def _imported(name: str, level: Any, names: Any, scope: Mapping[str, Any]) -> ModuleType | None:

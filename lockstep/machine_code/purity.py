@@ -40,7 +40,6 @@ _LOGGING = frozenset(
 
 #: Functions and values of other modules that are allowed, and why.
 FACTS: Mapping[tuple[str, str], str] = {
-    ("importlib", "import_module"): "imports are watched as they run",
     ("importlib", "util"): "a module",
     ("importlib.util", "find_spec"): "what is installed",
     ("inspect", "signature"): "of a function",
@@ -69,6 +68,7 @@ FACTS: Mapping[tuple[str, str], str] = {
     ("torch._dynamo", "is_compiling"): "torch.compile is not traced",
     ("torch.distributed", "is_available"): "what is installed",
     ("torch.distributed", "is_initialized"): "no suite starts processes that talk to each other",
+    ("torch.distributed.distributed_c10d", "is_initialized"): "no suite starts processes that talk to each other",
     ("torch.version", "hip"): "None for every CUDA build of torch (torch/version.py)",
     ("torch.version", "__version__"): "what is installed",
     ("torch.xpu", "is_available"): "false for every CUDA build of torch (torch/xpu/__init__.py)",

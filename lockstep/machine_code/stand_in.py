@@ -7,10 +7,12 @@ What is patched here is Triton's own (3.6 and 3.7): ``JITFunction.run``, ``JITFu
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.machine_code.listener import Listener
 from lockstep.machine_code.targets import REGISTERS, Target
 
 
@@ -22,6 +24,11 @@ class Request:
     source: Any
     options: Any
     target: Target
+
+    def __getattr__(self, name: str) -> Any:
+        """What the code under test wants of a compiled kernel is not known here."""
+        Listener.doubt(f"asks a compiled kernel for {name}")
+        raise AttributeError(name)
 
 
 @dataclass(frozen=True)
@@ -79,27 +86,21 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         # Whoever asks may take the error for an answer.
-        Doubts.heard(f"asks Triton's driver for {name}, which its stand-in cannot answer")
+        Listener.doubt(f"asks Triton's driver for {name}, which its stand-in cannot answer")
         raise AttributeError(name)
-
-
-class Doubts:
-    """Who hears that Triton's driver was asked what it cannot answer here."""
-
-    heard: Callable[[str], None] = staticmethod(lambda reason: None)
 
 
 class _Properties(dict[str, int]):
     """What Triton's driver knows of a device; its clocks and its bus are not known here (third_party/nvidia)."""
 
     def __missing__(self, name: str) -> int:
-        Doubts.heard(f"asks Triton's driver for the device property {name}")
+        Listener.doubt(f"asks Triton's driver for the device property {name}")
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """As of a dict, with a doubt where the real driver has an answer that is not known here."""
         if name in ("sm_clock_rate", "mem_clock_rate", "mem_bus_width"):
-            Doubts.heard(f"asks Triton's driver for the device property {name}")
+            Listener.doubt(f"asks Triton's driver for the device property {name}")
         return super().get(name, default)
 
 
@@ -142,6 +143,7 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
         return request
 
     def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
+        Listener.step(f"tunes {', '.join(f'{name}={value}' for name, value in _tuning(self))}")
         self.nargs = dict(zip(self.arg_names, args, strict=False))
         configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
         for one in configurations:
@@ -152,8 +154,41 @@ def noted(target: Target, note: Callable[[Launch], None]) -> Iterator[None]:
         return request
 
     JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
+    for name in FOUND_BY_TUNING:
+        setattr(Autotuner, name, _doubted(name))
     stand_in(target)
     try:
         yield
     finally:
         JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune
+        for name in FOUND_BY_TUNING:
+            delattr(Autotuner, name)
+
+
+#: What an autotuner knows once it has measured.
+FOUND_BY_TUNING = ("best_config", "bench_time", "cache", "configs_timings")
+#: What decides when an autotuner measures anew, and how.
+_DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
+
+
+def _tuning(tuner: Any) -> Iterator[tuple[str, Any]]:
+    yield "kernel", getattr(tuner.base_fn, "__name__", "")
+    for name in _DECIDING:
+        yield name, getattr(tuner, name, None)
+
+
+def _doubted(name: str) -> property:
+    """An attribute of an autotuner that the code under test cannot know without a GPU."""
+
+    def read(self: Any) -> Any:
+        if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "triton":
+            Listener.doubt(f"asks an autotuner for {name}, which only measuring finds")
+        try:
+            return vars(self)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def write(self: Any, value: Any) -> None:
+        vars(self)[name] = value
+
+    return property(read, write)

@@ -19,7 +19,7 @@ _MODULES = (
     *("torch._prims_common", "torch._decomp", "torch.utils._pytree", "torch.utils._python_dispatch"),
     *("torch.cuda.amp", "torch._linalg_utils", "torch._lowrank", "torch.fft", "torch.linalg", "torch.special"),
     *("torch.utils._device", "torch._classes", "torch._utils", "torch.ops", "torch.return_types"),
-    *("torch._vmap_internals", "torch.distributed.tensor"),
+    *("torch._vmap_internals", "torch.distributed.tensor", "torch.torch_version"),
 )
 #: Modules of those above that choose kernels by the device, give operators other kernels, or measure.
 _NOT_MODULES = (

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.machine_code.contents import content_of, made_by
 from lockstep.machine_code.listener import capturing, heard_by
-from lockstep.machine_code.stand_in import Doubts, Launch, Request, noted
+from lockstep.machine_code.stand_in import Launch, Request, noted
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.torch_purity import operators
 from lockstep.machine_code.watch import Watch
@@ -188,7 +188,6 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
     trace = Trace(contents=True)
     call = family.variants[variant]
     new = Draw("meta", 0)
-    Doubts.heard = trace.distrust
     try:
         inputs = inputs_of(suite, case, new)
         with noted(target, trace.launch), heard_by(trace.distrust, trace.step, trace.place):

@@ -19,13 +19,24 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from lockstep.machine_code.foreign import unknown_globals
+from lockstep.machine_code.imports import Judge
+from lockstep.machine_code.listener import TRANSPARENT, doubted_by
 from lockstep.machine_code.mentions import refused_mentions
 from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
 from lockstep.machine_code.tree_files import FILES, TreeFiles
 
 #: Audit events that tell nothing of the world; https://docs.python.org/3/library/audit_events.html. All others do.
 HARMLESS_EVENTS = frozenset(
-    {"import", "marshal.loads", "sys._getframe", "builtins.id", "array.__new__", "object.__getattr__"}
+    {
+        "import",
+        "marshal.loads",
+        "sys._getframe",
+        "builtins.id",
+        "array.__new__",
+        "object.__getattr__",
+        "object.__setattr__",
+        "object.__delattr__",
+    }
 )
 #: Events by which text becomes code, and modules of the standard library that do so with texts of their own.
 EVALUATING = frozenset({"compile", "exec"})
@@ -63,7 +74,17 @@ class Watch:
         self._caches: list[Any] = []
         self._before: dict[str, Any] | None = None
         sys.addaudithook(self._audit)
+        judge = Judge(self._own, self._report)
+        judge.watch_imports(self._is_own)
+        self._builtins = judge.builtins()
         self._leave_imports_out()
+
+    def _is_own(self, frame: FrameType) -> bool:
+        return top(self._files.module(frame)) in self.packages
+
+    def _report(self, reason: str) -> None:
+        if self._doubt is not None:
+            self._doubt(reason)
 
     def begin_case(self) -> None:
         """Forget what the modules held before: what they hold when the case begins is what its calls may change."""
@@ -100,7 +121,7 @@ class Watch:
         """Within the block modules of the code under test are imported; ``loading`` has what they asked."""
         self._forget()
         before, self._doubt = self._doubt, self._doubt_loading
-        with _profiled(self._event):
+        with doubted_by(self._doubt_loading), _profiled(self._event):
             try:
                 yield
             finally:
@@ -116,6 +137,8 @@ class Watch:
 
         def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
             watched = self._doubt is not None and top(module.__name__) in self.packages
+            if top(module.__name__) in self.packages:
+                vars(module)["__builtins__"] = self._builtins
             with _profiled(self._event if watched else None):
                 _EXECUTE(loader, module)
             if is_foreign(top(module.__name__)) and top(module.__name__) not in self._own:
@@ -152,19 +175,27 @@ class Watch:
                 looks_up = argument in _LOOKING_UP and refused_scope(frame.f_globals, self._own)
                 if reason := looks_up or refused_call(argument):
                     self._doubt(f"{known.name} {reason}")
+        elif event == "c_exception":
+            if self._known(frame).own and (reason := _failed(argument)):
+                self._doubt(f"{self._known(frame).name} {reason}")
         elif event == "return" and frame.f_code.co_name == "<module>" and self._known(frame).own:
             for reason in refused_mentions(frame.f_code, frame.f_globals, self._own):
+                self._doubt(f"{self._files.module(frame)} {reason}")
                 self.loading.setdefault(frame.f_code.co_filename, f"{self._files.module(frame)} {reason}")
 
     def _judge(self, frame: FrameType, known: _Known) -> None:
         """A function that is not known to be harmless was called: doubt it if the code under test called it."""
         assert self._doubt is not None
-        if known.module == "os" and known.name.endswith("_Environ.__getitem__"):
+        if known.module == "os" and frame.f_code.co_qualname == "_Environ.__getitem__":
             if self._caller(frame, any_library=True) is not None:
                 self._read_environment(frame.f_locals.get("key"))
             return
+        if known.module == "os" and frame.f_code.co_qualname in ("_Environ.__iter__", "_Environ.__len__"):
+            if self._caller(frame, any_library=True) is not None:
+                self._doubt("reads the names of all environment variables")
+            return
         caller = self._caller(frame)
-        if caller is None:
+        if caller is None or (known.module == "logging" and self._files.module(frame.f_back or frame) == "logging"):
             return
         if top(known.module) in FILES and self._files.allows(frame):
             return
@@ -184,21 +215,29 @@ class Watch:
         raw = answers.get(os.fsencode(name))
         self.environment[name] = None if raw is None else os.fsdecode(raw)
 
-    def _caller(self, frame: FrameType, *, any_library: bool = False) -> FrameType | None:
+    def _caller(self, frame: FrameType, *, any_library: bool = False, any_package: bool = False) -> FrameType | None:
         """The function under test that called, maybe through the standard library; None if another did.
 
         A call on the way into a part of the standard library that is not pure was judged itself, and so answers for
-        what it calls; ``any_library`` looks through it all the same.
+        what it calls; ``any_library`` looks through it all the same, and ``any_package`` through torch and NumPy.
         """
         caller = frame.f_back
         while caller is not None:
+            if caller.f_code in TRANSPARENT:
+                caller = caller.f_back
+                continue
             module = self._files.module(caller)
             if top(module) in self.packages:
                 return caller
             if is_foreign(top(module)) and top(module) not in self._own:
                 return caller if self._follows(caller) else None
-            if module.startswith(INSTALLED) or top(module) not in sys.stdlib_module_names:
+            if module.startswith(INSTALLED):
                 return None
+            if top(module) not in sys.stdlib_module_names:
+                if not any_package or top(module) not in ("torch", "numpy"):
+                    return None
+                caller = caller.f_back
+                continue
             if module in ("linecache", "warnings") or not (any_library or module in PURE):
                 return None  # the first two: to print a line of the source
             caller = caller.f_back
@@ -221,7 +260,7 @@ class Watch:
             return
         if event in EVALUATING and self._files.module(sys._getframe(1)) in GENERATORS:
             return
-        caller = self._caller(sys._getframe(0), any_library=True)
+        caller = self._caller(sys._getframe(0), any_library=True, any_package=event not in EVALUATING)
         if caller is None:
             return
         if event in ("open", "os.listdir", "os.scandir", "glob.glob", "glob.glob/2"):
@@ -244,7 +283,8 @@ class Watch:
         reasons: tuple[str, ...] = ()
         if own or foreign:
             before = len(self._caches)
-            reasons = tuple(refused_mentions(code, frame.f_globals, self._own, self._caches))
+            free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
+            reasons = tuple(refused_mentions(code, frame.f_globals, self._own, self._caches, free))
             for cached in self._caches[before:]:
                 cached.cache_clear()
         if code.co_name == "<module>":
@@ -262,6 +302,15 @@ class Watch:
             for name, module in list(sys.modules.items())
             if top(name) in self.packages and module is not None
         }
+
+
+def _failed(function: Any) -> str:
+    """Why the failure of a function written in C is a doubt: one of torch may fail here and not on a GPU."""
+    holder = getattr(function, "__self__", None)
+    homes = (getattr(function, "__module__", None), getattr(type(holder), "__module__", None))
+    if any(top(str(home)) == "torch" for home in homes):
+        return f"calls {getattr(function, '__name__', function)} of torch, which fails without a GPU"
+    return ""
 
 
 class _Known:

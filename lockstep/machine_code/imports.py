@@ -1,0 +1,85 @@
+"""Modules that the code under test reaches by a text: what it takes from them is judged as it takes it.
+
+The code under test hears of two built-in functions of its own, ``getattr`` and ``hasattr``, and of ``import_module``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+from lockstep.machine_code.listener import TRANSPARENT
+from lockstep.machine_code.mentions import refused_value
+from lockstep.machine_code.purity import PURE, top
+
+_IMPORT = importlib.import_module  # Python's own, whatever watches there were before
+
+
+class Judge:
+    """Judges what is taken from modules that are not under test.
+
+    Args:
+        own: top-level packages under test, and those that they may call.
+        doubt: hears what must not be taken.
+    """
+
+    def __init__(self, own: frozenset[str], doubt: Callable[[str], None]) -> None:
+        self._own = own
+        self._doubt = doubt
+
+    def is_judged(self, module: Any) -> bool:
+        """Whether what a module has is judged."""
+        return isinstance(module, ModuleType) and top(module.__name__) not in self._own and module.__name__ not in PURE
+
+    def taken(self, module: ModuleType, name: str, value: Any) -> Any:
+        """Judge a value that is taken from a module, and return what stands for it."""
+        if self.is_judged(value):
+            return value if isinstance(value, Reached) else Reached(value, self)
+        if name == "__dict__":
+            self._doubt(f"uses the dict of {module.__name__}")
+        elif reason := refused_value(module, name, value, self._own):
+            self._doubt(f"looks names up at run time and {reason}")
+        return value
+
+    def builtins(self) -> dict[str, Any]:
+        """Built-in names for modules under test."""
+
+        def getattr_(owner: Any, name: str, *default: Any) -> Any:
+            value = getattr(owner, name, *default)
+            return self.taken(owner, name, value) if self.is_judged(owner) else value
+
+        def hasattr_(owner: Any, name: str) -> bool:
+            return hasattr(owner, name)
+
+        TRANSPARENT.update((getattr_.__code__, hasattr_.__code__))
+        return {**vars(builtins), "getattr": getattr_, "hasattr": hasattr_}
+
+    def watch_imports(self, asks: Callable[[FrameType], bool]) -> None:
+        """From now on ``importlib.import_module`` judges; ``asks`` tells the code under test from other callers."""
+
+        def import_module(name: str, package: str | None = None) -> ModuleType:
+            module = _IMPORT(name, package)
+            return Reached(module, self) if self.is_judged(module) and asks(sys._getframe(1)) else module
+
+        importlib.import_module = import_module
+
+
+class Reached(ModuleType):
+    """Stands for a module that was reached by a text."""
+
+    def __init__(self, module: ModuleType, judge: Judge) -> None:
+        super().__init__(module.__name__)
+        object.__setattr__(self, "judged", (module, judge))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return Reached
+        module, judge = object.__getattribute__(self, "judged")
+        return judge.taken(module, name, getattr(module, name))
+
+
+TRANSPARENT.update((Judge.taken.__code__, Reached.__getattribute__.__code__))
