@@ -1,1 +1,1 @@
-"""What programs read: JSON, feeds, badges, health and metrics. Nothing here writes."""
+"""Read-only interface for programs: JSON, feeds, badges, health and metrics."""

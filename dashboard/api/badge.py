@@ -1,4 +1,4 @@
-"""A badge for a README: a label and what there is to say, as SVG."""
+"""A badge for a README: a label and a value, as SVG."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal
 
 Kind = Literal["good", "bad", "plain"]
 
-#: Contrast with white text at least 4.5:1. Orange and blue, as everywhere here, and never red and green.
+#: Contrast with white text is at least 4.5:1. Orange and blue as in the charts, never red and green.
 _COLOURS: dict[Kind, str] = {"good": "#0B62A8", "bad": "#B04A00", "plain": "#5A6570"}
 
-#: Width of a letter in pixels at 11 px; ``textLength`` makes the text fit what was reckoned.
+#: Width of a letter in pixels at 11 px; ``textLength`` fits the text to the estimate.
 _LETTER, _MARGIN, _MOST = 6.6, 6, 60
 
 
-def badge(label: str, said: str, kind: Kind) -> str:
-    """The badge's SVG text; ``kind`` is its colour."""
-    left, right = label[:_MOST], said[:_MOST]
+def badge(label: str, value: str, kind: Kind) -> str:
+    """Return the badge as SVG text; ``kind`` is its colour."""
+    left, right = label[:_MOST], value[:_MOST]
     widths = [round(_LETTER * len(text)) for text in (left, right)]
     first, second = (width + 2 * _MARGIN for width in widths)
     title = escape(f"{left}: {right}")

@@ -1,4 +1,4 @@
-"""What Prometheus is told: how fresh each machine's results are, what is open, what could not be read."""
+"""Prometheus metrics: the age of each machine's results, open alerts, unread files, the analysis."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lockstep.history.store import Store
 
 
 class Health(Collector):
-    """Gauges as they are when asked.
+    """Collects the gauges at each scrape.
 
     Args:
         store: of the results.
-        desk: the alerts; ``None`` leaves them out.
+        service: the alerts; ``None`` leaves them out.
     """
 
     def __init__(self, store: Store, service: AlertService | None) -> None:
@@ -25,11 +25,11 @@ class Health(Collector):
         self._desk = service
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing: reading the results at the start only to name the gauges would be slow."""
+        """Return nothing: reading the results at start-up just to name the gauges would be slow."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """All gauges."""
+        """Yield all gauges."""
         results = self._store.current()
         names = {
             "lockstep_machine_last_report_timestamp_seconds": "When the newest number of a machine was measured",
@@ -56,7 +56,7 @@ class Health(Collector):
 
 
 def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:
-    """Gauges of the analysis, the same in every process that serves."""
+    """Yield the gauges of the analysis, which are the same in every worker."""
     numbers = {
         "failed": ("1 if the last analysis failed or was killed", float(status.failing)),
         "failures": ("Failed analyses since the last success", float(status.failures)),

@@ -1,4 +1,4 @@
-"""Long lists of the API in parts: ``limit`` items from ``cursor`` on, and the address of the items that follow."""
+"""Paging of long lists: ``limit`` items from ``cursor`` on, and a link to the next items."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from flask import request
 
 T = TypeVar("T")
 
-#: Items of one answer, at most.
+#: Maximum number of items of one answer.
 MOST_ITEMS = 10_000
 
 
 class WrongQuery(ValueError):
-    """A value of the query cannot be used; the message says which one and what to write."""
+    """A value of the query is wrong; the message says which one and what to write."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some items of a list.
+    """A page of a list.
 
     Attributes:
-        items: as JSON has them.
-        next: the cursor of the items that follow; "" if there are none.
+        items: ready for JSON.
+        next: cursor of the next items; "" if there are none.
     """
 
     items: list[dict[str, Any]]
@@ -33,21 +33,21 @@ class Part:
 
     @property
     def address(self) -> str:
-        """The address of the present request with that cursor."""
+        """Address of the current request with the next cursor."""
         others = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
         return f"{request.path}?{urlencode([*others, ('cursor', self.next)])}"
 
 
-def part_of(items: Sequence[T], tell: Callable[[T], dict[str, Any]]) -> Part:
-    """The items that the query asks for; the cursor is the place of the first one."""
+def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:
+    """Return the items that the query asks for; the cursor is the index of the first one."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
     following = str(start + most) if start + most < len(items) else ""
-    return Part([tell(one) for one in items[start : start + most]], following)
+    return Part([as_json(one) for one in items[start : start + most]], following)
 
 
 def limit_and_cursor(usual: int) -> tuple[int, int | None]:
-    """Limit and cursor of the query.
+    """Return limit and cursor of the query.
 
     Raises:
         WrongQuery: one is not a number, or the limit is out of its range.

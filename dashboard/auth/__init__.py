@@ -1,1 +1,1 @@
-"""Decide who asks, what they may do, and what every answer must carry."""
+"""Identify who sends a request, decide what it may do, and set the headers of every answer."""

@@ -1,4 +1,4 @@
-"""Who is asking: a name from an authenticating proxy or from a token. Nobody may write without one."""
+"""Identify the person behind a request: by an authenticating proxy or by a token. Nobody else may write."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: Shorter tokens can be guessed.
 LEAST_TOKEN = 16
 
-#: What oauth2-proxy passes on with --pass-user-headers.
+#: The header that oauth2-proxy sets with --pass-user-headers.
 USER_HEADER = "X-Forwarded-User"
 
 _LONGEST_NAME = 80
 
 
 class AccessError(ValueError):
-    """Who may write cannot be told; the message says which option or file is wrong, and what to do."""
+    """An option or file about access is wrong; the message says which one, and what to do."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How people are known. The default knows nobody, and the dashboard is for reading only.
+    """How people are identified. By default nobody is, and the dashboard is read-only.
 
     Attributes:
-        proxies: networks from which ``header`` is believed; a request from elsewhere that has it is a stranger's.
+        proxies: networks from which ``header`` is trusted; from elsewhere it is ignored.
         header: holds the person's name.
         tokens: name by token.
-        hosts: names by which the dashboard may be asked for, () any. Only they keep a page of another site, whose name
-            is made to point here, from asking as the reader.
+        hosts: host names that the dashboard answers to, () for any. They prevent DNS rebinding: a page of another site
+            whose name is made to point here could otherwise read with the reader's access.
     """
 
     proxies: tuple[Network, ...] = ()
@@ -43,15 +43,15 @@ class Access:
 
     @property
     def writable(self) -> bool:
-        """Whether anybody can be known."""
+        """Whether anybody can be identified."""
         return bool(self.proxies or self.tokens)
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """The name that a proxy vouches for; "" if none does.
+        """Return the name that a proxy vouches for; "" if none does.
 
         Args:
-            address: that the connection comes from.
-            headers: of the request, found whatever their case.
+            address: of the connection.
+            headers: of the request, looked up regardless of case.
         """
         return headers.get(self.header, "").strip()[:_LONGEST_NAME] if self.is_proxy(address) else ""
 
@@ -64,14 +64,14 @@ class Access:
         return any(asking in network for network in self.proxies)
 
     def client(self, address: str | None, headers: Mapping[str, str]) -> str:
-        """Return the address that a request began at: the last of ``X-Forwarded-For`` that is not a proxy's.
+        """Return the address at which a request began: the last of ``X-Forwarded-For`` that is not a proxy's.
 
         Args:
-            address: that the connection comes from; where this is not a proxy's, nothing is believed.
-            headers: of the request, found whatever their case.
+            address: of the connection; unless it is a proxy's, the header is ignored.
+            headers: of the request, looked up regardless of case.
         """
         found = address or "unknown"
-        # Each proxy adds the address that it was asked from at the end; what stands before may be made up.
+        # Each proxy appends the address of its client; what stands before may be made up.
         for hop in reversed(headers.get("X-Forwarded-For", "").split(",")):
             if not self.is_proxy(found):
                 break
@@ -82,7 +82,7 @@ class Access:
         return found
 
     def holder(self, token: str) -> str:
-        """The name of the token's holder; "" if it is nobody's. Takes as long for a wrong token as for a right one."""
+        """Return the name of the token's holder, "" for none. Wrong tokens take as long as right ones."""
         given, found = token.encode(), ""
         for known, name in self.tokens.items():
             if hmac.compare_digest(known.encode(), given):
@@ -91,10 +91,10 @@ class Access:
 
 
 def read_networks(texts: list[str]) -> tuple[Network, ...]:
-    """Addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
+    """Read addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
 
     Raises:
-        AccessError: one is neither.
+        AccessError: a text is neither.
     """
     try:
         return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
@@ -103,17 +103,17 @@ def read_networks(texts: list[str]) -> tuple[Network, ...]:
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Names by token from a file with one ``NAME TOKEN`` a line; # begins a comment.
+    """Read names by token from a file with one ``NAME TOKEN`` a line; # begins a comment.
 
     Raises:
-        AccessError: others can read it, a line has another form, or a token is short or twice there.
+        AccessError: others can read the file, a line has another form, or a token is short or used twice.
     """
     try:
         text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         raise AccessError(f"--tokens {path} cannot be read: {error}") from error
     if mode & 0o077:
-        raise AccessError(f"--tokens {path} is open to others: chmod 600 {path}")
+        raise AccessError(f"--tokens {path} can be read by others: chmod 600 {path}")
     tokens: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -130,13 +130,13 @@ def read_tokens(path: Path) -> dict[str, str]:
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which people are known."""
+    """Add the options by which people are identified."""
     parser.add_argument(
         "--proxy",
         action="append",
         default=[],
         metavar="NETWORK",
-        help="believe the user header of requests from this address or network; may be given several times",
+        help="trust the user header of requests from this address or network; may be given several times",
     )
     parser.add_argument(
         "--user-header",
@@ -150,13 +150,13 @@ def add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="answer to this host name; may be given several times (default: on this machine's own address only to its "
-        "own names, elsewhere to any)",
+        help="answer requests for this host name; may be given several times (default: this machine's own names if it "
+        "is served there only, otherwise any)",
     )
 
 
 def access_of(args: argparse.Namespace) -> Access:
-    """The access that the options ask for.
+    """Return the access that the options describe.
 
     Raises:
         AccessError: an option is wrong.

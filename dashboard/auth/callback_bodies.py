@@ -1,4 +1,4 @@
-"""Refuse callback requests that no page sends, before Dash and the callbacks meet them."""
+"""Refuse callback requests that no page sends, before they reach Dash and the callbacks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dash import Dash
 from flask import request
 from werkzeug.exceptions import BadRequest
 
-#: Where Dash's renderer sends what a page has.
+#: Path to which Dash's renderer sends the values of a page.
 PATH = "/_dash-update-component"
 
 
 def add_checks(app: Dash) -> None:
-    """Answer 400 to a callback request whose form or types are not those of one of the app's callbacks."""
+    """Answer 400 to a callback request whose form or types match none of the app's callbacks."""
 
     def check() -> None:
         if request.path == PATH and request.method == "POST":
@@ -27,7 +27,7 @@ def add_checks(app: Dash) -> None:
                 body = None
             if not isinstance(body, dict):
                 raise BadRequest("A callback takes one JSON object.")
-            # Until the first page Dash keeps the callbacks that are registered elsewhere.
+            # Before the first page, Dash keeps its registered callbacks elsewhere.
             known = getattr(app, "callback_map", {})
             callback = known.get(body["output"]) if isinstance(body.get("output"), str) else None
             if callback is None and known:
@@ -39,7 +39,7 @@ def add_checks(app: Dash) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return whether a value of JSON is of a type; text must be encodable, which lone surrogates are not."""
+    """Return whether a JSON value has a type; text must be encodable, which lone surrogates are not."""
     kind, arguments = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return _encodable(value)
@@ -77,7 +77,7 @@ def _check(body: dict[str, Any], callback: Mapping[str, Any]) -> None:
 
 
 def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Names and values of the inputs or states."""
+    """Return names and values of the inputs or states."""
     parts = body.get(kind, [])
     if not isinstance(parts, list) or len(parts) != len(wanted):
         raise BadRequest("This callback is called with other parts.")
@@ -91,7 +91,7 @@ def _parts(body: dict[str, Any], kind: str, wanted: Sequence[Mapping[str, Any]])
 
 @cache
 def _hints(function: Any) -> tuple[Any, ...]:
-    """Types of the positional parameters, the last one repeated for ``*parts``."""
+    """Return the types of the positional parameters, the last one repeated for ``*parts``."""
     hints = get_type_hints(function)
     found: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():

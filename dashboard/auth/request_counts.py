@@ -1,7 +1,7 @@
-"""How often who asked: the memory of the ``limits`` library, for a server of many threads.
+"""Counts of requests by client: the memory storage of the ``limits`` library, made safe for many threads.
 
-Each counted request starts a timer that drops what is over, if none runs. In limits 5.8 two requests at once may both
-start the one that the second made: the first of them answers 500, "threads can only be started once".
+Each counted request starts a timer that drops expired counts, if none runs. In limits 5.8 two requests at once may both
+start the timer that the second one made: the first of them answers 500, "threads can only be started once".
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ class RequestCounts(MemoryStorage):
         super().__init__(uri, wrap_exceptions, **options)
 
     def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """Count up and tell the count; ``expiry`` is in seconds."""
+        """Add to the count and return it; ``expiry`` is in seconds."""
         with self._one:
             return super().incr(key, expiry, amount)

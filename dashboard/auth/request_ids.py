@@ -1,4 +1,4 @@
-"""An id for each request: in its answer, in the log, and on the page that says that something failed."""
+"""Give each request an id: in its answer, in the log, and in the answer to a failed request."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def add_request_ids(server: Flask, access: Access) -> None:
 
     Args:
         server: of the application.
-        access: a request of its proxies may bring the id that the proxy has logged.
+        access: its proxies may send the id that they have logged.
     """
     logger = server.logger
     logger.handlers[:] = [_handler()]
-    # asv's handler at the root prints no traceback.
+    # asv's handler at the root logger prints no traceback.
     logger.propagate = False
 
     @server.before_request
@@ -41,7 +41,7 @@ def add_request_ids(server: Flask, access: Access) -> None:
 
     @server.errorhandler(InternalServerError)
     def failed(error: InternalServerError) -> tuple[Response, int]:
-        text = f"Something failed here. The server's log says what, under the id {_current()}."
+        text = f"The server failed. Its log has the reason, under the id {_current()}."
         if request.path.startswith("/api/"):
             return jsonify({"error": text, "request_id": _current()}), 500
         return Response(text, mimetype="text/plain"), 500

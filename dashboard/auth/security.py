@@ -1,4 +1,4 @@
-"""What every request must pass and every answer carries: headers, rates, identity, and protection of writes."""
+"""Checks of every request, and headers of every answer: rates, identity, and protection of writes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dashboard.auth.request_counts import RequestCounts
 from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
 
-#: Requests by one person or address to one worker. A page loads about forty files.
+#: Maximum rate of one person or address at one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}
 
-#: Bytes of a request's body.
+#: Maximum bytes of a request's body.
 MOST_BODY = 1 << 20
 
 #: Dash's renderer sends this cookie's value back as the header X-CSRFToken.
@@ -33,15 +33,15 @@ _WRITES = parse(RATES["write"])
 
 
 class WriteError(ValueError):
-    """This request may not write; the message is for the person who asked."""
+    """This request may not write; the message is for the person who sent it."""
 
 
 class RequestSecurity:
-    """Stands before an app's pages.
+    """Protects an app's server.
 
     Args:
-        app: whose server it protects.
-        access: how people are known.
+        app: the Dash application.
+        access: how people are identified.
     """
 
     def __init__(self, app: Dash, access: Access) -> None:
@@ -51,15 +51,15 @@ class RequestSecurity:
         self._policy = ""
         server: Flask = app.server
         server.config |= {
-            # Sessions end with the process: they hold a name and a CSRF token, and asking again is cheap.
+            # Sessions end with the process: they hold a name and a CSRF token, and signing in again is cheap.
             "SECRET_KEY": secrets.token_bytes(32),
             "SESSION_COOKIE_NAME": "lockstep",
             "SESSION_COOKIE_HTTPONLY": True,
             "SESSION_COOKIE_SAMESITE": "Strict",
             "PERMANENT_SESSION_LIFETIME": timedelta(days=7),
-            # A page asks for many things at once: an answer with the session as it was would undo another's change.
+            # A page sends many requests at once: an answer with the old session would undo another answer's change.
             "SESSION_REFRESH_EACH_REQUEST": False,
-            # Reading is no danger; ``writer`` checks what is.
+            # Reading needs no CSRF token; ``writer`` checks requests that write.
             "WTF_CSRF_CHECK_DEFAULT": False,
             "WTF_CSRF_SSL_STRICT": False,
             "WTF_CSRF_TIME_LIMIT": None,
@@ -79,7 +79,7 @@ class RequestSecurity:
             add_sign_in(server, access, self.limiter, self._csrf, self._address)
 
     def _expect_host(self) -> None:
-        """Refuse a request for another host name. Flask's TRUSTED_HOSTS knows no IPv6 address (werkzeug 3.1)."""
+        """Refuse a request for another host name. Flask's TRUSTED_HOSTS does not support IPv6 (werkzeug 3.1)."""
         host = request.host.lower()
         name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if not any(name == known or (known.startswith(".") and f".{name}".endswith(known)) for known in self._hosts):
@@ -87,39 +87,39 @@ class RequestSecurity:
 
     @property
     def who(self) -> str:
-        """Name of the person asking; "" for a stranger."""
+        """Name of the person who sends the request; "" for a stranger."""
         forwarded = self._access.forwarded(request.remote_addr, request.headers)  # type: ignore[arg-type]
         return forwarded or (str(session.get("who", "")) if self._access.tokens else "")
 
     @property
     def sign_in_hint(self) -> str:
-        """What a stranger has to do to write, in words."""
+        """What a stranger has to do to be allowed to write."""
         if self._access.tokens:
             return "sign in"
         if self._access.proxies:
-            return "come by the authenticating proxy"
-        return "start this server so that it knows people: see docs/dashboard.md"
+            return "use the authenticating proxy"
+        return "start this server with --proxy or --tokens: see docs/dashboard.md"
 
     @property
     def can_sign_in(self) -> bool:
-        """Whether there is a page to sign in at."""
+        """Whether there is a sign-in page."""
         return bool(self._access.tokens)
 
     def writer(self) -> str:
-        """The name of the person who writes by this request.
+        """Return the name of the person who writes by this request.
 
         Raises:
-            WriteError: nobody that is known, not from a page of ours, or too often.
+            WriteError: the person is unknown, the request is not from one of our pages, or the rate is exceeded.
         """
         who = self.who
         if not who:
-            raise WriteError(f"Only people who are known can do that; {self.sign_in_hint}.")
+            raise WriteError(f"Only people who are signed in can do that; {self.sign_in_hint}.")
         try:
             validate_csrf(request.headers.get("X-CSRFToken"))
         except ValidationError as error:
             raise WriteError("This page is too old to act from: load it again.") from error
         if not self.limiter.limiter.hit(_WRITES, who):
-            raise WriteError("That is too often: wait a minute.")
+            raise WriteError("Too many requests: wait a minute.")
         return who
 
     def _asking(self) -> str:
@@ -131,14 +131,14 @@ class RequestSecurity:
     def _too_often(self, error: TooManyRequests) -> tuple[Response, int]:
         limit = self.limiter.current_limit
         wait = str(max(1, int(limit.reset_at - time.time()) + 1) if limit else 60)
-        text = f"That is too often: wait {wait} s."
+        text = f"Too many requests: wait {wait} s."
         answer = jsonify({"error": text}) if request.path.startswith("/api/") else Response(text, mimetype="text/plain")
         answer.headers["Retry-After"] = wait
         return answer, 429
 
     def _headers(self, response: Response) -> Response:
         if not self._policy:
-            # Dash knows all of its inline scripts only once it has served.
+            # Dash knows all of its inline scripts only after its first answer.
             scripts = " ".join(["'self'", *self._app.csp_hashes()])
             self._policy = (
                 f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "

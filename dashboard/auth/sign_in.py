@@ -1,4 +1,4 @@
-"""Signing in with a token and out again: two small pages, and what protects them."""
+"""Sign in with a token, and sign out: two small pages and their protection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limits import parse
 
 from dashboard.auth.access import Access
 
-#: Failed attempts of one address. Tokens are too long to be guessed; this bounds the work and the log.
+#: Maximum failed attempts of one address. Tokens are too long to guess; this limits the work and the log.
 FAILURES = "10 per minute"
 
 _FAILURES = parse(FAILURES)
@@ -34,10 +34,10 @@ _TOKEN = """<label for="token">Token</label>
 
 
 class Sessions(SecureCookieSessionInterface):
-    """Session cookies that are Secure wherever the browser came by https.
+    """Session cookies that are Secure if the browser came by https.
 
     Args:
-        access: with proxies every request counts as one by https.
+        access: behind proxies every request counts as https.
     """
 
     def __init__(self, access: Access) -> None:
@@ -49,7 +49,7 @@ class Sessions(SecureCookieSessionInterface):
 
 
 def over_https(access: Access) -> bool:
-    """Return whether the browser came by https. A header that is made up harms nobody but whoever made it up."""
+    """Return whether the browser came by https. A forged header harms only its sender."""
     forwarded = request.headers.get("X-Forwarded-Proto", "").lower()
     origin = request.headers.get("Origin", "").lower()
     return bool(access.proxies) or request.is_secure or "https" in forwarded or origin.startswith("https://")
@@ -60,10 +60,10 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
 
     Args:
         server: of the application.
-        access: who has which token.
+        access: holds the tokens.
         limiter: counts failed attempts.
-        csrf: checks that a form is one of these pages.
-        address: of the person who asks.
+        csrf: checks that a form comes from one of these pages.
+        address: returns the address of the client.
     """
 
     def page(title: str, said: str = "", status: int = 200) -> Response:
@@ -77,13 +77,13 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
         csrf.protect()
         name = access.holder(request.form.get("token", ""))
         if name:
-            # Whatever others failed at from the same address.
+            # Even if others failed at the same address.
             session.clear()
             session["who"] = name
             session.permanent = True
             return redirect("/alerts", 303)  # type: ignore[return-value]
         if limiter.limiter.hit(_FAILURES, "sign in", address()):
-            return page("Sign in", "That is nobody's token.", 403)
+            return page("Sign in", "This token is unknown.", 403)
         answer = page("Sign in", "Too many wrong tokens came from your address: wait a minute.", 429)
         again = limiter.limiter.get_window_stats(_FAILURES, "sign in", address()).reset_time
         answer.headers["Retry-After"] = str(max(1, int(again - time.time()) + 1))
@@ -99,4 +99,4 @@ def add_sign_in(server: Flask, access: Access, limiter: Limiter, csrf: CSRFProte
 
     @server.errorhandler(CSRFError)
     def refused(error: CSRFError) -> Response:
-        return Response("The page was too old to send from: go back and load it again.", 400, mimetype="text/plain")
+        return Response("This page is too old: go back and load it again.", 400, mimetype="text/plain")

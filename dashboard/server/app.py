@@ -1,4 +1,4 @@
-"""The Dash application: shell, routing, and what every answer's headers forbid."""
+"""The Dash application: layout, routing and callbacks of all pages."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _INDEX = """<!DOCTYPE html>
 </html>"""
 
 
-#: Pages in the head of every page, in order.
+#: Pages in the navigation of every page, in order.
 _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
 
-#: All charts are lines, points and a heatmap, which this third of plotly.js draws.
+#: Every chart is made of lines, points or a heatmap, which this third of plotly.js draws.
 PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
-#: Where Dash's charts ask for the whole of it.
+#: Path at which Dash's charts request the whole of plotly.js.
 _PLOTLY_ASKED = "_dash-component-suites/plotly/package_data/plotly.min.js"
 
-#: Milliseconds between two looks for new results, and for an analysis that a page waits for.
+#: Milliseconds between two polls for new results, and for an analysis that a page waits for.
 _TICK_MS, _SOON_MS = 15_000, 1_000
 
 
@@ -47,13 +47,13 @@ def _plotly() -> Response:
 def create_app(
     store: Store, service: AlertService | None = None, access: Access | None = None, findings: Findings | None = None
 ) -> Dash:
-    """The dashboard of a results folder; ``.server`` is its WSGI application.
+    """Return the dashboard of a results folder; ``.server`` is its WSGI application.
 
     Args:
         store: of the results.
-        desk: the alerts; without it their pages say that there are none.
-        access: how people are known who may act on alerts; nobody is by default.
-        findings: what was found in the results; by default with the thresholds of nobody, and nobody who looks.
+        service: the alerts; without it their pages say that there are none.
+        access: how people who may act on alerts are identified; by default nobody is.
+        findings: of the analysis; by default with the default thresholds and without an analysis runner.
     """
     findings = findings or Findings(store.cache, store.root)
     app = Dash(
@@ -66,7 +66,7 @@ def create_app(
         add_log_handler=False,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
-    # Sets the colour scheme before anything is drawn, or a dark page begins with a white flash.
+    # Set the colour scheme before anything is drawn, or a dark page begins with a white flash.
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
     app.layout = _shell()
     security = RequestSecurity(app, access or Access())
@@ -79,7 +79,7 @@ def create_app(
     @app.callback(
         Output("page", "children"),
         Output("title", "data"),
-        # With the page, or the first look for new results would have it all worked out and sent once more.
+        # Set the version with the page, or the first poll would compute and send everything again.
         Output("version", "data", allow_duplicate=True),
         Input("url", "pathname"),
         State("url", "search"),
@@ -126,7 +126,7 @@ def create_app(
 def page(
     store: Store, path: str, search: str, service: AlertService | None = None, security: RequestSecurity | None = None
 ) -> tuple[Any, str]:
-    """The page of an address, and its title."""
+    """Return the page of an address, and its title."""
     if path == "/compare":
         return compare.layout(store.current(), search), "Compare · Lockstep"
     if path == "/machines":

@@ -1,4 +1,4 @@
-"""The dashboard's verb: ``lockstep dashboard``."""
+"""``lockstep dashboard``: serve the results as pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
-    """Serve the results folder as pages."""
+    """Serve the results folder."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -35,9 +35,9 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         add_state(parser)
         add_access(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: %(default)s)")
-        parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free one (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=8050, help="port; 0 chooses a free one (default: %(default)s)")
         parser.add_argument(
-            "--workers", type=int, default=2, help="processes that serve, each with all it shows (default: %(default)s)"
+            "--workers", type=int, default=2, help="processes that serve the pages (default: %(default)s)"
         )
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -47,19 +47,19 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         """Serve until interrupted.
 
         Raises:
-            UserError: the address cannot be served at, the cache cannot lie where it was asked for, the alerts' state
-                cannot be used, the thresholds cannot be read, or an option that says who may write is wrong.
+            UserError: the address, the cache, the alert database or the thresholds cannot be used, or an option of the
+                access is wrong.
         """
         try:
             access = access_of(args)
         except AccessError as error:
             raise UserError(str(error)) from error
         if args.workers < 1:
-            raise UserError(f"--workers {args.workers}: one at least")
+            raise UserError(f"--workers {args.workers}: it must be at least 1")
         check_locations(args)
         thresholds = check_thresholds(args)
         listener = listen(args.host, args.port)
-        # Only now: a busy port must be told at once, and these imports take a second.
+        # Imported after the port is open: a busy port must be reported at once, and these imports take a second.
         from dashboard.server.app import create_app
         from dashboard.server.serve import serve
         from lockstep.alerts.database import StateError
@@ -67,12 +67,12 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         from lockstep.history.store import StoreError
         from lockstep.suite.thresholds import ThresholdsError, read_thresholds
 
-        # What they log for their developers would stand between our lines.
+        # Their log records would stand between our lines.
         for library in ("alembic", "flask-limiter"):
             logging.getLogger(library).propagate = False
         try:
             store = open_store(args)
-            service = open_desk(args, store.cache)
+            service = open_service(args, store.cache)
             read_thresholds(thresholds)
         except (StoreError, StateError, ThresholdsError) as error:
             raise UserError(str(error)) from error
@@ -81,20 +81,20 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         app = create_app(store, service, access, findings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        print(f"Lockstep shows {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
+        print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
         serve(app, listener, args.workers, access.proxies)
         return 0
 
 
-def open_desk(args: argparse.Namespace, cache: Path) -> AlertService:
-    """The alerts of these places, and who keeps them in step with the results.
+def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
+    """Open the alerts of these results, with a runner that keeps them up to date.
 
     Args:
         args: of the command line.
         cache: of the store, see ``Store.cache``.
 
     Raises:
-        lockstep.alerts.database.StateError: their database cannot be used.
+        lockstep.alerts.database.StateError: the alert database cannot be used.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_runner import AnalysisRunner
@@ -104,7 +104,7 @@ def open_desk(args: argparse.Namespace, cache: Path) -> AlertService:
     from lockstep.suite.thresholds import FILE
 
     alerts = open_alerts(args)
-    # A fork inherits no connection: the server's worker opens its own.
+    # A fork inherits no connection: each worker opens its own.
     alerts.database.close()
     state = args.state or os.environ.get(STATE) or str(default_state(results_folder(args)))
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
@@ -119,10 +119,10 @@ def open_desk(args: argparse.Namespace, cache: Path) -> AlertService:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address.
+    """Return a socket that listens at an address.
 
     Raises:
-        UserError: it is taken or not ours; the message says what to do.
+        UserError: it is in use or not ours; the message says what to do.
     """
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: a port is a number from 0 to 65535")
@@ -131,6 +131,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UserError(
-                f"port {port} of {host} is taken, perhaps by another dashboard: end that, or choose another with --port"
+                f"port {port} of {host} is in use, perhaps by another dashboard: end it, or choose another with --port"
             ) from error
         raise UserError(f"cannot serve at {host} port {port}: {os.strerror(error.errno or 0)}") from error

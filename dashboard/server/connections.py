@@ -1,9 +1,9 @@
-"""A gunicorn worker whose threads wait for no client.
+"""A gunicorn worker in which no thread waits for a client.
 
 gunicorn 27's threaded worker gives a connection to a thread when its first byte arrives, and that thread reads the
 rest without a time limit: sixteen half-open requests stop a server of sixteen threads. Here the main loop, which also
-keeps idle connections, collects a request and then hands it over. Slow requests are cut off, and one client takes only
-some of the connections and of the threads.
+holds idle connections, collects a whole request before it hands it to a thread. Slow requests are cut off, and one
+client gets only some of the connections and threads.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 from dashboard.auth.access import Network
 from dashboard.auth.security import MOST_BODY
 
-#: Seconds for which a connection may be idle. Common proxies reuse theirs for 60 s (nginx, AWS ALB) or 75 s; one that
-#: closes first is answered by a reset when the proxy sends the next request.
+#: Seconds for which a connection may be idle. Common proxies reuse theirs for 60 s (nginx, AWS ALB) or 75 s. If the
+#: server closes first, the proxy's next request is answered by a reset.
 KEEP_ALIVE_S = 90
 
-#: Seconds from the first byte of a request until its headers must be there, and from then on until its body must be.
+#: Seconds from the first byte of a request to the end of its headers, and from there to the end of its body.
 HEADERS_S, BODY_S = 5.0, 10.0
 
-#: Seconds that one write of an answer may wait for a client that reads slowly.
+#: Seconds that one write of an answer may wait for a slow client.
 WRITE_S = 60.0
 
-#: Connections of one address to one worker, and requests of it in threads at once. Trusted proxies have no such limit.
+#: Connections of one address to one worker, and its requests in threads at once. Trusted proxies have no such limit.
 MOST_CONNECTIONS, MOST_REQUESTS = 64, 4
 
-#: Bytes of headers, more than honest clients send.
+#: Maximum bytes of headers, more than ordinary clients send.
 _MOST_HEADERS = 1 << 16
 
-#: Reads of what a client went on sending when its connection closes.
+#: Maximum reads of what a client still sends while its connection closes.
 _MOST_DRAINED = 16
 
 _END = b"\r\n\r\n"
@@ -59,7 +59,7 @@ _SAID = {
 
 
 class _Socket(socket.socket):
-    """A client's socket, which never blocks a thread without a limit."""
+    """A client's socket that never blocks a thread without a limit."""
 
     def setblocking(self, flag: bool) -> None:
         """Block for ``WRITE_S`` at most."""
@@ -67,10 +67,10 @@ class _Socket(socket.socket):
 
 
 class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
-    """A connection, what it has sent of its next request, and when the rest is due (by ``time.monotonic``)."""
+    """A connection, the received part of its next request, and when the rest is due (by ``time.monotonic``)."""
 
     def __init__(self, worker: Worker, client: socket.socket, address: Any, server: Any) -> None:
-        # After this the old object owns no file descriptor.
+        # From here on the old object owns no file descriptor.
         super().__init__(worker.cfg, _Socket(fileno=client.detach()), address, server)
         self.host = worker.limited(address)
         self.received = bytearray()
@@ -93,7 +93,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
             self.sock.close()
 
     def refuse(self, status: int) -> None:
-        """Close with an answer, if there is room for one."""
+        """Close with an answer, if it can be sent without waiting."""
         head = f"HTTP/1.1 {status} {_SAID[status]}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 10\r\n\r\n"
         with contextlib.suppress(OSError):
             self.sock.send(head.encode())
@@ -101,7 +101,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """See the module. ``worker_for`` makes one that trusts some addresses."""
+    """A threaded worker as described in the module. ``worker_for`` makes one that trusts some addresses."""
 
     trusted: ClassVar[tuple[Network, ...]] = ()
 
@@ -113,7 +113,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._waiting: defaultdict[str, deque[_Connection]] = defaultdict(deque)
 
     def limited(self, address: Any) -> str:
-        """Return the name under which an address is counted; "" if it is not."""
+        """Return the name under which an address is counted; "" if it is not counted."""
         host = str(address[0]) if isinstance(address, tuple) else ""
         try:
             asking = ipaddress.ip_address(host)
@@ -122,11 +122,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return "" if any(asking in network for network in self.trusted) else host
 
     def forget(self, connection: _Connection) -> None:
-        """Count a connection no more: it closes."""
+        """Stop counting a connection that closes."""
         self._connections -= Counter([connection.host])
 
     def accept(self, listener: socket.socket) -> None:
-        """Take a connection, and wait in the main loop for its first request."""
+        """Accept a connection, and wait in the main loop for its first request."""
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -148,7 +148,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._expect(conn)
 
     def finish_request(self, conn: _Connection, fs: Any) -> None:
-        """Go on after an answer: with the client's next request, and with one that had to wait for a thread."""
+        """Continue after an answer: with the client's next request, and with a request that waited for a thread."""
         self._requests -= Counter([conn.host])
         waiting = self._waiting.get(conn.host)
         if waiting:
@@ -157,14 +157,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             del self._waiting[conn.host]
         ahead = conn.parser.unreader.take_buffered() if conn.parser is not None else b""
         if ahead and not fs.cancelled() and not fs.exception() and fs.result():
-            # A part of the next request: gunicorn would have a thread wait for the rest.
+            # A part of the next request: gunicorn would let a thread wait for the rest.
             self._expect(conn)
             self._take(conn, ahead)
             return
         super().finish_request(conn, fs)
 
     def murder_pending(self) -> None:
-        """Cut off what is late; called every second."""
+        """Cut off late requests; gunicorn calls this every second."""
         now = time.monotonic()
         for connection in [one for one in self._reading if now > one.due or not (self.alive or one.received)]:
             if connection.received:
@@ -209,7 +209,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         connection.refuse(status)
 
     def _take(self, connection: _Connection, data: bytes) -> None:
-        """Add what came; hand the request over if it is complete."""
+        """Add received bytes; hand the request to a thread if it is complete."""
         if not connection.received:
             connection.due = time.monotonic() + HEADERS_S
         received = connection.received
@@ -225,7 +225,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if _EXPECT.search(received, 0, end + 2):
                 with contextlib.suppress(OSError):
                     connection.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-                # Or gunicorn would say so once more.
+                # Otherwise gunicorn would send it again.
                 received[:] = _EXPECT.sub(b"", received, count=1)
                 end = received.find(_END)
         length = _LENGTH.search(received, 0, end + 2)
@@ -243,7 +243,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.enqueue_req(connection)
 
     def enqueue_req(self, conn: _Connection) -> None:
-        """Give a request to a thread, or let it wait while the same client has enough of them."""
+        """Give a request to a thread, or queue it while its client has enough of them."""
         if conn.host and self._requests[conn.host] >= MOST_REQUESTS:
             self._waiting[conn.host].append(conn)
         else:
@@ -255,5 +255,5 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 def worker_for(trusted: tuple[Network, ...]) -> Callable[..., Worker]:
-    """Return the class of workers that count no connections of these networks: their clients are other people's."""
+    """Return a class of workers that does not limit connections from these networks, which carry many people's."""
     return type("Worker", (Worker,), {"trusted": trusted})

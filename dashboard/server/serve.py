@@ -1,4 +1,4 @@
-"""Serving with gunicorn: few workers with many threads, since each worker reads the results for itself."""
+"""Serve with gunicorn: few workers with many threads, since each worker loads the results for itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.auth.access import Network
 from dashboard.server.connections import KEEP_ALIVE_S, worker_for
 from lockstep.processes.children import end_with_parent
 
-#: glibc's numbers of the settings, from <malloc.h>.
+#: glibc's numbers of these settings, from <malloc.h>.
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 
 _SETTINGS: dict[str, Any] = {
@@ -42,7 +42,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
         self.cfg.set("worker_class", worker_for(self._trusted))
         self.cfg.set("workers", self._workers)
-        # gunicorn's workers look for their parent once a second, and do not while a thread holds Python's lock.
+        # gunicorn's workers look for their parent once a second, but not while a thread holds Python's lock.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
         self.cfg.set("bind", f"fd://{self._listener.fileno()}")
 
@@ -56,8 +56,8 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
     Args:
         app: of ``create_app``.
         listener: a listening socket.
-        workers: processes.
-        trusted: addresses of proxies, whose connections are those of many people.
+        workers: number of processes.
+        trusted: addresses of proxies, whose connections carry many people's requests.
     """
     warm(app)
     collect_seldom()
@@ -66,27 +66,27 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
 
 
 def collect_seldom() -> None:
-    """Have Python look for cycles less often than it does by default.
+    """Let Python collect cyclic garbage less often than by default.
 
-    A look at a page makes ten thousand objects and drops them; Python would go through all that the results are made
-    of again and again, a tenth of a second each time.
+    A request makes ten thousand objects and drops them. By default Python would search the loaded results for garbage
+    again and again, a tenth of a second each time.
     """
     gc.set_threshold(50_000, 20, 50)
 
 
 def share_arenas() -> None:
-    """Have all threads take memory from one arena, where the C library has several.
+    """Let all threads allocate memory from one arena of the C library.
 
     glibc gives each thread an arena of its own, up to eight a core, and none returns what another could use: a worker
-    of eight threads held twice the memory of one thread that answers the same.
+    with eight threads used twice the memory of one thread that answers the same requests.
     """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 1)
-        # Otherwise glibc takes ever larger blocks from that arena, which returns nothing below the last one in use.
+        # Otherwise glibc takes ever larger blocks from that arena, and returns nothing below the last block in use.
         library.mallopt(_M_MMAP_THRESHOLD, 1 << 18)
 
 
 def warm(app: Dash) -> None:
-    """Make Dash's first-request setup happen once, here: in threads it answers the first callbacks with 500."""
+    """Run Dash's first-request setup once, here: in threads it answers the first callbacks with 500."""
     app.server.test_client().get("/_dash-dependencies")

@@ -317,7 +317,7 @@ def test_new_results_show_without_a_restart(store, client):
 
 
 def test_a_taken_port_is_refused_with_advice():
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match=r"is taken.*--port"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UserError, match=r"is in use.*--port"):
         listen("127.0.0.1", taken.getsockname()[1])
 
 
@@ -340,7 +340,7 @@ def test_the_verb_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         args = parse("--port", str(taken.getsockname()[1]))
-        with pytest.raises(UserError, match="is taken"):
+        with pytest.raises(UserError, match="is in use"):
             args.func(args)
 
 

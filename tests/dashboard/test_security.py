@@ -54,7 +54,7 @@ def test_every_answer_carries_the_headers(here):
 def test_a_stranger_cannot_act(here, number):
     client = here.client
     said = act(client, number, "ack", headers={"X-CSRFToken": csrf_of(client)})
-    assert said == "Only people who are known can do that; sign in."
+    assert said == "Only people who are signed in can do that; sign in."
     assert here.service.alerts.alert(number).state == "new"
 
 
@@ -62,7 +62,7 @@ def test_the_proxys_word_counts_from_the_proxy_alone(here, number):
     client, https = here.client, "https://localhost"
     header = {**PROXY, "X-CSRFToken": csrf_of(client, https)}
     said = act(client, number, "comment", "x", headers=header, remote="10.2.0.1", base=https)
-    assert "Only people who are known" in said
+    assert "Only people who are signed in" in said
     said = act(client, number, "comment", "x", headers=header, remote="10.1.2.3", base=https)
     assert said == "Comment added."
     assert here.service.alerts.log(number)[-1].who == "Ana Proxy"
@@ -122,7 +122,7 @@ def test_too_many_requests_are_told_when_to_come_again(tmp_path):
     assert {one.status_code for one in answers[:most]} == {200}
     assert answers[most].status_code == 429
     assert 1 <= int(answers[most].headers["Retry-After"]) <= 61
-    assert "too often" in answers[most].json["error"]
+    assert "Too many requests" in answers[most].json["error"]
 
 
 def test_one_can_sign_out(here, number):
@@ -136,7 +136,7 @@ def test_one_can_sign_out(here, number):
     csrf = page.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
     assert client.post("/sign-out", data={"csrf_token": csrf}).status_code == 303
     said = act(client, number, "comment", "out", headers={"X-CSRFToken": csrf_of(client)})
-    assert "Only people who are known" in said
+    assert "Only people who are signed in" in said
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_writes_are_limited(tmp_path):
     most = int(RATES["write"].split()[0])
     said = [act(client, number, "comment", "again", headers=header) for _ in range(most + 1)]
     assert set(said[:most]) == {"Comment added."}
-    assert said[most] == "That is too often: wait a minute."
+    assert said[most] == "Too many requests: wait a minute."
 
 
 def test_a_dashboard_to_read_sets_no_cookie_and_has_no_sign_in(tmp_path):

@@ -1,0 +1,195 @@
+"""Answers of the API to a query: plain data, ready for JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import numpy as np
+from flask import request
+
+from dashboard.api.paging import MOST_ITEMS, Part, limit_and_cursor, part_of
+from lockstep.alerts.analysis_status import AnalysisStatus
+from lockstep.alerts.lifecycle import State
+from lockstep.alerts.listing import Choice
+from lockstep.alerts.service import AlertService
+from lockstep.alerts.tracked import NoSuchAlert
+from lockstep.compare.sides import Quantity, Side, compare
+from lockstep.history.model import STATES, Commit, Point, Series
+from lockstep.history.snapshot import Results
+from lockstep.history.unread import problem_json
+from lockstep.notify.feed import alerts_json
+from lockstep.suite.thresholds import Thresholds
+
+#: Maximum number of series in one answer about trends.
+MOST_SERIES = 100
+
+#: Default number of alerts in one answer; an alert takes about 2 kB.
+MOST_ALERTS = 100
+
+
+class NotFound(ValueError):
+    """The requested thing does not exist; the message names it."""
+
+
+def machines(results: Results) -> list[dict[str, Any]]:
+    """Return every machine: name, clock state, environments, number of commits and series, newest commit."""
+    found = []
+    for name, machine in results.machines.items():
+        newest = results.commits(name)[-1]
+        found.append(
+            {
+                **asdict(machine),
+                "commits": len(results.commits(name)),
+                "series": results.count(name),
+                "newest_commit": newest.hash,
+            }
+        )
+    return found
+
+
+def commits(results: Results, machine: str) -> Part:
+    """Return the commits of a machine, oldest first: hash, date in ms since 1970, subject, toolchain of the run."""
+    _known(results, machine)
+    runs = {run.commit: run for run in results.runs_of(machine)}
+
+    def as_json(one: Commit) -> dict[str, Any]:
+        run = runs[one.hash]
+        return {**asdict(one), "toolchain": dict(run.toolchain), "clock_state": run.clock_state}
+
+    return part_of(results.commits(machine), as_json)
+
+
+def series(results: Results, machine: str) -> Part:
+    """Return the series of a machine: benchmark, unit and parameters."""
+    _known(results, machine)
+    return part_of(results.series(machine=machine), lambda one: _named(results, one))
+
+
+def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
+    """Return a benchmark's series over the commits; parameters filter them (``?variant=triton&case=M=8``)."""
+    _known(results, machine)
+    if benchmark not in results.benchmarks:
+        raise NotFound(f"there is no benchmark {benchmark}; /api/v1/series/{machine} lists them")
+    wanted = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
+    found = []
+    for trend in results.trends(wanted[:MOST_SERIES]):
+        numbers = {name: getattr(trend, name).tolist() for name in ("value", "low", "high", "error")}
+        numbers |= {"commit": trend.commit.tolist(), "state": [STATES[state] for state in trend.state.tolist()]}
+        numbers |= {"version": [results.versions[version] for version in trend.version.tolist()]}
+        found.append({**_named(results, trend.series), **numbers})
+    hashes = [one.hash for one in results.commits(machine)]
+    return {"commits": hashes, "series": found, "left_out": max(len(wanted) - MOST_SERIES, 0)}
+
+
+def points(results: Results, machine: str, commit: str) -> Part:
+    """Return everything measured at a commit, by its full hash, a beginning of it, or ``latest``."""
+    most, cursor = limit_and_cursor(MOST_ITEMS)
+    start = cursor or 0
+    found, total = results.some(machine, _commit(results, machine, commit), start, most)
+    return Part([_point(results, point) for point in found], str(start + most) if start + most < total else "")
+
+
+def problems(results: Results) -> Part:
+    """Return what could not be read: path, sentence, reason and weight."""
+    return part_of(results.problems, problem_json)
+
+
+def notes(results: Results) -> Part:
+    """Return what was read but differs from what asv writes, in the form of ``problems``."""
+    return part_of(results.notes, problem_json)
+
+
+def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
+    """Compare ``?bm=MACHINE&bc=COMMIT&bv=VARIANT&hm=…&hc=…&hv=…&quantity=speedup|latency&suite=…&l2=…``."""
+    keys = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
+    chosen = {key: request.args.get(key, "") for key in keys}
+    base, head = (
+        Side(chosen[f"{one}m"], _commit(results, chosen[f"{one}m"], chosen[f"{one}c"]), chosen[f"{one}v"])
+        for one in "bh"
+    )
+    most, cursor = limit_and_cursor(MOST_ITEMS)
+    start = cursor or 0
+    quantity: Quantity = "latency" if chosen["quantity"] == "latency" else "speedup"
+    found = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"])
+    return {
+        "base": asdict(base),
+        "head": asdict(head),
+        "geomean": math.exp(found.geomean),
+        "verdicts": dict(found.counts),
+        "other_ruler": found.other_ruler,
+        "one_sided": found.one_sided,
+        "cases": [asdict(pair) | {"low": pair.low, "high": pair.high} for pair in found.pairs[start : start + most]],
+        "left_out": max(len(found.pairs) - start - most, 0),
+    }
+
+
+def alerts(service: AlertService | None) -> Part:
+    """Return alerts, newest first; ``?state=new&state=muted&machine=…&family=…&owner=…&search=…`` filters them."""
+    states = frozenset(cast("State", state) for state in request.args.getlist("state")) or None
+    named = (request.args.get(name, "") for name in ("family", "machine", "owner", "search"))
+    most, cursor = limit_and_cursor(MOST_ALERTS)
+    if service is None:
+        return Part([])
+    found = service.alerts.part(Choice(states, *named), most + 1, cursor)
+    more = str(found[most - 1].id) if len(found) > most else ""
+    return Part(alerts_json(found[:most], service.site), more)
+
+
+def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
+    """Return one alert with its log."""
+    try:
+        if service is None or number >= 1 << 31:
+            raise NoSuchAlert(f"there is no alert {number}")
+        [content] = alerts_json([service.alerts.alert(number)], service.site)
+    except NoSuchAlert as error:
+        raise NotFound(f"there is no alert {number}") from error
+    return content | {"log": [asdict(event) for event in service.alerts.log(number)]}
+
+
+def _known(results: Results, machine: str) -> None:
+    if machine not in results.machines:
+        raise NotFound(f"there is no machine {machine}; /api/v1/machines lists them")
+
+
+def _commit(results: Results, machine: str, commit: str) -> str:
+    """Return the full hash of a machine's commit from a beginning of it, or from "latest"."""
+    _known(results, machine)
+    every = [one.hash for one in results.commits(machine)]
+    found = [one for one in every if commit and one.startswith(commit)]
+    if commit == "latest":
+        return every[-1]
+    if len(found) != 1:
+        what = "has no results of" if not found else "has several commits that begin with"
+        raise NotFound(f"{machine} {what} {commit or 'no commit'}; /api/v1/commits/{machine} lists them")
+    return found[0]
+
+
+def _named(results: Results, one: Series) -> dict[str, Any]:
+    benchmark = results.benchmarks[one.benchmark]
+    named = {"machine": one.machine, "benchmark": one.benchmark, "unit": benchmark.unit, "suite": benchmark.suite}
+    return named | {"quantity": benchmark.quantity, "parameters": dict(one.axes)}
+
+
+def _point(results: Results, point: Point) -> dict[str, Any]:
+    names = [name for name in Point.__slots__ if name not in ("series", "run", "commit")]
+    fields = {name: getattr(point, name) for name in names}
+    return {**_named(results, point.series), "commit": point.run.commit, **fields}
+
+
+def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> float | None:
+    """Return the geometric mean over the cases at their newest commits; ``None`` if there is none."""
+    wanted = results.series(machine=machine, suite=suite, quantity="speedup", axes={"variant": variant})
+    newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in results.trends(wanted)]
+    values = np.concatenate([np.empty(0), *newest])
+    return float(np.exp(np.log(values).mean())) if len(values) else None
+
+
+def analysis_health(status: AnalysisStatus) -> dict[str, Any]:
+    """Return what ``/healthz`` says of the analysis. Pages work without one, so the answer's status stays 200."""
+    state = "failing" if status.failing else "stale" if status.stale() else "ok" if status.succeeded else "pending"
+    at = datetime.fromtimestamp(status.succeeded, UTC).isoformat(timespec="seconds") if status.succeeded else None
+    analysis = {"state": state, "last_success": at, "failures": status.failures, "reason": status.reason}
+    return {"status": "degraded" if state in ("failing", "stale") else "ok", "analysis": analysis}
