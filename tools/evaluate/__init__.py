@@ -1,1 +1,1 @@
-"""The scoreboard: our detector, others' and an oracle on the same series, with the truth known."""
+"""Score our detector, others, an ideal and an oracle on series with known changes."""

@@ -1,4 +1,4 @@
-"""Every method on every series, in outcomes, and the outcomes as tables."""
+"""Run every method on every series, and show the outcomes as tables."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tools.evaluate.samples import SIZES, Sample, label
 from tools.evaluate.scoring import Alarm, Outcome, Score, judge, total
 
 OURS, ORACLE = "lockstep", "oracle"
-#: What the ideal would ring for, and what it would say in the end, for the highest F1 or for the most recall allowed.
+#: Names of the ideal: its online alarms, and its final changes for the highest F1 or for the most recall allowed.
 IDEAL, IDEAL_F1, IDEAL_RECALL = "ideal, rings", "ideal, best F1", "ideal, most recall"
 
-#: The standard rows that precision, recall and F1 are told of as a whole; the smallest size stands apart.
+#: Standard rows over which precision, recall and F1 are reported together; the smallest size is reported alone.
 STANDARD = ("no step", "1 %", "2 %", "3 %", "5 %", "10 %")
 SMALLEST = "0.5 %"
 
-#: An online alarm this near to an earlier one is the same one, moved.
+#: An online alarm this near to an earlier one is the same alarm at another place.
 _SAME = 5
-#: Of each kind, a rival replays as many series as it analyses in this many milliseconds, …
+#: A rival replays as many series of each kind as it analyses in this many milliseconds, …
 _BUDGET = 60.0
-#: … and none longer than this: it would take hours.
+#: … and none longer than this, which would take hours.
 _LONG = 200
 
 
@@ -40,21 +40,21 @@ class Board:
     outcomes: dict[str, dict[str, list[Outcome]]]
 
     def score(self, method: str, rows: Iterable[str]) -> Score:
-        """Of one method on some rows together."""
+        """Return the outcomes of one method on some rows together."""
         return total([one for row in rows for one in self.outcomes[method].get(row, ())])
 
     @property
     def rows(self) -> list[str]:
-        """All rows, as the samples came."""
+        """Return all rows, in the order of the samples."""
         return list(self.outcomes[OURS])
 
     def share(self, method: str, row: str, of: str = ORACLE) -> float | None:
-        """Recall of one method over another's; ``None`` where either has none."""
+        """Return the recall of one method over another's; ``None`` if either has none."""
         ours, best = self.score(method, [row]).recall, self.score(of, [row]).recall
         return ours / best if ours is not None and best else None
 
     def as_json(self) -> list[dict[str, object]]:
-        """An object for each method and row, and one for the standard rows as a whole ("standard")."""
+        """Return an object for each method and row, and one for all standard rows ("standard")."""
         found = []
         for method in self.outcomes:
             for row, rows in [("standard", STANDARD), *((row, (row,)) for row in self.rows)]:
@@ -100,7 +100,7 @@ def fill(
 
 
 def alarms(analysis: Analysis) -> list[Alarm]:
-    """What an analysis told on the way: each change as it was first reported, withdrawn ones too."""
+    """Return each change as it was first reported online, withdrawn ones too."""
     first = {change.reported_at: change.index for change in analysis.changes}
     for revision in reversed(analysis.revisions):
         first[revision.reported_at] = revision.index
@@ -108,7 +108,7 @@ def alarms(analysis: Analysis) -> list[Alarm]:
 
 
 def replay(rival: Rival, y: np.ndarray) -> list[Alarm]:
-    """The alarms of a method that is run anew at every commit; one that later vanishes rang all the same."""
+    """Return the alarms of a method that runs anew at every commit; an alarm that later vanishes counts."""
     found: list[Alarm] = []
     for stop in range(2, y.size + 1):
         for index in rival.detect(y[:stop]):
@@ -124,7 +124,7 @@ def _rival_jobs(rival: Rival, samples: Sequence[Sample]) -> Iterable[tuple[Sampl
         most = _BUDGET / rival.milliseconds if rival.milliseconds else np.inf
         online = replayed[sample.kind] < most and length <= _LONG
         replayed[sample.kind] += online
-        # The density is a function of the oracle's and need not travel to another process.
+        # Only the oracle uses the density; other processes do not need it.
         yield Sample(sample.kind, sample.trend, sample.steps, sample.sizes, np.log), online
 
 
@@ -141,7 +141,7 @@ def _outcome(sample: Sample, changes: Sequence[int], rung: Sequence[Alarm] | Non
 
 
 def standard_table(board: Board) -> Table:
-    """The standard series: in the end, by size, and online."""
+    """Return the tables of the standard series: final, by size, and online."""
     table = _table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and over the oracle's)")
     for name in ("method", "precision", "recall", "F1", SMALLEST, *STANDARD[1:]):
         table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")
@@ -151,7 +151,7 @@ def standard_table(board: Board) -> Table:
         whole, three = board.score(method, STANDARD), board.score(method, ["3 %"])
         sizes = [_recall(board, method, size) for size in (SMALLEST, *STANDARD[1:])]
         quiet = board.score(method, ["no step"])
-        # Another detector for each size: what they claim where there is no step does not add up.
+        # The ideal differs for each size, so its claims on series without a step do not add up.
         together = ("", "", "") if method == IDEAL else map(_number, (whole.precision, whole.recall, whole.f1))
         table.add_row(
             method,
@@ -165,7 +165,7 @@ def standard_table(board: Board) -> Table:
 
 
 def row_table(board: Board, rows: Sequence[str], title: str) -> Table:
-    """A line for each row and method."""
+    """Return a line for each row and method."""
     table = _table(title)
     for name in ("series", "method", "precision", "recall", "F1"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")

@@ -23,7 +23,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Arguments of the verb."""
+        """Add ``evaluate`` to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "evaluate",
             help="Score the change detection",

@@ -1,11 +1,11 @@
-"""The most that anybody could find: Bayes' rule, told everything but whether, where and which way a step came.
+"""An upper bound for every detector: Bayes' rule with everything known except whether, where and in which direction.
 
-The ideal knows how points scatter, wander and stray, the size of the step (or the sizes that it is drawn from) and the
-commits that it may lie in; not the level. For each place and way it follows the likelihood of the points so far. Their
-sum over the likelihood of no step is the best there is to ring by, by the lemma of Neyman and Pearson (as a rule to
-stop by: Shiryaev 1963), and their shares are the best to place a step by. Each hypothesis is a Kalman filter with a
-level and a wandering about it, in which a point is odd with the probability that it has; the two cases are merged into
-one normal of the same mean and variance.
+The ideal knows the noise, the drift and the outliers, the size of the step (or the sizes that it is drawn from) and the
+commits in which it may lie. It does not know the level. For each place and direction it computes the likelihood of the
+points so far. The sum of these over the likelihood of no step is the optimal statistic for an alarm, by the lemma of
+Neyman and Pearson (as a stopping rule: Shiryaev 1963); their shares are optimal for the place of a step. Each
+hypothesis is a Kalman filter of a level and a drift about it. A point is an outlier with a known probability; both
+cases are merged into one normal distribution of the same mean and variance.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from tools.evaluate.scoring import ABOUT, MATCH, Alarm, Outcome, judge
 
 Ints = NDArray[np.int64]
 
-#: False alarms, or claims in the end, per 1000 commits without a step: what is allowed.
+#: False alarms, or false final changes, allowed per 1000 commits without a step.
 FALSE = 0.5
-#: F1 that is asked for.
+#: F1 that is required.
 ENOUGH = 0.87
 
-#: Standard deviation of what is known of a level beforehand, log units: next to nothing.
+#: Standard deviation of the prior of a level, log units: nearly uninformative.
 _VAGUE = 0.1
-#: Density of a point that nothing explains: whatever comes, every hypothesis keeps a likelihood.
+#: Density of a point that nothing explains, so that every hypothesis keeps a likelihood.
 _NEVER = 1e-12
-#: Series followed together: as many as keep their hypotheses in the processor's cache.
+#: Series processed together: as many as keep their hypotheses in the processor's cache.
 _TOGETHER = 50
-#: The ways that a step may go [ways, places, series].
+#: Directions of a step [ways, places, series].
 _WAYS = np.array([1.0, -1.0])[:, None, None]
 
 
 def ringing(samples: Sequence[Sample]) -> list[Outcome]:
-    """What would ring for one who is told the size of each row's steps, the bar set by ``FALSE``.
+    """Return the alarms of the ideal that knows the size of each row's steps, with the threshold set by ``FALSE``.
 
     Args:
-        samples: those with a law are judged, each row of steps beside the row without that belongs to it.
+        samples: those with a law are scored, each row of steps with its row without steps.
 
     Returns:
-        an outcome for each sample with a step, and one a size for each without.
+        an outcome for each sample with a step, and one for each size for each sample without.
     """
     rows: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -69,10 +69,10 @@ def ringing(samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outcome], list[Outcome]]:
-    """What one who sees the whole series would claim who is told the lottery: no step, or one of ``sizes``, all alike.
+    """Return the final changes of the ideal that sees the whole series; the prior: no step or one of ``sizes``.
 
     Args:
-        samples: of the standard rows; all are judged.
+        samples: of the standard rows; all are scored.
         sizes: relative sizes, without 0; only their rows and the one without a step count for F1.
 
     Returns:
@@ -102,15 +102,15 @@ def seeing(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[list[Outc
 
 
 def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
-    """The log likelihood of what has been seen, commit by commit, for each way and place of a step.
+    """Yield the log likelihood of the points so far, commit by commit, for each direction and place of a step.
 
     Args:
         samples: of one length, with no gaps; each with a law.
         size: of the step, relative.
 
     Yields:
-        float64 [ways, places, series] after each commit; place 0 stands for no step. A place that no step may lie
-        in, or none yet, has minus infinity. The array is overwritten by the next.
+        float64 [ways, places, series] after each commit; place 0 stands for no step. A place in which no step may
+        lie, or not yet, has minus infinity. The array is overwritten by the next.
     """
     y = np.log([sample.trend.values for sample in samples]).T
     laws = [sample.law for sample in samples if sample.law is not None]
@@ -150,14 +150,14 @@ def follow(samples: Sequence[Sample], size: float) -> Iterator[Floats]:
 
 
 def _stray(error: Floats, spread: Floats) -> Floats:
-    """Density of an odd point: as far off as ``STRAY`` says, all log distances alike, and the usual noise on top."""
+    """Return the density of an outlier: ``STRAY`` off, uniform in log distance, with the usual noise added."""
     low, high = np.log1p(STRAY)
     found: Floats = (ndtr((error - low) / spread) - ndtr((error - high) / spread)) / (high - low)
     return found
 
 
 def _replay(samples: Sequence[Sample], size: float) -> list[tuple[Floats, list[int], int]]:
-    """The log evidence of a step after each commit, its likeliest place then, and its best in the end, by series."""
+    """Return by series the log evidence of a step after each commit, its likeliest place, and its final place."""
     found = []
     for first in range(0, len(samples), _TOGETHER):
         part = samples[first : first + _TOGETHER]
@@ -172,7 +172,7 @@ def _replay(samples: Sequence[Sample], size: float) -> list[tuple[Floats, list[i
 
 
 def _posterior(samples: Sequence[Sample], sizes: Sequence[float]) -> tuple[Ints, Floats]:
-    """The best place of each series, and the probability that it is right."""
+    """Return the best place of each series, and the probability that it is right."""
     places, shares = [], []
     for first in range(0, len(samples), _TOGETHER):
         part = samples[first : first + _TOGETHER]
@@ -193,14 +193,14 @@ def _last(states: Iterator[Floats]) -> Floats:
 
 
 def _best(shares: Floats) -> tuple[Ints, Floats]:
-    """The place with the most share [places, series] within ``MATCH``, and that share; the first row is place 1."""
+    """Return the place with the largest share [places, series] within ``MATCH``, and that share; row 0 is place 1."""
     padded = np.pad(shares, ((MATCH, MATCH), (0, 0)))
     near = np.sum([padded[shift : shift + shares.shape[0]] for shift in range(2 * MATCH + 1)], axis=0)
     return near.argmax(axis=0) + 1, near.max(axis=0)
 
 
 def _alarms(above: NDArray[np.bool_], modes: Sequence[int]) -> list[Alarm]:
-    """An alarm each time that the bar is crossed, unless for a place that was told."""
+    """Return an alarm for each crossing of the threshold, except for a place that was reported."""
     found: list[Alarm] = []
     for now in np.flatnonzero(above & ~np.r_[False, above[:-1]]).tolist():
         if all(abs(modes[now] - alarm.index) > MATCH for alarm in found):

@@ -1,4 +1,4 @@
-"""Series with the noise of a recorded history: its spread between runs, its intervals, and planted steps."""
+"""Series with planted steps and the noise of a recorded history: its spread between runs and its intervals."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.timing.intervals import NOMINAL, t_quantile
 from tools.evaluate.samples import FIRST, LAST, Floats, Law, Sample, label, planted
 
-#: A series with a wider range than this many of its standard errors has changed, and tells nothing about noise.
+#: A series whose range exceeds this many of its standard errors has changed and is not used for noise.
 _UNCHANGED = 10.0
 _FEWEST = 5
 _LENGTH = 120
 
-#: Series that scatter less than this between runs are told of apart: half of them, on the recorded H200.
+#: Series that scatter less than this between runs are reported separately: half of them on the recorded H200.
 QUIET = 0.001
 
-#: Relative sizes of the steps planted in recorded noise; 0 is a series without one.
+#: Relative sizes of the steps planted in recorded noise; 0 is a series without a step.
 SIZES = (0.0, 0.0025, 0.005, 0.01)
 
 
 @dataclass(frozen=True, eq=False)
 class RunNoise:
-    """How one recorded series scatters between runs.
+    """The noise of one recorded series between runs.
 
     Attributes:
         spread: standard deviation over the commits of the log ratio.
-        errors: float64 [commits], the standard errors that its intervals tell.
+        errors: float64 [commits], the standard errors from its intervals.
         shape: float64 [commits], its deviations in units of ``spread``.
     """
 
@@ -42,7 +42,7 @@ class RunNoise:
 
 
 def run_noise(folder: Path) -> list[RunNoise]:
-    """The noise of every series of paired ratios in ``folder/*.provenance.jsonl`` that did not change.
+    """Return the noise of every series of paired ratios in ``folder/*.provenance.jsonl`` that did not change.
 
     Raises:
         RecordError: a file cannot be read.
@@ -69,7 +69,7 @@ def run_noise(folder: Path) -> list[RunNoise]:
 
 
 def from_recorded(rng: np.random.Generator, noises: list[RunNoise], count: int) -> list[Sample]:
-    """``count`` series a size: the spread and the errors of one recorded series each, the shape of all of them."""
+    """Return ``count`` series for each size, with the spread and errors of one recorded series and the shape of all."""
     shape = np.concatenate([noise.shape for noise in noises])
     found = []
     for size in SIZES:

@@ -1,6 +1,6 @@
-"""How others find changes, as they would be called: a series in, the indices at which its level changes out.
+"""Other methods of change detection: each takes a series and returns the indices at which its level changes.
 
-Each takes log values in commit order with no gaps; gaps are closed before and the indices mapped back after.
+Each takes log values in commit order without gaps. The caller closes gaps before and maps the indices back after.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Detect = Callable[[Floats], list[int]]
 
 @dataclass(frozen=True)
 class Rival:
-    """One way of finding changes.
+    """One method of change detection.
 
     Attributes:
-        name: as the scoreboard shows it.
+        name: in the tables.
         detect: the method.
-        milliseconds: roughly what a series of 120 takes; the online replay leaves out what would take hours.
+        milliseconds: approximate time for a series of 120 points; the online replay skips what would take hours.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Rival:
 
 
 def fixed_threshold(y: Floats) -> list[int]:
-    """A change wherever a commit is 5 % off the one before."""
+    """Return every commit that differs by 5 % from the one before."""
     return (np.flatnonzero(np.abs(np.expm1(np.diff(y))) > 0.05) + 1).tolist()
 
 
 def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
-    """asv's own ``step_detect`` (L1 Potts fit), as its regressions page uses it with its default threshold of 5 %."""
+    """Run asv's ``step_detect`` (L1 Potts fit) with the default threshold of its regressions page, 5 %."""
     # Start-up: asv is slow to import.
     from asv.step_detect import detect_steps
 
@@ -46,12 +46,12 @@ def asv_steps(y: Floats, threshold: float = 0.05) -> list[int]:
 
 
 def asv_without_threshold(y: Floats) -> list[int]:
-    """The same with every step that the fit has, however small."""
+    """Run asv's fit, and return every step however small."""
     return asv_steps(y, 0.0)
 
 
 def kernel(y: Floats) -> list[int]:
-    """KernelCPD of ruptures with an rbf kernel, penalty 5 (Arlot, Celisse, Harchaoui 2019)."""
+    """Run KernelCPD of ruptures with an rbf kernel and penalty 5 (Arlot, Celisse, Harchaoui 2019)."""
     # Start-up: ruptures is slow to import.
     import ruptures
 
@@ -93,7 +93,7 @@ def weighted_t(y: Floats) -> list[int]:
 
 
 def oracle(sample: Sample) -> int | None:
-    """Where a step lies for one who knows the noise, the step's size and sign, the level, and that there is one."""
+    """Return the place of a step, knowing the noise, the level, the step's size and sign, and that there is one."""
     if len(sample.steps) != 1:
         return None
     y = np.log(sample.trend.values)

@@ -1,4 +1,4 @@
-"""Series whose changes are known because they were planted."""
+"""Series with planted, therefore known, changes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from lockstep.detect import Trend
 Floats = NDArray[np.float64]
 Density = Callable[[Floats], Floats]
 
-#: Sizes of the steps in the standard series, relative; 0 is a series without one.
+#: Relative sizes of the steps in the standard series; 0 is a series without a step.
 SIZES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
-#: Commits that the one step of a series of 120 lies in.
+#: Commits in which the step of a series of 120 lies.
 FIRST, LAST = 20, 100
-#: An odd point lies this far off, relative, in the usual series.
+#: Relative distance of an outlier in the standard series.
 STRAY = (0.05, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """How the points of a series scatter about its level, for the ideal detector.
+    """The noise of a series about its level, for the ideal detector.
 
     Attributes:
         noise: standard deviation of a point, log units.
         drift: standard deviation of an autoregression about the level, log units; memory: its correlation from one
             commit to the next.
-        odd: share of points that lie ``STRAY`` too high.
+        odd: share of outliers, which lie ``STRAY`` too high.
     """
 
     noise: float
@@ -44,15 +44,15 @@ USUAL = Law(noise=0.01, drift=0.003, memory=0.9, odd=0.02)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One series and the truth about it.
+    """One series and its true changes.
 
     Attributes:
-        kind: the scoreboard's row.
+        kind: row of the tables.
         trend: what a detector sees.
         steps: the index of each planted step, ascending.
         sizes: log size of each.
         density: log density of the noise about a level of 0, for the oracle; [points] to [points].
-        law: of the noise; ``None`` where the ideal is not asked.
+        law: of the noise; ``None`` if the ideal is not computed.
     """
 
     kind: str
@@ -64,16 +64,16 @@ class Sample:
 
 
 def label(size: float) -> str:
-    """Name of a standard row: "no step", "0.5 %", "3 %"."""
+    """Return the name of a standard row: "no step", "0.5 %", "3 %"."""
     return f"{100 * size:g} %" if size else "no step"
 
 
 def standard(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Series of 120 commits: 1 % noise, 2 % outliers of +5 … 20 %, 0.3 % autocorrelated drift, and a step or none.
+    """Return series of 120 commits: 1 % noise, 2 % outliers of +5 … 20 %, 0.3 % autocorrelated drift, at most one step.
 
     The step lies at commit 20 … 100 and goes either way. The drift is an autoregression with a correlation of 0.9
-    from one commit to the next; with it, asv, KernelCPD and the oracle score as in the figures that the bars were
-    set from.
+    from one commit to the next; with it, asv, KernelCPD and the oracle reach the scores from which the required
+    figures were derived.
     """
     return [
         planted(rng, label(size), _usual(rng, 120), (_place(rng),) if size else (), (size,) if size else (), law=USUAL)
@@ -83,7 +83,7 @@ def standard(rng: np.random.Generator, count: int) -> list[Sample]:
 
 
 def others(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Everything that is not standard, ``count`` series a kind."""
+    """Return ``count`` series of each kind that is not standard."""
     return [make(rng) for make in _KINDS.values() for _ in range(count)]
 
 
@@ -97,7 +97,7 @@ def planted(
     errors: Floats | None = None,
     law: Law | None = None,
 ) -> Sample:
-    """A series of ``noise`` (log units) with steps of relative ``sizes``, each up or down at random."""
+    """Return a series of ``noise`` (log units) with steps of relative ``sizes``, each up or down at random."""
     order = np.argsort(steps)
     places = tuple(int(steps[place]) for place in order)
     logs = tuple(float(np.log1p(sizes[place]) * rng.choice([-1, 1])) for place in order)
@@ -108,7 +108,7 @@ def planted(
 
 
 def wandering(rng: np.random.Generator, length: int, spread: float, memory: float) -> Floats:
-    """An autoregression of order one with standard deviation ``spread``."""
+    """Return an autoregression of order one with standard deviation ``spread``."""
     pushes = rng.normal(0, spread * np.sqrt(1 - memory**2), length)
     pushes[0] = rng.normal(0, spread)
     for place in range(1, length):

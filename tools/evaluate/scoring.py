@@ -1,4 +1,4 @@
-"""What counts as found, as misplaced and as false."""
+"""Score a method: which changes count as found, misplaced or false."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from statistics import median
 
 import numpy as np
 
-#: A change is in its place within this many commits of the step, …
+#: A change is at the right place within this many commits of the step, …
 MATCH = 2
-#: … and is about that step at all within this many. An online alarm further off rang for nothing.
+#: … and belongs to the step within this many. An online alarm further away is false.
 ABOUT = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """``index``: where the change was said to be when it was first told of, at commit ``at``."""
+    """A reported change: ``index`` is the commit index first reported, at commit ``at``."""
 
     index: int
     at: int
@@ -24,17 +24,17 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One method on one series.
+    """The outcome of one method on one series.
 
     Attributes:
         kind: the row that the series belongs to.
         length: commits of the series.
         steps: planted steps.
-        found: of those, placed within ``MATCH`` in the end.
-        claimed: changes in the end.
-        delays: a step each, commits from its first commit to an alarm about it; infinite for never. ``None`` where
-            the method was not replayed.
-        false: alarms that no step explains, or that tell of a step a second time.
+        found: planted steps that a final change matches within ``MATCH``.
+        claimed: final changes.
+        delays: for each step, commits from its first commit to an alarm about it; infinite for none. ``None`` if the
+            method was not replayed.
+        false: alarms that no step explains, or that report a step a second time.
         misplaced: alarms about a step that name a commit more than ``MATCH`` from it.
     """
 
@@ -51,7 +51,7 @@ class Outcome:
 def judge(
     kind: str, length: int, steps: Sequence[int], changes: Sequence[int], alarms: Sequence[Alarm] | None
 ) -> Outcome:
-    """Hold what a method said in the end (``changes``) and on the way (``alarms``) against the truth."""
+    """Compare a method's final ``changes`` and its online ``alarms`` with the planted steps."""
     left = list(changes)
     found = 0
     for step in steps:
@@ -76,15 +76,15 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Many outcomes in numbers; ``None`` where there is nothing to divide by.
+    """Scores of many outcomes; ``None`` if the denominator is zero.
 
     Attributes:
         series: how many; replayed: how many of them online.
-        recall, precision, f1: of the changes in the end, within ``MATCH``.
-        claims: changes in the end a 1000 commits.
-        false, misplaced: alarms a 1000 commits, online.
-        delay: median over the steps, infinite if more than half were never told of.
-        within: share of the steps told of within ``ABOUT`` commits; prompt: within ``MATCH``.
+        recall, precision, f1: of the final changes, within ``MATCH``.
+        claims: final changes per 1000 commits.
+        false, misplaced: online alarms per 1000 commits.
+        delay: median over the steps, infinite if more than half were never reported.
+        within: share of the steps reported within ``ABOUT`` commits; prompt: within ``MATCH``.
     """
 
     series: int
@@ -101,7 +101,7 @@ class Score:
 
 
 def total(outcomes: Sequence[Outcome]) -> Score:
-    """The score of all of ``outcomes`` together."""
+    """Return the score of all ``outcomes`` together."""
     steps = sum(one.steps for one in outcomes)
     found = sum(one.found for one in outcomes)
     claimed = sum(one.claimed for one in outcomes)

@@ -1,4 +1,4 @@
-"""Series of other shapes: steps that are not clean, levels that are short or noisier, and nothing under other noise."""
+"""Series of other shapes: unclean steps, short or noisier levels, and other noise without a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.evaluate.samples import Floats, Sample, planted, wandering
 
 
 def shapes(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Return ``count`` series a kind."""
+    """Return ``count`` series of each kind."""
     return [make(rng) for make in _KINDS for _ in range(count)]
 
 
