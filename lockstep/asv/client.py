@@ -69,7 +69,7 @@ class Worker(Watched):
         variants: Sequence[str],
         failed: Mapping[str, str],
         twins: Sequence[str] = (),
-        usual_mhz: Mapping[str, float] | None = None,
+        reference_mhz: Mapping[str, float] | None = None,
     ) -> tuple[list[Record], dict[str, dict[str, float | str]], dict[str, float]]:
         """Records of one case, the controls so far, and the seconds of each stage of this case.
 
@@ -78,7 +78,7 @@ class Worker(Watched):
         """
         asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
         asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
-        asked |= {"usual_mhz": dict(usual_mhz or {})}
+        asked |= {"reference_mhz": dict(reference_mhz or {})}
         self.ask({"measure": asked})
         event = self.wait("records")
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]

@@ -18,7 +18,7 @@ from lockstep.processes.watched import Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.model import PROTOCOL_VERSION
-from lockstep.timing.reference_clocks import NAME, UsualClocks
+from lockstep.timing.reference_clocks import NAME, ReferenceClocks
 
 Key = tuple[str, str, str, str]
 
@@ -76,7 +76,7 @@ class Recorder:
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
-        self._usual_clocks = UsualClocks(target.path.with_name(NAME) if target.path is not None else None)
+        self._reference_clocks = ReferenceClocks(target.path.with_name(NAME) if target.path is not None else None)
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
@@ -140,12 +140,12 @@ class Recorder:
         taken: dict[str, Record] = {}
         failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
         groups = [variants]
-        usual_mhz = self._usual_clocks.of(suite, case, l2)
+        reference_mhz = self._reference_clocks.of(suite, case, l2)
         while groups:
             group = groups.pop(0)
             try:
                 records, controls, stages = self._up().measure(
-                    suite, case, l2, group, failed, twins=twins, usual_mhz=usual_mhz
+                    suite, case, l2, group, failed, twins=twins, reference_mhz=reference_mhz
                 )
             except WorkerDied as died:
                 self.close()
@@ -172,7 +172,7 @@ class Recorder:
                 # A later group measures the baseline again: the first record, with most company, stays.
                 if record.variant not in taken or taken[record.variant].state == "failed":
                     taken[record.variant] = record
-        self._usual_clocks.learn(taken.values())
+        self._reference_clocks.learn(taken.values())
         return list(taken.values())
 
     def _up(self) -> Worker:

@@ -1,7 +1,7 @@
 """The worker of one commit: imports torch and the commit's packages once, then measures what it is asked.
 
 ``lockstep.processes.worker`` has the protocol. Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed",
-"twins", "usual_mhz"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events:
+"twins", "reference_mhz"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events:
 ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
 """
 
@@ -80,7 +80,7 @@ def main() -> int:
                 asked["variants"],
                 asked["failed"],
                 asked["twins"],
-                asked["usual_mhz"],
+                asked["reference_mhz"],
             )
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason)

@@ -169,7 +169,7 @@ class _Measure:
     def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
-        from lockstep.timing.reference_clocks import NAME, UsualClocks
+        from lockstep.timing.reference_clocks import NAME, ReferenceClocks
 
         self._conf = conf
         self._args = args
@@ -183,7 +183,7 @@ class _Measure:
         self._packages = packages_under_test(conf, suites)
         self._checkout = Path(conf.env_dir).resolve() / "bisect"
         # Normalise to the recorded reference clock, as the levels before and after the change are.
-        clocks = UsualClocks(Path(conf.results_dir) / member.series.machine / NAME)
+        clocks = ReferenceClocks(Path(conf.results_dir) / member.series.machine / NAME)
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
     def __call__(self, commit: str) -> Measurement:
@@ -198,7 +198,7 @@ class _Measure:
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
                 records, _, _ = worker.measure(
-                    series.suite, series.case, series.l2, [series.variant], {}, usual_mhz=self._usual_mhz
+                    series.suite, series.case, series.l2, [series.variant], {}, reference_mhz=self._usual_mhz
                 )
         except WorkerDied as died:
             if died.at_start:

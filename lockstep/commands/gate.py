@@ -1,6 +1,6 @@
 """``lockstep gate``: is head slower than base, for which shapes, and how sure?
 
-Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 the machine cannot judge, 4 wrong usage.
+Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verdict is possible, 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lockstep.suite.discovery import load_suites, match_labels, packages_folder,
 from lockstep.suite.model import CACHE_STATES
 from lockstep.suite.thresholds import FILE, read_thresholds
 
-#: A sign of life is due within this many seconds, or sooner if asv.conf.json says so.
+#: Seconds within which a worker must report an event, or fewer if asv.conf.json says so.
 SILENCE_S = 60.0
 
 
@@ -39,17 +39,17 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Arguments of the verb."""
+        """Add the verb and its arguments."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "gate",
             help="Is this change slower? Base against head in one process",
-            description="Judge head against base, case by case, both in one process on the same buffers. "
-            "Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 the machine cannot judge, "
+            description="Compare head with base, case by case, both in one process on the same buffers. "
+            "Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verdict is possible, "
             "4 wrong usage.",
         )
         parser.add_argument("--base", default="HEAD", metavar="REF", help="what to compare with (default: HEAD)")
         parser.add_argument(
-            "--head", default=WORKING_TREE, metavar="REF", help="what is judged (default: ., the working tree)"
+            "--head", default=WORKING_TREE, metavar="REF", help="the version to test (default: ., the working tree)"
         )
         parser.add_argument(
             "--budget",
@@ -70,7 +70,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             "--lock", type=clock_target, metavar="MHz|base", help="lock the clocks meanwhile; needs root"
         )
         parser.add_argument("--about", action="append", default=[], metavar="#123", help=f"for [[accept]] in {FILE}")
-        parser.add_argument("--seed", type=int, help="of buffers, order and the noise meter (default: a new one)")
+        parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
         parser.add_argument("--quick", "-q", action="store_true", help="short epochs, to find errors")
         parser.add_argument(
             "--json", type=Path, metavar="FILE", help="write the report there; docs/gate.md describes it"
@@ -82,11 +82,11 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Judge and report."""
+        """Compare, report, and return the exit status."""
         for file in (args.json, args.markdown):
             expect_folder(file)
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        # A runner that is cancelled sends SIGTERM: the report is still written, and the worker ended.
+        # A cancelled runner sends SIGTERM: write the report and end the worker all the same.
         former = signal.signal(signal.SIGTERM, _interrupt)
         try:
             report = run(_request(conf, args), lambda line: console.print(line, markup=False))
@@ -130,7 +130,7 @@ def _request(conf: Any, args: argparse.Namespace) -> Request:
 
 
 def _tell(report: Report, args: argparse.Namespace) -> None:
-    """Everywhere at once: terminal, files, and the workflow that this may run in."""
+    """Write the report to the terminal, to files, and to the workflow that runs this."""
     written = args.json or args.markdown
     if args.json:
         args.json.write_text(report.to_json(), encoding="utf-8")
@@ -148,7 +148,7 @@ def _tell(report: Report, args: argparse.Namespace) -> None:
 
 
 def _pull_request() -> list[str]:
-    """ "#123" in a workflow that runs for pull request 123."""
+    """Return "#123" in a workflow that runs for pull request 123."""
     match = re.fullmatch(r"refs/pull/(\d+)/\w+", os.environ.get("GITHUB_REF", ""))
     return [f"#{match[1]}"] if match else []
 
@@ -156,7 +156,7 @@ def _pull_request() -> list[str]:
 def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
     if match is None or float(match[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 120s or 5min")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 120s or 5min")
     return float(match[1]) * (60.0 if match[2] in ("m", "min") else 1.0)
 
 
@@ -164,7 +164,7 @@ def _share(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
     value = float(match[1]) / (100.0 if match[2] else 1.0) if match else -1.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 1% or 0.01")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write 1% or 0.01")
     return value
 
 

@@ -24,7 +24,7 @@ from lockstep.record.model import TWIN, Record
 from lockstep.record.table import reasons
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import CACHE_STATES, Case, Suite
-from lockstep.timing.reference_clocks import UsualClocks
+from lockstep.timing.reference_clocks import ReferenceClocks
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         )
         console = Console(stderr=True, highlight=False)
         runs: list[dict[tuple[str, str, str, str], Record]] = []
-        usual_clocks = UsualClocks()  # those of the first run, as a history has those of its first commit
+        reference_clocks = ReferenceClocks()  # those of the first run, as a history has those of its first commit
         plan: list[tuple[Suite, str, str]] = []  # grows in the first run, until there are enough series
         for number in range(args.runs):
             worker = Worker(spec, float(conf.default_benchmark_timeout))
@@ -125,14 +125,14 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
                         suite.variants(),
                         {},
                         twins=[_twin(suite, label, l2, turn)],
-                        usual_mhz=usual_clocks.of(suite.name, label, l2),
+                        reference_mhz=reference_clocks.of(suite.name, label, l2),
                     )
                 except WorkerDied as died:
                     console.print(f"{suite.name} {label} {l2} is left out: {died}", markup=False)
                     worker.close()
                     worker = Worker(spec, float(conf.default_benchmark_timeout))
                     continue
-                usual_clocks.learn(records)
+                reference_clocks.learn(records)
                 taken |= {record.key: record for record in records}
                 if not runs and _compared(taken.values()) >= args.series:
                     break

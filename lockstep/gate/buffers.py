@@ -1,8 +1,7 @@
-"""The buffers of one epoch: shared by base and head wherever both want the same.
+"""The buffers of one epoch, shared by base and head wherever both need the same content.
 
-Inputs and outputs are shared, and so is what a variant prepares offline where both sides prepare the same:
-where buffers lie moves a time by tenths of a percent, and shared buffers move both. So are the counters and mailboxes
-that variants keep between calls, where the family names them.
+Where buffers lie moves a time by tenths of a percent; shared buffers move both sides alike. Shared are inputs, outputs,
+what both sides prepare alike offline, and the counters and mailboxes that a family names as scratch.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ BASE, HEAD = "base", "head"
 
 @dataclass(frozen=True)
 class Contender:
-    """A variant as both sides have it.
+    """A variant, as imported on both sides.
 
     Attributes:
         name: of the variant.
@@ -38,7 +37,7 @@ class Contender:
 
 
 class SideFailed(RuntimeError):
-    """One side of a duel cannot be timed; ``side`` is "base" or "head"."""
+    """One side cannot be timed; ``side`` is "base" or "head"."""
 
     def __init__(self, side: str, reason: str) -> None:
         super().__init__(reason)
@@ -63,9 +62,9 @@ class Buffers:
         self._moved: dict[tuple[int, int], bool] = {}
 
     def arms(self, contender: Contender) -> tuple[dict[str, Arm], bool]:
-        """Arms by side, and whether they share every buffer.
+        """Return the arms by side, and whether they share every buffer.
 
-        What the sides prepare differently (a head that packs its weights another way) each has for itself.
+        A side has its own copy of what the sides prepare differently, for example weights that head packs another way.
 
         Raises:
             SideFailed: a side's preparation or binding raised.
@@ -85,10 +84,10 @@ class Buffers:
         return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
 
     def _move_scratch(self, contender: Contender) -> bool:
-        """Lay what variants keep between calls elsewhere, once an epoch; whether both sides keep the same.
+        """Move the scratch buffers of the variants once an epoch; return whether both sides use the same ones.
 
-        Left to themselves each side has its own at one place for good: 0.3 to 2.8 % between unchanged kernels on an
-        H200, in every epoch alike, so that no number of epochs would tell it from a change.
+        Otherwise each side's scratch stays at one address for good. This moves unchanged kernels by 0.3 to 2.8 % on an
+        H200, alike in every epoch, so that more epochs could not separate it from a change.
         """
         base, head = (contender.families[side].scratch for side in (BASE, HEAD))
         pair = id(base), id(head)
@@ -102,7 +101,7 @@ class Buffers:
         return self._moved[pair]
 
     def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
-        """For each set, side to what it prepared: the same object where both prepared the same."""
+        """Return what each side prepared for each set: the same object where both prepared the same."""
         key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
         if key not in self._made:
             # Which of two different packings is placed first changes with the seed: no side is always second.
@@ -113,7 +112,7 @@ class Buffers:
         return self._made[key]
 
     def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
-        """What a side prepares; from the first set, because all are of one draw."""
+        """Return what a side prepares from the first set: all sets are of one draw."""
         try:
             with self.sides.active(contender.trees[side]):
                 return contender.families[side].prepared(contender.name, self.sets[0].inputs)

@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gate.launches import Ran, ran_from
-from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict, verdict_from
+from lockstep.gate.launches import Observation, observation_from
+from lockstep.gate.verdict import GroupRequest, SeriesKey, SideFacts, Verdict, verdict_from
 from lockstep.processes.watched import Watched
 
 
 @dataclass(frozen=True)
-class Ring:
-    """What a worker holds.
+class Setup:
+    """What a worker imports and how it measures.
 
     Attributes:
         base, head: the trees.
         packages: top-level packages under test.
         benchmark_dir: today's suites.
-        suites: names of those that are judged.
-        seed: of everything random.
+        suites: names of the suites to compare.
+        seed: seed of inputs, placements and order.
         quick: short epochs, to find errors.
     """
 
@@ -44,21 +44,21 @@ class GateWorker(Watched):
         controls: as ``Controls.summary`` after the last group.
     """
 
-    def __init__(self, ring: Ring, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
-        """Start it and wait until both sides are imported.
+    def __init__(self, setup: Setup, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
+        """Start the worker and wait until both sides are imported.
 
         Args:
-            ring: what it holds.
-            silence_s: seconds without any event after which it counts as hung.
+            setup: what it imports and how it measures.
+            silence_s: seconds without an event after which it counts as hung.
             skip: "suite@side" that is known to hang or kill at import.
-            alone: "base" or "head": hold only this side, to see whether it can be imported.
+            alone: "base" or "head" to import only this side.
 
         Raises:
-            WorkerDied: it did not come up; ``variant`` is the "suite@side" whose import it was, if it was one.
+            WorkerDied: it did not start; ``variant`` is the "suite@side" that it was importing, if any.
         """
-        arguments = ["--benchmarks", str(ring.benchmark_dir), "--base", str(ring.base), "--head", str(ring.head)]
-        arguments += ["--packages", *ring.packages, "--suites", *ring.suites, "--seed", str(ring.seed)]
-        arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if ring.quick else [])]
+        arguments = ["--benchmarks", str(setup.benchmark_dir), "--base", str(setup.base), "--head", str(setup.head)]
+        arguments += ["--packages", *setup.packages, "--suites", *setup.suites, "--seed", str(setup.seed)]
+        arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if setup.quick else [])]
         arguments += ["--alone", alone] if alone else []
         super().__init__("lockstep.gate.worker", arguments, silence_s)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
@@ -73,8 +73,8 @@ class GateWorker(Watched):
             suite: {side: _facts(row) for side, row in sides.items()} for suite, sides in ready["found"].items()
         }
 
-    def judge(self, asked: Asked) -> Iterator[Verdict]:
-        """Verdicts of a group's cases, as they are decided.
+    def judge(self, asked: GroupRequest) -> Iterator[Verdict]:
+        """Yield the verdict of each case of a group as soon as it is decided.
 
         Raises:
             WorkerDied: it hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
@@ -86,11 +86,11 @@ class GateWorker(Watched):
             else:
                 self.controls = event["controls"]
 
-    def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Ran, Ran]:
-        """What base and head of a case launch; ``calls`` for torch's operators as well. Raises as ``judge``."""
+    def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Observation, Observation]:
+        """Return what base and head of a case launch, with ``calls`` also torch's operators. Raises as ``judge``."""
         self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
         ran = self.wait("observed")["ran"]
-        return ran_from(ran["base"]), ran_from(ran["head"])
+        return observation_from(ran["base"]), observation_from(ran["head"])
 
 
 def _facts(row: Mapping[str, Any]) -> SideFacts:

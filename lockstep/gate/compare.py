@@ -1,4 +1,4 @@
-"""Judges groups of cases: both sides checked, then timed epoch by epoch until each case is decided."""
+"""Compare base and head of a group of cases: check both sides, then time epochs until each case is decided."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
-from lockstep.gate.decision import Trial, verdict_of
+from lockstep.gate.decision import CaseRound, verdict_of
 from lockstep.gate.launches import observe
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
-from lockstep.gate.verdict import Asked, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.family import Family, NotInCommit
 from lockstep.suite.inputs import tensors_of
@@ -30,22 +30,22 @@ from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
 from lockstep.timing.measure import DeviceLost
 
-#: Epochs of a round that are thrown out because a control moved; further ones count all the same.
+#: Epochs of a round that may be voided because a control moved; later epochs count although a control moves.
 MOST_VOID = LOOKS[0]
 
-#: Told before anything that may hang or crash: what is done ("check", "time"), variant and side ("" for both).
+#: Called before anything that may hang or crash, with the stage ("check", "time"), variant and side ("" for both).
 Listener = Callable[[str, str, str], None]
 
 
-class Referee:
-    """Judges cases on one device; keeps controls and checks for the life of the process.
+class Comparer:
+    """Compares cases on one device; remembers controls and checks for the life of the process.
 
     Args:
         sides: "base" and "head".
         device: where.
         pace: how long an epoch is.
         seed: of inputs, places and order.
-        listener: told of each stage.
+        listener: called before each stage.
     """
 
     def __init__(self, sides: Sides, device: Device, pace: Pace, seed: int, listener: Listener) -> None:
@@ -61,7 +61,7 @@ class Referee:
         self._checker: Checker | None = None
 
     def load(self, suite: Suite, side: str) -> SideFacts:
-        """Import one side of a suite and say what is there."""
+        """Import one side of a suite and return its variants, or why it cannot be imported."""
         try:
             family = self.sides.load_family(suite, side)
         except NotInCommit:
@@ -71,8 +71,8 @@ class Referee:
         self._families[suite.name, side] = family
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
-    def judge(self, suite: Suite, asked: Asked) -> Iterator[Verdict]:
-        """Verdicts of a group's cases, each as soon as it is known.
+    def judge(self, suite: Suite, asked: GroupRequest) -> Iterator[Verdict]:
+        """Yield the verdict of each case of a group as soon as it is known.
 
         Raises:
             DeviceLost: a side broke the CUDA context.
@@ -95,12 +95,12 @@ class Referee:
             return
         self._checker = None  # its tensors go before the sets are drawn: both together may not fit
         tests = {key: Test(asked.min_effect[key.variant], asked.alpha[key.variant], asked.cases) for key in contenders}
-        first = {key: Trial(contender, tests[key]) for key, contender in contenders.items()}
+        first = {key: CaseRound(contender, tests[key]) for key, contender in contenders.items()}
         for key in self._round(suite, case, l2, count, first, deadline):
             if first[key].decision not in ("slower", "faster") or asked.twins:
                 yield verdict_of(key, first[key], None)
         again = {
-            key: Trial(contenders[key], tests[key])
+            key: CaseRound(contenders[key], tests[key])
             for key, trial in first.items()
             if trial.decision in ("slower", "faster") and not asked.twins
         }
@@ -108,7 +108,7 @@ class Referee:
             yield verdict_of(key, first[key], again[key])
 
     def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
-        """What a case of base and of head launches, by side; see ``lockstep.gate.launches``.
+        """Return by side what a case launches; see ``lockstep.gate.launches``.
 
         Raises:
             DeviceLost: it broke the CUDA context.
@@ -127,7 +127,7 @@ class Referee:
         return found
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Median, spread and rate of each control so far."""
+        """Return median, spread and rate of each control so far."""
         return self._controls.summary() if self._controls else {}
 
     def _contender(self, suite: Suite, variant: str, twins: bool) -> Contender:
@@ -136,24 +136,24 @@ class Referee:
         return Contender(variant, families, trees)
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
-        """A verdict if the case cannot or need not be timed."""
+        """Return a verdict if the case cannot be timed or need not be, else ``None``."""
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
         if isinstance(head, NotImplementedError):
             if isinstance(base, Exception):
                 return Verdict(key, "na", str(head) or "not supported")
             return Verdict(key, "removed", str(head) or "head does not support it any more")
         if head is not None:
-            # What base does not do right either was not broken by the change.
+            # The change did not break a case that fails in base as well.
             broken_before = base is not None and not isinstance(base, NotImplementedError)
             return Verdict(key, "failed", brief(head), in_base=broken_before)
         if isinstance(base, NotImplementedError):
             return Verdict(key, "new", str(base) or "base does not support it")
         if base is not None:
-            return Verdict(key, "new", f"base is no measure, it failed: {brief(base)}")
+            return Verdict(key, "new", f"nothing to compare with, base failed: {brief(base)}")
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
-        """What is wrong with a side's variant at a case; remembered, because cold and warm share it."""
+        """Return the error of a side's check at a case, or ``None``; remembered, because cold and warm share it."""
         name = suite.name, case.label, variant, side
         family = self._families.get((suite.name, side))
         if family is None or variant not in family.variants:
@@ -179,7 +179,7 @@ class Referee:
         return self._checker
 
     def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Any) -> int:
-        """Argument sets to rotate through, by what one call of each variant touches.
+        """Return how many argument sets to rotate through, from the bytes that one call of each variant touches.
 
         Raises:
             NotImplementedError: too large to be warm or too small to be cold.
@@ -206,9 +206,9 @@ class Referee:
         return self._controls
 
     def _round(
-        self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, Trial], deadline: float
+        self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, CaseRound], deadline: float
     ) -> Iterator[SeriesKey]:
-        """Epochs for all trials until each is over or the time is; keys as they are decided."""
+        """Run epochs until each case is over or the time is up; yield the keys as they are decided."""
         controls = self._ready_controls() if trials else None
         live = dict(trials)
         while live and controls is not None and time.monotonic() < deadline:
@@ -227,7 +227,7 @@ class Referee:
                 trial = live[key]
                 if epoch is not None and moved:
                     trial.moved += 1
-                # Not void for ever: a machine that never settles is measured all the same, and marked.
+                # Voiding has an end: a machine that never settles is measured as it is, and marked.
                 if epoch is not None and moved and trial.voided < MOST_VOID:
                     trial.voided += 1
                 elif epoch is not None:
@@ -238,7 +238,7 @@ class Referee:
                     yield key
         yield from live
 
-    def _epoch(self, trial: Trial, buffers: Buffers) -> Epoch | None:
+    def _epoch(self, trial: CaseRound, buffers: Buffers) -> Epoch | None:
         self._listener("time", trial.contender.name, "")
         started = time.monotonic()
         try:
@@ -252,7 +252,7 @@ class Referee:
             trial.wall_s += time.monotonic() - started
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
-        """File (relative to the tree) and line of a variant; ("", 0) for what is no Python function of the tree."""
+        """Return the file, relative to the tree, and line of a variant; ("", 0) unless it is Python of the tree."""
         while isinstance(function, functools.partial):
             function = function.func
         code = getattr(inspect.unwrap(function), "__code__", None)

@@ -1,6 +1,6 @@
-"""Whether a sample of the proved cases confirms the proofs of a run, on the GPU at hand.
+"""Confirm the proofs of a run by a sample of the proved cases, on the GPU at hand.
 
-A proof that is not confirmed counts for nothing: the run then measures every case.
+If the sample does not confirm the proofs, the run measures every case.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from lockstep.gate.launches import Ran, contradiction
+from lockstep.gate.launches import Observation, contradiction
 from lockstep.gate.plan import sample
 from lockstep.gate.proof import Proof
 from lockstep.gate.verdict import SeriesKey
 
 #: Runs a case on base and on head; the second argument asks for torch's operators as well.
-Observe = Callable[[SeriesKey, bool], tuple[Ran, Ran]]
+Observe = Callable[[SeriesKey, bool], tuple[Observation, Observation]]
 
 
 def confirm(

@@ -1,4 +1,4 @@
-"""The parent's side of judging: workers started, cases ordered, deaths survived, until the budget ends."""
+"""Run a comparison from the parent: start workers, order the cases, survive crashes, stop at the budget."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.client import GateWorker, Ring
+from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.confirm import confirm
-from lockstep.gate.launches import Ran
+from lockstep.gate.launches import Observation
 from lockstep.gate.plan import (
     Selection,
+    aa_groups,
     deadline_of_group,
     groups,
-    meter,
     recorded_noise,
     worst_first,
 )
 from lockstep.gate.proof import Proof
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import furthest
-from lockstep.gate.verdict import UNREACHED, Asked, Group, SeriesKey, SideFacts, Verdict
+from lockstep.gate.verdict import UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
 
 #: Share of the epochs in which a control may move before the machine counts as unfit.
 MOST_MOVED = 0.5
 
-#: Share of the budget that the noise meter may take.
-METER_SHARE = 0.25
+#: Share of the budget that the A/A control may take.
+AA_SHARE = 0.25
 
 #: Share of the budget that checking proofs against what really launches may take.
 SAMPLE_SHARE = 0.15
@@ -38,15 +38,15 @@ SAMPLE_SHARE = 0.15
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked of a run.
+    """Thresholds and limits of a run.
 
     Attributes:
         thresholds: of thresholds.toml.
-        min_effect: overrides the thresholds' one for every case; ``None`` leaves it to them.
+        min_effect: smallest change that counts, for every case; ``None`` for that of the thresholds.
         deadline: on ``time.monotonic()``'s clock, after which no further epoch starts.
-        silence_s: seconds without a sign of life after which a worker is killed.
-        about: commits, subjects and "#123", for slowdowns that are accepted.
-        results: recorded ones, from which the order among equals comes; ``None``: by lot.
+        silence_s: seconds without an event after which a worker is killed.
+        about: commits, subjects and "#123" that an accepted slowdown may name.
+        results: folder of recorded results, which order cases of equal rank by their noise; ``None``: at random.
     """
 
     thresholds: Thresholds
@@ -71,25 +71,25 @@ class Conflict:
 
     @property
     def reason(self) -> str:
-        """Why cases of the suite are unsure."""
+        """Return why the cases of the suite are unsure."""
         return f"one process cannot hold both versions ({self.error})"
 
 
-class Judge:
-    """Judges the selected cases in as many workers as it takes.
+class Coordinator:
+    """Compares the selected cases, in as many workers as it takes.
 
     Args:
-        ring: what a worker holds.
-        terms: what is asked.
-        say: told a line now and then.
+        setup: what a worker imports and how it measures.
+        terms: thresholds and limits.
+        say: called with each line of progress.
     """
 
-    def __init__(self, ring: Ring, terms: Terms, say: Callable[[str], None]) -> None:
-        self.ring = ring
+    def __init__(self, setup: Setup, terms: Terms, say: Callable[[str], None]) -> None:
+        self.setup = setup
         self.terms = terms
         self.notes: list[str] = []
         self.verdicts: dict[SeriesKey, Verdict] = {}
-        self.metered: list[Verdict] = []
+        self.aa_verdicts: list[Verdict] = []
         self._say = say
         self._worker: GateWorker | None = None
         self._skip: dict[str, str] = {}
@@ -104,21 +104,21 @@ class Judge:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Suites whose family neither version has."""
+        """Return suites whose family neither version has."""
         return tuple(
             name for name, sides in self.found.items() if len(sides) == 2 and all(one.missing for one in sides.values())
         )
 
     @property
     def worker(self) -> GateWorker:
-        """The worker, started if need be; a suite whose import hangs or kills it is left out of it.
+        """Return the worker; start it if needed, without suites whose import hangs or kills it.
 
         Raises:
-            WorkerDied: it does not come up, and no side of a suite is to blame.
+            WorkerDied: it does not start, and no import of a suite is the reason.
         """
         while self._worker is None:
             try:
-                self._worker = GateWorker(self.ring, self.terms.silence_s, list(self._skip))
+                self._worker = GateWorker(self.setup, self.terms.silence_s, list(self._skip))
             except WorkerDied as died:
                 if "@" not in died.variant:
                     raise
@@ -127,26 +127,26 @@ class Judge:
         return self._worker
 
     def start(self) -> Mapping[str, str]:
-        """Import both versions; facts of the machine, its clock state among them. Raises as ``worker``."""
+        """Import both versions and return facts of the machine with its clock state. Raises as ``worker``."""
         self.machine = {**self.worker.host, "clock_state": self.worker.clock_state}
         self.found = self.worker.found
         self._find_conflicts()
         return self.machine
 
     def close(self) -> None:
-        """End the worker; at once, whatever it does."""
+        """End the worker at once."""
         if self._worker is not None:
             self._worker.close(patience_s=1.0)
             self._worker = None
 
     def begin(self, budget_s: float) -> None:
-        """Let the time for judging begin now."""
+        """Start the budget now."""
         self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
 
     def judge(self, selection: Selection, proof: Proof) -> None:
-        """Fill ``verdicts`` and ``metered``; what is not reached stays unsure."""
+        """Fill ``verdicts`` and ``aa_verdicts``; cases that are not reached stay unsure."""
         keys = list(selection.keys(self.found))
-        chance = random.Random(self.ring.seed)
+        chance = random.Random(self.setup.seed)
         proof = self._checked(proof, keys)
         proved = [key for key in keys if proof.same(key)]
         todo = []
@@ -158,7 +158,7 @@ class Judge:
                 todo.append(key)
                 self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=proof.reasons(key))
         self._cases = len(todo)
-        self._meter(proved, todo, chance)
+        self._measure_aa(proved, todo, chance)
         noise = recorded_noise(self.terms.results, self.machine.get("gpu", "")) if self.terms.results else {}
         ordered = worst_first(groups(todo), proof.severity, noise, chance)
         for number, group in enumerate(ordered):
@@ -172,44 +172,44 @@ class Judge:
                     self._say(line(self.verdicts[verdict.key]))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
-        """The proof if what launches here confirms it, else one that proves nothing. On a CPU nothing launches."""
+        """Return the proof if launches on this GPU confirm it, else an empty one. A CPU cannot confirm anything."""
         proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
         if not proved or self.machine["device"] == "cpu":
             return proof
         held = [key for key in proved if self._held_by_one(key)]
         until = time.monotonic() + SAMPLE_SHARE * (self.terms.deadline - time.monotonic())
-        confirmed, note = confirm(proof, proved, held, self._observe, random.Random(self.ring.seed), until)
+        confirmed, note = confirm(proof, proved, held, self._observe, random.Random(self.setup.seed), until)
         self.notes.append(note)
         return confirmed
 
-    def _observe(self, key: SeriesKey, calls: bool) -> tuple[Ran, Ran]:
-        """What base and head of a case launch; a worker that dies of it is an error of both. Raises as ``worker``."""
+    def _observe(self, key: SeriesKey, calls: bool) -> tuple[Observation, Observation]:
+        """Return what base and head of a case launch, or an error of both if the worker dies. Raises as ``worker``."""
         try:
             return self.worker.observe(key, calls=calls)
         except WorkerDied as died:
             self.close()
             if died.at_start:
                 raise
-            return Ran(error=died.how), Ran(error=died.how)
+            return Observation(error=died.how), Observation(error=died.how)
 
     def _is_in_head(self, key: SeriesKey) -> bool:
         head = self._head(key)
         return head is not None and key.variant in head.variants
 
     def _head(self, key: SeriesKey) -> SideFacts | None:
-        """Return what was imported of the head of a case's suite, beside base or without it."""
+        """Return the import of head of a case's suite, with base or without it."""
         conflict = self.conflicts.get(key.suite)
         return conflict.head if conflict else self.found.get(key.suite, {}).get("head")
 
     def _held_by_one(self, key: SeriesKey) -> bool:
-        """Whether the worker holds the case's variant in base and in head."""
+        """Return whether the worker imported the case's variant from base and from head."""
         sides = self.found.get(key.suite, {})
         return key.suite not in self.conflicts and all(
             key.variant in sides.get(side, SideFacts()).variants for side in ("base", "head")
         )
 
     def _find_conflicts(self) -> None:
-        """Find suites whose head can be imported, but not beside base: their cases cannot be compared."""
+        """Find suites whose head can be imported only without base; their cases cannot be compared."""
         failing = {
             name: sides["head"].error
             for name, sides in self.found.items()
@@ -217,7 +217,7 @@ class Judge:
         }
         if not failing:
             return
-        alone = GateWorker(self.ring, self.terms.silence_s, list(self._skip), alone="head")
+        alone = GateWorker(self.setup, self.terms.silence_s, list(self._skip), alone="head")
         alone.close()
         for name, error in failing.items():
             head = alone.found.get(name, {}).get("head")
@@ -226,13 +226,13 @@ class Judge:
                 self.notes.append(f"{name}: {self.conflicts[name].reason}, so its cases were not compared")
 
     def trouble(self) -> str:
-        """Why the machine cannot judge, or ""."""
+        """Return why the machine cannot be trusted, or ""."""
         if self.machine["device"] == "cpu":
-            return ""  # other work moves a CPU's controls all the time; its thresholds are set by what it resolves
-        return moved_controls([*self.verdicts.values(), *self.metered])
+            return ""  # other work always moves a CPU's controls; its thresholds come from what it resolves
+        return moved_controls([*self.verdicts.values(), *self.aa_verdicts])
 
     def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
-        """A verdict that needs no worker: imports that fail, sides that lack it, proved cases."""
+        """Return a verdict that needs no measurement (a failed import, a missing variant, a proof), or ``None``."""
         sides = self.found.get(key.suite, {})
         head_died, base_died = (self._skip.get(f"{key.suite}@{side}", "") for side in ("head", "base"))
         base, head = sides.get("base"), self._head(key)
@@ -249,51 +249,51 @@ class Judge:
             return Verdict(key, "unsure", self.conflicts[key.suite].reason, code=proof.reasons(key))
         return None
 
-    def _meter(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
-        """Measure unchanged code: what it shows is noise, and thresholds must lie above it."""
+    def _measure_aa(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
+        """Run the A/A control: differences between unchanged code are noise, and thresholds must lie above it."""
         if not todo:
-            return  # nothing will be judged by it
+            return  # no case needs it
         both = [key for key in todo if key.variant in self.found[key.suite].get("base", SideFacts()).variants]
         on_cpu = self.machine["device"] == "cpu"
         # A CPU's noise changes from case to case, and its cases are few: all of them are compared with themselves.
-        picks = groups(both) if on_cpu else meter(proved or both, chance)
+        picks = groups(both) if on_cpu else aa_groups(proved or both, chance)
         twins = on_cpu or not proved
-        until = time.monotonic() + METER_SHARE * (self.terms.deadline - time.monotonic())
+        until = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
         for number, group in enumerate(picks):
             if time.monotonic() >= until:
                 break
             own = deadline_of_group(picks[number:], time.monotonic(), until)
             taken = [one for one in self._measure(group, own, twins=twins) if one.change is not None]
-            self.metered += [replace(one, proved=not twins) for one in taken]
-        if not self.metered:
+            self.aa_verdicts += [replace(one, proved=not twins) for one in taken]
+        if not self.aa_verdicts:
             return
         endless: set[SeriesKey] = set()
-        for one in self.metered:
+        for one in self.aa_verdicts:
             if one.change is not None and (on_cpu or one.outcome in ("slower", "faster")):
                 self._widened[one.key], ends = furthest(one.change)
                 endless |= set() if ends else {one.key}
         worst = max(self._widened, key=lambda key: self._widened[key], default=None)
         if worst is not None and self._widened[worst] > self._asked(worst):
-            whose = "what their own case resolves" if on_cpu else "there"
+            limit = "what their own case resolves" if on_cpu else "there"
             self.notes.append(
                 f"unchanged code may differ by {self._widened[worst]:.2%}{' or more' if worst in endless else ''} here "
-                f"({worst}): changes count from {whose} on"
+                f"({worst}): changes count from {limit} on"
             )
 
     def _asked(self, key: SeriesKey) -> float:
-        """The smallest change that counts, as the thresholds or the command line have it."""
+        """Return the smallest change that counts, from the command line or the thresholds."""
         if self.terms.min_effect is not None:
             return self.terms.min_effect
         return self.terms.thresholds.of(key.suite, key.variant, key.case, key.l2).min_effect
 
     def _least(self, key: SeriesKey) -> float:
-        """What counts as a change: what was asked, or what unchanged code showed, on a CPU that of the same case."""
+        """Return the smallest change that counts, widened to the A/A control's; on a CPU, to that of the same case."""
         on_cpu = self.machine["device"] == "cpu"
         worst = max(self._widened.values(), default=0.0)
         return max(self._asked(key), self._widened.get(key, worst) if on_cpu else worst)
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
-        """Verdicts of one group, in as many workers as it takes."""
+        """Yield verdicts of one group, from as many workers as it takes."""
         left = {key.variant: key for key in group.cases()}
         for variant in list(left):
             if refusal := self._culprits.refusal(group.suite, variant):
@@ -301,7 +301,7 @@ class Judge:
         while left and (left_s := deadline - time.monotonic()) > 0:
             keys = list(left.values())
             thresholds = {key.variant: self.terms.thresholds.of(*_fields(key)) for key in keys}
-            asked = Asked(
+            asked = GroupRequest(
                 Group(group.suite, group.case, group.l2, tuple(left)),
                 min_effect={key.variant: self._least(key) for key in keys},
                 alpha={variant: 1 - one.confidence for variant, one in thresholds.items()},
@@ -326,7 +326,7 @@ class Judge:
                 yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:
-        """Add what the worker does not know: the code's differences, the source line, whether it is accepted."""
+        """Add what the worker does not know: code differences, source line, and whether a slowdown is accepted."""
         key = verdict.key
         head = self._head(key)
         at = head.variants.get(key.variant, ("", 0)) if head else ("", 0)
@@ -344,11 +344,11 @@ class Judge:
 
 
 def moved_controls(verdicts: Iterable[Verdict]) -> str:
-    """Why the machine cannot judge if controls moved in most epochs that were begun, voided ones included; or ""."""
+    """Return why the machine cannot be trusted: controls moved in most epochs, voided ones included; else ""."""
     begun = [(one.moved, one.epochs + one.voided) for one in verdicts]
     moved, epochs = sum(one for one, _ in begun), sum(one for _, one in begun)
     if moved > MOST_MOVED * epochs:
-        return f"the controls moved in {moved} of {epochs} epochs, so the machine did"
+        return f"the controls moved in {moved} of {epochs} epochs, so the machine is not steady"
     return ""
 
 

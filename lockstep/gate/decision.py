@@ -1,4 +1,4 @@
-"""A case as the gate tries it: epochs of one round or two, and the verdict they come to."""
+"""Decide a case from the epochs of one round or two."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lockstep.timing.clock_correction import at_common_clock, midmean
 
 
 @dataclass
-class Trial:
-    """One round of one case: its epochs so far."""
+class CaseRound:
+    """The epochs of one round of one case so far."""
 
     contender: Contender
     test: Test
@@ -29,19 +29,22 @@ class Trial:
 
     @property
     def ratios(self) -> list[float]:
-        """Log ratio of each epoch, head over base; how times follow clocks is learned from all of them."""
+        """Return the log ratio head / base of each epoch; all epochs together show how times follow clocks."""
         return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in self.epochs])]
 
     @property
     def over(self) -> bool:
-        """Whether another epoch would change nothing."""
+        """Return whether another epoch could not change the decision."""
         undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
         return self.decision is not None or self.failure is not None or undecidable
 
 
-def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
-    """What one or two rounds say. The last round's numbers are told: the first was picked for its difference."""
-    told = second if second is not None and second.epochs else first
+def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Verdict:
+    """Return the verdict of one round or two.
+
+    Its numbers are those of the last round: the first one was picked for its difference, which biases it.
+    """
+    shown = second if second is not None and second.epochs else first
     epochs = first.epochs + (second.epochs if second else [])
     verdict = Verdict(
         key,
@@ -58,20 +61,20 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
         if failure.side == BASE:
             return replace(verdict, reason=f"base cannot be timed: {failure}")
         return replace(verdict, outcome="failed", reason=f"cannot be timed: {failure}")
-    if not told.epochs:
-        return replace(verdict, reason=_undecided(told))
-    log = interval(told.ratios, first.test.alpha)
+    if not shown.epochs:
+        return replace(verdict, reason=_undecided(shown))
+    log = interval(shown.ratios, first.test.alpha)
     verdict = replace(
         verdict,
         change=relative(log),
         # Geometric, as the change is: an arithmetic mean follows the slowest epoch and contradicts it.
-        base_s=geometric_mean(epoch.seconds[BASE] for epoch in told.epochs),
-        head_s=geometric_mean(epoch.seconds[HEAD] for epoch in told.epochs),
+        base_s=geometric_mean(epoch.seconds[BASE] for epoch in shown.epochs),
+        head_s=geometric_mean(epoch.seconds[HEAD] for epoch in shown.epochs),
     )
     if second is None:
         if first.decision == "same":
             return replace(verdict, outcome="same")
-        if first.decision is not None:  # a comparison of base with itself: said, not confirmed
+        if first.decision is not None:  # an A/A comparison has no second round
             return replace(verdict, outcome=first.decision, reason="one round")
         return replace(verdict, reason=_undecided(first))
     if second.decision == first.decision and first.decision is not None:
@@ -85,7 +88,7 @@ def verdict_of(key: SeriesKey, first: Trial, second: Trial | None) -> Verdict:
     return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")
 
 
-def _undecided(trial: Trial) -> str:
+def _undecided(trial: CaseRound) -> str:
     count = len(trial.epochs)
     if not count:
         return MOVED if trial.moved else UNREACHED

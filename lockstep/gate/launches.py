@@ -1,8 +1,8 @@
-"""What a case really launches on the GPU at hand, and whether that contradicts a proof.
+"""Observe what a case launches on the GPU at hand, and whether that contradicts a proof.
 
-A proof says that base and head do the same. Both are called here, and what they launch is read from Triton as it is
-launched: kernel, grid, and the fingerprint of the machine code that was loaded; beside it torch's operators. If base
-and head differ, or one of them launches something else than its trace, the proof was wrong.
+A proof states that base and head do the same. This module calls both and reads each launch from Triton: kernel, grid,
+and the fingerprint of the loaded machine code. It can read torch's operators as well. The proof was wrong if base and
+head differ, or if one of them launches something that its trace does not have.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What one side of a case did in one call.
+class Observation:
+    """The launches of one side of a case in one call.
 
     Attributes:
         launches: kernels in order.
-        calls: torch's operators in order, with shapes; empty where they were not noted.
-        error: why it could not be observed, else "".
-        refused: the variant itself says that it does not support the case; ``error`` has its words.
+        calls: torch's operators in order, with shapes; empty if they were not recorded.
+        error: why the call could not be observed, else "".
+        refused: the variant does not support the case; ``error`` is its message.
     """
 
     launches: tuple[Launched, ...] = ()
@@ -46,20 +46,20 @@ class Ran:
     refused: bool = False
 
 
-def ran_from(row: Mapping[str, Any]) -> Ran:
-    """What ``dataclasses.asdict`` made of it, back."""
+def observation_from(row: Mapping[str, Any]) -> Observation:
+    """Return an observation from the object that ``dataclasses.asdict`` made of it."""
     launches = tuple(Launched(one["name"], tuple(one["grid"]), one["fingerprint"]) for one in row["launches"])
-    return Ran(launches, tuple(row["calls"]), row["error"], row["refused"])
+    return Observation(launches, tuple(row["calls"]), row["error"], row["refused"])
 
 
-def contradiction(base: Ran, head: Ran, traced: Sequence[CaseCode | None] = (None, None)) -> str:
-    """Why what ran contradicts the proof that base and head do the same; "" if it does not, or cannot be told.
+def contradiction(base: Observation, head: Observation, traced: Sequence[CaseCode | None] = (None, None)) -> str:
+    """Return why the launches contradict the proof that base and head do the same, or "".
 
-    Where both sides raise an error, nothing can be told, unless both refuse the case in the same words.
+    Two errors are no evidence either way, unless both sides refuse the case with the same message.
 
     Args:
-        base, head: what ran.
-        traced: what the traces of base and head say; ``None`` where the proof rests on the sources.
+        base, head: what was launched.
+        traced: the traces of base and head; ``None`` where the proof rests on the sources.
     """
     if base.error and head.error and not (base.refused and head.refused):
         return "" if base.refused == head.refused else f"base fails: {base.error}; head: {head.error}"
@@ -75,7 +75,7 @@ def contradiction(base: Ran, head: Ran, traced: Sequence[CaseCode | None] = (Non
     return ""
 
 
-def _difference(base: Ran, head: Ran) -> str:
+def _difference(base: Observation, head: Observation) -> str:
     if len(base.launches) != len(head.launches):
         return f"base launches {len(base.launches)} kernels, head {len(head.launches)}"
     for one, other in zip(base.launches, head.launches, strict=True):
@@ -91,8 +91,8 @@ def _difference(base: Ran, head: Ran) -> str:
     return ""
 
 
-def _against(ran: Ran, code: CaseCode) -> str:
-    """How what ran differs from its trace. Of a kernel that tunes itself the trace has each configuration."""
+def _against(ran: Observation, code: CaseCode) -> str:
+    """Return how the launches differ from their trace, or "". A trace has each configuration of an autotuned kernel."""
     grids = [_grid(step) for step in code.host if step.startswith("launch [")]
     traced = [(kernel.name, grid) for kernel, grid in zip(code.kernels, grids, strict=False)]
     launched = [(one.name, one.grid) for one in ran.launches]
@@ -109,7 +109,7 @@ def _against(ran: Ran, code: CaseCode) -> str:
 
 
 def _tuned(launched: Sequence[tuple[str, tuple[int, ...]]], traced: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
-    """Whether one launch of each run of launches of one kernel really ran: one configuration of several."""
+    """Return whether the launches are the trace with one configuration of each autotuned kernel."""
     if len(launched) >= len(traced):
         return False
     waiting = iter(traced)
@@ -121,8 +121,8 @@ def _grid(step: str) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes.split("×"))
 
 
-def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, seed: int, *, calls: bool) -> Ran:
-    """Call a variant twice on fresh inputs, and note what its second call does.
+def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, seed: int, *, calls: bool) -> Observation:
+    """Call a variant twice on fresh inputs and record what the second call does.
 
     Args:
         suite: whose inputs.
@@ -144,14 +144,14 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
         out = buffers_of(suite, case, new)
         if out is not None and takes_out(call):
             arguments["out"] = out
-        call(**arguments)  # tunes, compiles and fills what is kept between calls
+        call(**arguments)  # autotunes, compiles and fills caches
         with _launches() as launches, _operators(calls) as operators:
             call(**arguments)
     except NotImplementedError as error:
-        return Ran(error=_spell(error), refused=True)
+        return Observation(error=_spell(error), refused=True)
     except Exception as error:
-        return Ran(error=_spell(error))
-    return Ran(tuple(launches), tuple(operators))
+        return Observation(error=_spell(error))
+    return Observation(tuple(launches), tuple(operators))
 
 
 def _spell(error: Exception) -> str:
@@ -160,7 +160,7 @@ def _spell(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _launches() -> Iterator[list[Launched]]:
-    """The kernels that Triton launches within the block."""
+    """Record the kernels that Triton launches within the block."""
     found: list[Launched] = []
     try:
         # Start-up: Triton is slow to import.
@@ -201,7 +201,7 @@ def _launched(function: Any, kernel: Any, grid: Any, args: tuple[Any, ...], kwar
 
 @contextlib.contextmanager
 def _operators(wanted: bool) -> Iterator[list[str]]:
-    """Torch's operators that are called within the block, spelled as in a trace."""
+    """Record torch's operators within the block, in the notation of a trace."""
     if not wanted:
         yield []
         return

@@ -1,13 +1,13 @@
-"""Two versions of the same packages in one process, each under its own names.
+"""Two versions of the same packages in one process, both under their own module names.
 
-Both trees hold a package of the same name, and both must keep it: Triton's disk cache, torch.compile,
-dataclasses and pickles all go by ``__module__``. So each side has a part of ``sys.modules`` of its own, and
-a side's part is in place while its code is imported or called. Whatever the code imports meanwhile
-(relative, absolute, late inside a function, by ``importlib``) is looked up in that part and found in that
-tree. What a function captured at import, its globals above all, needs no switching.
+Both trees hold a package of the same name, and both must keep the name: Triton's disk cache, torch.compile,
+dataclasses and pickles depend on ``__module__``. So each side has its own entries of ``sys.modules``, which are in
+place while its code is imported or called. Whatever the code imports meanwhile (relative, absolute, late inside a
+function, by ``importlib``) is looked up in these entries and found in that tree. What a function captured at import,
+such as its globals, needs no switching.
 
-A suite's own variants are today's on both sides. Each side has modules of its own for them all the same: whatever
-they remember of an import is then their side's.
+A suite's own variants are the same source on both sides. Each side still has its own modules for them, so that what
+they remember of an import belongs to their side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lockstep.suite.model import Suite
 
 
 class Conflict(ImportError):
-    """One process cannot hold both versions; the message says which module stands in the way."""
+    """One process cannot hold both versions; the message names the module that prevents it."""
 
 
 class Sides:
@@ -59,12 +59,12 @@ class Sides:
 
     @property
     def root(self) -> Path | None:
-        """The tree whose code runs now."""
+        """Return the tree whose code runs now."""
         return self.roots[self._active] if self._active else None
 
     @contextlib.contextmanager
     def active(self, side: str) -> Iterator[None]:
-        """Within the block, imports of the packages mean this side's. Blocks may nest."""
+        """Within the block, import the packages from this side. Blocks may nest."""
         before = self._active
         if side != before:
             self._switch(side)
@@ -87,10 +87,10 @@ class Sides:
         return family
 
     def relative(self, side: str, file: str) -> Path:
-        """A file of a side's tree, relative to it.
+        """Return a file's path relative to a side's tree.
 
         Raises:
-            ValueError: it lies elsewhere.
+            ValueError: the file is not in that tree.
         """
         return Path(file).resolve().relative_to(self.roots[side])
 
@@ -112,7 +112,7 @@ class Sides:
         return self.definitions.get(top)
 
     def _switch(self, side: str | None) -> None:
-        """Put the modules of the side at hand away and those of ``side`` in their place."""
+        """Replace the modules of the active side by those of ``side``."""
         unchanged = self._mark == _mark()
         known = list(self._modules[self._active]) if unchanged else self._loaded()
         self._modules[self._active] = {name: sys.modules.pop(name) for name in known}
@@ -128,9 +128,9 @@ class Sides:
 
 
 def _mark() -> tuple[int, str]:
-    """Differs once a module came or went: a dict keeps what is added at its end.
+    """Return a value that changes when a module is added or removed: a dict adds new keys at its end.
 
-    Looking through all of ``sys.modules`` takes 0.3 ms, and a side is entered for every replay on a CPU, of 1 ms.
+    A walk through all of ``sys.modules`` takes 0.3 ms, and a side is entered for every replay of 1 ms on a CPU.
     """
     return len(sys.modules), next(reversed(sys.modules), "")
 

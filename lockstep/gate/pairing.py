@@ -1,8 +1,8 @@
-"""One epoch of one variant: base and head in turn, on the same buffers.
+"""Time one epoch of one variant: base and head in turn, on the same buffers.
 
-Both share their buffers (``lockstep.gate.buffers``); outputs that a variant allocates itself lie at the same places on
-both sides too. A round is one replay of each side, its order flipped from round
-to round, so that each side follows itself as often as the other.
+Both sides share their buffers (``lockstep.gate.buffers``). Outputs that a variant allocates itself lie at the same
+addresses on both sides too. A round is one replay of each side. The order flips from round to round, so that each side
+follows itself as often as the other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lockstep.timing.device import Device, Replay, Timing
 from lockstep.timing.interleave import LEAD_ROUNDS
 from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
 
-#: A pair whose clock ratio strays this far (log units) from the usual one is void. The sides are one kernel mostly, and
-#: neighbours: a clock that changed between them is no cause of ours.
+#: A pair is void if its clock ratio is this far (log units) from the epoch's median. The two sides are mostly the same
+#: kernel and run one after the other, so the kernel does not cause such a change of the clock.
 CLOCK_TOLERANCE = 0.03
 
 
@@ -50,18 +50,18 @@ class Pace:
 
     @classmethod
     def on(cls, device: Device) -> Pace:
-        """What fits a device: on a CPU more and shorter pairs, some of which its other work leaves alone."""
+        """Return the pace for a device: on a CPU more and shorter pairs, some of which other work does not disturb."""
         return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
     def quick(cls) -> Pace:
-        """To find errors; its numbers say little."""
+        """Return a pace that finds errors; its numbers mean little."""
         return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch said of a variant.
+    """The result of an epoch for one variant.
 
     Attributes:
         pair: head's timings and base's, of each pair that counts; on a CPU those of the fastest replays.
@@ -101,7 +101,7 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     rotation = len(buffers.sets)
     warmup_s = 0.0 if per_call else pace.warmup_s
     order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
-    probes = []  # kept until the pool has other graphs
+    probes = []  # alive until the pool has other graphs
     for side in order:
         if side not in per_call:
             per_call[side], probe = seconds_a_call(partial(capture, side), rotation, device)
@@ -127,10 +127,10 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
 
 
 def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> Replay:
-    """A replay of the arm's rotation ``times`` over, which runs with its tree's modules.
+    """Return a replay that runs the arm's rotation ``times`` times, with the modules of its tree.
 
     Raises:
-        SideFailed: it cannot be captured, or finds no memory.
+        SideFailed: the arm cannot be captured, or is out of memory.
     """
     try:
         with sides.active(tree):
@@ -151,8 +151,9 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
 
 
 def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    """By the fastest replays: what else runs on a CPU only ever adds time (Chen & Revels 2016, "Robust benchmarking
-    in noisy environments"), and adds it to one half of a pair.
+    """Compare the fastest replays: other work on a CPU only adds time, and adds it to one half of a pair.
+
+    Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
     fastest = {side: min(mine, key=lambda timing: timing.seconds) for side, mine in by_side.items()}
     return Epoch(
@@ -190,5 +191,5 @@ def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
     if len(known) < 3:
         return [True] * len(head)
     # An observed ratio, not the mean of two: if the clock changed half way, one half still counts.
-    usual = median_low(known)
-    return [math.isnan(ratio) or abs(ratio - usual) <= CLOCK_TOLERANCE for ratio in ratios]
+    centre = median_low(known)
+    return [math.isnan(ratio) or abs(ratio - centre) <= CLOCK_TOLERANCE for ratio in ratios]

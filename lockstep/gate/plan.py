@@ -1,4 +1,4 @@
-"""What is judged and in which order: proved cases aside, worst-known first, and a few proved ones as a noise meter."""
+"""Plan a comparison: which cases to measure, in which order, and which proved cases serve as an A/A control."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.model import CACHE_STATES, Suite
 
-#: Most time for a case, as a multiple of an equal share of what is left of the budget; and seconds that a case gets
-#: however small its share is: most cases are decided in less.
+#: Most time for a case, as a multiple of an equal share of the remaining budget; and the seconds that every case gets
+#: however small its share is. Most cases are decided in less.
 MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
 
-#: How many groups the noise meter measures; seeded and told.
-METER_GROUPS = 3
+#: Groups that the A/A control measures. The seed of the run picks them.
+AA_GROUPS = 3
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for.
+    """The suites, cases, cache states and variants to compare.
 
     Attributes:
         suites: by name.
@@ -40,12 +40,12 @@ class Selection:
     variants: Sequence[str] = ()
 
     def keys(self, found: Mapping[str, Mapping[str, SideFacts]]) -> Iterator[SeriesKey]:
-        """Every series that base or head has."""
+        """Yield every series that base or head has."""
         for name in self.suites:
             sides = [found.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
             variants = dict.fromkeys(variant for side in sides for variant in side.variants)
             if not variants and not all(side.missing for side in sides):
-                # Neither could be imported: named all the same, so that it is seen.
+                # Neither side could be imported: list today's variants, so that the report shows the failure.
                 variants = dict.fromkeys(self.suites[name].variants())
             for case in self.cases[name]:
                 axes = self.suites[name].case(case)
@@ -64,12 +64,12 @@ def select(
     l2: str = "both",
     variants: Sequence[str] = (),
 ) -> Selection:
-    """What this machine can judge: the quick cases, warm, on a CPU; all cases on a GPU. It may be nothing.
+    """Return what this machine can compare: the quick cases, warm, on a CPU; all cases on a GPU. May be empty.
 
     Args:
-        suites: those asked for.
+        suites: the suites asked for.
         asked: labels of each suite's cases; ``None`` for all of them.
-        on_cpu: no GPU here.
+        on_cpu: whether the machine has no GPU.
         l2: a cache state, or "both".
         variants: only these; empty for all.
     """
@@ -84,7 +84,7 @@ def select(
 
 
 def groups(keys: Iterable[SeriesKey]) -> list[Group]:
-    """The keys, gathered by suite, case and cache state."""
+    """Group the keys by suite, case and cache state."""
     gathered: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         gathered[key.suite, key.case, key.l2].append(key.variant)
@@ -97,9 +97,9 @@ def worst_first(
     noise: Mapping[SeriesKey, float],
     chance: random.Random,
 ) -> list[Group]:
-    """Groups by how much their code changed, then by how noisy they were before; by lot among equals.
+    """Sort groups by how much their code changed, then by their recorded noise, then at random.
 
-    The lot spreads what the budget reaches over all suites and shapes.
+    The random order spreads the cases that the budget reaches over all suites and shapes.
     """
     shuffled = list(todo)
     chance.shuffle(shuffled)
@@ -113,10 +113,10 @@ def worst_first(
 
 
 def deadline_of_group(left: Sequence[Group], now: float, end: float) -> float:
-    """When the first group of ``left`` must stop, so that a noisy case does not take the budget of all others.
+    """Return when the first group of ``left`` must stop, so that a noisy case does not use up the budget of others.
 
     Args:
-        left: groups that are not judged yet.
+        left: groups that are not decided yet.
         now, end: on ``time.monotonic()``'s clock; ``end`` is the end of the budget.
     """
     share = (end - now) / sum(len(group.variants) for group in left)
@@ -124,26 +124,26 @@ def deadline_of_group(left: Sequence[Group], now: float, end: float) -> float:
 
 
 def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
-    """What the newest recorded measurement on this kind of GPU could tell apart, by series; nothing without one."""
+    """Return each series' minimal detectable effect in the newest recorded measurement on this GPU model."""
     found: list[tuple[str, Path]] = []
     for path in results.glob(f"*/*{SUFFIX}"):
-        # The first line alone: a long history has hundreds of files.
+        # Read only the first line: a long history has hundreds of files.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open(encoding="utf-8") as file:
-            told = json.loads(file.readline())
-            if told["host"]["gpu"] == gpu:
-                found.append((str(told["recorded_at"]), path))
+            provenance = json.loads(file.readline())
+            if provenance["host"]["gpu"] == gpu:
+                found.append((str(provenance["recorded_at"]), path))
     try:
         _, records = read_records(max(found)[1])
-    except (ValueError, RecordError):  # there is none, or it is damaged
+    except (ValueError, RecordError):  # no file, or a damaged one
         return {}
     return {SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None}
 
 
 def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], chance: random.Random) -> list[SeriesKey]:
-    """Proved cases to check against what really launches: one of each variant, those proved by their traces first.
+    """Return proved cases to check on the GPU: one of each variant, cases proved by their traces first.
 
     Args:
-        proved: cases of base and head that are said to do the same.
+        proved: cases that do the same in base and head, by their proofs.
         traced: whether a case's proof rests on its traces; the others' rests on the sources.
         chance: picks the cases, and their order.
     """
@@ -153,8 +153,8 @@ def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], cha
     return sorted(picked.values(), key=lambda key: not traced(key))
 
 
-def meter(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
-    """A random few of the proved cases, of different suites where possible."""
+def aa_groups(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
+    """Pick a few proved cases at random, of different suites where possible, for the A/A control."""
     todo = groups(proved)
     chance.shuffle(todo)
     by_suite: dict[str, list[Group]] = defaultdict(list)
@@ -166,5 +166,5 @@ def meter(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
             picked.append(by_suite[suite].pop())
             if not by_suite[suite]:
                 del by_suite[suite]
-    # One variant each: the meter is to cost little.
-    return [Group(one.suite, one.case, one.l2, (chance.choice(one.variants),)) for one in picked[:METER_GROUPS]]
+    # One variant each, to limit the cost.
+    return [Group(one.suite, one.case, one.l2, (chance.choice(one.variants),)) for one in picked[:AA_GROUPS]]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.client import Ring
-from lockstep.gate.coordinator import Judge, Terms
+from lockstep.gate.client import Setup
+from lockstep.gate.coordinator import Coordinator, Terms
 from lockstep.gate.plan import Selection, select
 from lockstep.gate.proof import Proof, prove
 from lockstep.gate.report.model import Report
@@ -29,12 +29,12 @@ LEAST_COMPARISON_S = 60.0
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be judged, and how.
+    """What to compare, and how.
 
     Attributes:
-        repository: folder of the packages; its git is asked for base and head.
+        repository: folder of the packages, in the git repository that has base and head.
         benchmark_dir: today's suites.
-        results_dir: recorded results; the noisier ones are judged first.
+        results_dir: recorded results; noisier cases come first.
         packages: top-level packages under test.
         trusted: further packages that they may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
@@ -43,14 +43,14 @@ class Request:
         variants: only these; empty for all.
         l2: a cache state, or "both".
         thresholds: of thresholds.toml.
-        min_effect: overrides theirs; ``None`` leaves it to them.
-        about: "#123" and the like, for slowdowns that are accepted.
-        budget_s: seconds for judging; the code is compared before, within this time or a minute.
-        silence_s: seconds without a sign of life after which a worker is killed.
-        seed: of buffers, order and the noise meter.
-        measure_all: also what is proved unchanged.
-        need_gpu, need_lock: no verdict without a GPU, without locked clocks.
-        lock: clocks to lock meanwhile; ``None`` leaves them as they are.
+        min_effect: smallest change that counts; ``None`` for that of the thresholds.
+        about: "#123" and the like that an accepted slowdown may name.
+        budget_s: seconds for measuring; the code is compared before, within the same time or a minute.
+        silence_s: seconds without an event after which a worker is killed.
+        seed: seed of buffers, order and the A/A control.
+        measure_all: measure proved cases as well.
+        need_gpu, need_lock: give no verdict without a GPU, or without locked clocks.
+        lock: clocks to lock during the run; ``None`` leaves them as they are.
         quick: short epochs, to find errors.
     """
 
@@ -79,7 +79,7 @@ class Request:
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
-    """Judge; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
+    """Coordinator; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
 
     Raises:
         RefError: base or head is no version of this repository.
@@ -91,7 +91,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             folders.enter_context(version(request.repository, name, request.packages, request.trusted))
             for name in (request.base, request.head)
         )
-        ring = Ring(
+        setup = Setup(
             base=base.tree.root,
             head=head.tree.root,
             packages=request.packages,
@@ -108,7 +108,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             results=request.results_dir,
             about=(*request.about, *commits_between(request.repository, base, head)),
         )
-        judge = Judge(ring, terms, say)
+        coordinator = Coordinator(setup, terms, say)
         blank = Report(
             base=base.label,
             head=head.label,
@@ -119,58 +119,62 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         )
         try:
             with _locked(request.lock):
-                trouble = _hold(request, judge, base, head, say)
+                trouble = _hold(request, coordinator, base, head, say)
         except WorkerDied as died:
             trouble = f"the worker does not start: {died.how}"
         except (NoGpu, Refused) as refused:
             trouble = str(refused)
         except KeyboardInterrupt:
             blank, trouble = replace(blank, interrupted=True), ""
-            unreached = [key for key, one in judge.verdicts.items() if one.reason == UNREACHED]
-            judge.verdicts |= {key: replace(judge.verdicts[key], reason="interrupted before it") for key in unreached}
+            unreached = [key for key, one in coordinator.verdicts.items() if one.reason == UNREACHED]
+            coordinator.verdicts |= {
+                key: replace(coordinator.verdicts[key], reason="interrupted before it") for key in unreached
+            }
         finally:
-            judge.close()
+            coordinator.close()
         return replace(
             blank,
-            machine=judge.machine,
-            cases=tuple(judge.verdicts.values()),
-            meter=tuple(judge.metered),
-            notes=tuple(judge.notes),
-            controls=judge.controls,
+            machine=coordinator.machine,
+            cases=tuple(coordinator.verdicts.values()),
+            meter=tuple(coordinator.aa_verdicts),
+            notes=tuple(coordinator.notes),
+            controls=coordinator.controls,
             trouble=trouble,
-            absent=judge.absent,
+            absent=coordinator.absent,
             wall_s=time.monotonic() - started,
-            compared_s=judge.compared_s,
+            compared_s=coordinator.compared_s,
         )
 
 
-def _hold(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> str:
-    """Judge what was asked for; why the machine cannot, or ""."""
+def _hold(request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]) -> str:
+    """Coordinator what was asked for; why the machine cannot, or ""."""
     started = time.monotonic()
-    machine = judge.start()
+    machine = coordinator.start()
     say(f"both versions imported in {time.monotonic() - started:.0f} s")
-    _refuse_unknown(request.variants, request.suites.values(), judge)
+    _refuse_unknown(request.variants, request.suites.values(), coordinator)
     selection = _select(request, machine)
     if trouble := _unfit(request, machine, selection):
         return trouble
     started = time.monotonic()
-    proof = _prove(request, judge, base, head, say)
-    judge.compared_s = time.monotonic() - started
-    say(f"code compared in {judge.compared_s:.0f} s")
-    judge.begin(request.budget_s)
-    judge.judge(selection, proof)
-    return judge.trouble()
+    proof = _prove(request, coordinator, base, head, say)
+    coordinator.compared_s = time.monotonic() - started
+    say(f"code compared in {coordinator.compared_s:.0f} s")
+    coordinator.begin(request.budget_s)
+    coordinator.judge(selection, proof)
+    return coordinator.trouble()
 
 
-def _prove(request: Request, judge: Judge, base: Version, head: Version, say: Callable[[str], None]) -> Proof:
+def _prove(
+    request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]
+) -> Proof:
     try:
         limit_s = max(LEAST_COMPARISON_S, request.budget_s)
-        proof = prove(base.tree, head.tree, request.suites.values(), judge.machine, say, limit_s)
-        judge.notes += [proof.note] if proof.note else []
+        proof = prove(base.tree, head.tree, request.suites.values(), coordinator.machine, say, limit_s)
+        coordinator.notes += [proof.note] if proof.note else []
         if request.measure_all:
-            _compile(request, judge.machine, (base, head), say)
+            _compile(request, coordinator.machine, (base, head), say)
     except TracingFailed as failed:
-        judge.notes.append(f"nothing is proved, everything measured: the code could not be traced ({failed})")
+        coordinator.notes.append(f"nothing is proved, everything measured: the code could not be traced ({failed})")
         proof = Proof()
     return replace(proof, measure_all=request.measure_all)
 
@@ -188,7 +192,7 @@ def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version],
             codes_of(one.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
 
 
-def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], judge: Judge) -> None:
+def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinator: Coordinator) -> None:
     """Raise if a variant that was asked for is in neither version and not in the working tree.
 
     Raises:
@@ -196,7 +200,7 @@ def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], judge: Jud
     """
     known = dict.fromkeys(name for suite in suites for name in suite.variants())
     known |= dict.fromkeys(
-        name for sides in judge.found.values() for facts in sides.values() for name in facts.variants
+        name for sides in coordinator.found.values() for facts in sides.values() for name in facts.variants
     )
     for name in variants:
         if name not in known:

@@ -115,7 +115,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GroupRequest:
     """What the worker is asked about one group.
 
     Attributes:
@@ -135,9 +135,9 @@ class Asked:
     twins: bool = False
 
 
-def asked_from(row: Mapping[str, Any]) -> Asked:
+def group_request_from(row: Mapping[str, Any]) -> GroupRequest:
     """A request from its JSON object."""
-    return Asked(**{**row, "group": group_from(row["group"])})
+    return GroupRequest(**{**row, "group": group_from(row["group"])})
 
 
 def group_from(row: Mapping[str, Any]) -> Group:

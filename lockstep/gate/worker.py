@@ -1,6 +1,6 @@
 """The gate's worker: both versions in one process, judging the groups it is asked about.
 
-Requests: ``{"judge": Asked}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
+Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
 what each side of each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``observed``
 (what both sides launched), ``lost``. ``lockstep.processes.watched``
 says how they travel.
@@ -44,9 +44,9 @@ def main() -> int:
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
 
     # Start-up: torch and Triton, after the process is tied to its parent.
-    from lockstep.gate.compare import Referee
+    from lockstep.gate.compare import Comparer
     from lockstep.gate.pairing import Pace
-    from lockstep.gate.verdict import asked_from
+    from lockstep.gate.verdict import group_request_from
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import open_device
     from lockstep.timing.measure import DeviceLost
@@ -55,7 +55,7 @@ def main() -> int:
         process.stage(doing, f"{variant}@{side}" if side else variant)
 
     device = open_device()
-    referee = Referee(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
+    referee = Comparer(sides, device, Pace.quick() if options.quick else Pace.on(device), options.seed, stage)
     found: dict[str, dict[str, Any]] = {}
     for name in options.suites:
         for side in [options.alone] if options.alone else ["base", "head"]:
@@ -71,7 +71,7 @@ def main() -> int:
                 wanted = request["observe"]
                 process.emit("observed", ran=referee.observe(suites[wanted.pop("suite")], **wanted))
                 continue
-            asked = asked_from(request["judge"])
+            asked = group_request_from(request["judge"])
             for verdict in referee.judge(suites[asked.group.suite], asked):
                 process.emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:

@@ -98,7 +98,7 @@ def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
     return _told(pairs, mine, clock, rival, clock)
 
 
-def at_usual_clocks(pairs: Sequence[Pair], mine_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
+def at_reference_clocks(pairs: Sequence[Pair], mine_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
     """The same, each arm at its own usual clock, in MHz; ``None`` is the mean clock that it met here.
 
     Four processes and five agree in 94 and 95 % so, at the lower of their mean clocks in 94 and 81 %, with no clock

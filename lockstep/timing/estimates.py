@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from lockstep.record.model import Clocks, Estimate
-from lockstep.timing.clock_correction import Pair, at_common_clock, at_usual_clocks, law_of, midmean
+from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, law_of, midmean
 from lockstep.timing.intervals import detectable, exponential, half_width, half_width_after, log_interval
 
 #: Samples kept of each series; asv's statistics are slow on more.
@@ -25,11 +25,11 @@ class Series:
     """What the epochs said of one arm. Times are seconds a call, ratios rival (the baseline, mostly) over arm.
 
     Attributes:
-        usual_mhz: clocks at which the arm and its rival are told; ``None`` is the mean one that it met here.
+        reference_mhz: clocks at which the arm and its rival are told; ``None`` is the mean one that it met here.
         again: the rival is the same kernel: both are told at one clock.
     """
 
-    usual_mhz: tuple[float | None, float | None] = (None, None)
+    reference_mhz: tuple[float | None, float | None] = (None, None)
     again: bool = False
     latency: list[float] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
@@ -40,13 +40,13 @@ class Series:
 
     def ratios(self) -> list[list[float]]:
         """Log ratio of each round, by epoch; how times follow clocks is learned from all of them."""
-        told = at_common_clock(self.pairs) if self.again else at_usual_clocks(self.pairs, *self.usual_mhz)
+        told = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
         return [[-ratio for ratio in epoch] for epoch in told]
 
     def told_mhz(self) -> float | None:
         """The clock at which the arm is told."""
-        if self.usual_mhz[0] is not None:
-            return self.usual_mhz[0]
+        if self.reference_mhz[0] is not None:
+            return self.reference_mhz[0]
         met = law_of([pair.mine for pair in self.pairs]).clock
         return None if math.isnan(met) else math.exp(met)
 

@@ -88,7 +88,7 @@ def compare(
     plan: Plan,
     seed: int,
     stages: Stages | None = None,
-    usual_mhz: Mapping[str, float] | None = None,
+    reference_mhz: Mapping[str, float] | None = None,
     listener: Callable[[str, str], None] = lambda stage, arm: None,
 ) -> Comparison:
     """Measure the arms against each other.
@@ -103,7 +103,7 @@ def compare(
         plan: how long.
         seed: of the order and the buffers.
         stages: told where the time goes.
-        usual_mhz: arm to the clock at which ratios tell it; without one, the mean clock that it meets.
+        reference_mhz: arm to the clock at which ratios tell it; without one, the mean clock that it meets.
         listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
             run in turn: what may hang or crash, and whose doing it is.
 
@@ -113,7 +113,7 @@ def compare(
     # variant must meet the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
     stages = stages or Stages()
-    usual = usual_mhz or {}
+    usual = reference_mhz or {}
     series = {name: Series((usual.get(name), usual.get(baseline)), again=name.endswith(TWIN)) for name in names}
     failures: dict[str, str] = {}
     per_call: dict[str, float] = {}

@@ -92,7 +92,7 @@ class Measurer:
         variants: Sequence[str],
         failed: Mapping[str, str] | None = None,
         twins: Sequence[str] = (),
-        usual_mhz: Mapping[str, float] | None = None,
+        reference_mhz: Mapping[str, float] | None = None,
     ) -> list[Record]:
         """Records of the asked variants (the baseline's too, asked or not).
 
@@ -103,7 +103,7 @@ class Measurer:
             variants: names; unknown ones come back as "na".
             failed: variants already known to kill or hang a process, and how; they are not run.
             twins: variants measured a second time as an A/A comparison, under the name + ``TWIN``.
-            usual_mhz: variant to the clock at which speedups tell it; without one, the mean clock that it meets.
+            reference_mhz: variant to the clock at which speedups tell it; without one, the mean clock that it meets.
 
         Raises:
             DeviceLost: a variant broke the CUDA context.
@@ -169,7 +169,7 @@ class Measurer:
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
             floor = self.controls.floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
-            outcomes, failures, note = self._compare(suite, case, family, arms, sets, usual_mhz)
+            outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz)
         except NotImplementedError as error:
             return give_up(str(error))
         except torch.cuda.OutOfMemoryError:
@@ -236,7 +236,7 @@ class Measurer:
         family: Family,
         arms: Mapping[str, str],
         sets: int,
-        usual_mhz: Mapping[str, float] | None,
+        reference_mhz: Mapping[str, float] | None,
     ) -> tuple[dict[str, Outcome], dict[str, str], str]:
         """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
         # The check's tensors go before the sets are drawn: both together may not fit.
@@ -264,7 +264,7 @@ class Measurer:
             self.plan,
             seed,
             self.stages,
-            usual_mhz,
+            reference_mhz,
             lambda stage, arm: self.listener(stage, arms.get(arm, "")),
         )
         return result.outcomes, result.failures, result.note

@@ -23,7 +23,7 @@ NAME = "usual-clocks.jsonl"
 _FIELDS = ("suite", "case", "l2", "variant")
 
 
-class UsualClocks:
+class ReferenceClocks:
     """Series to MHz, kept in a file if there is one."""
 
     def __init__(self, path: Path | None = None) -> None:

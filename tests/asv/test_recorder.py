@@ -28,7 +28,7 @@ class Fleet:
         #: Every request: case, variants, and what was known to fail.
         self.asked = []
         #: The clocks that each asked to be told at, and the one that its arms met.
-        self.usual_mhz = []
+        self.reference_mhz = []
         self.met_mhz = None
         self.value = 1e-6
 
@@ -46,10 +46,10 @@ class FakeWorker:
         self.host = fleet.host
         self.alive = True
 
-    def measure(self, suite, case, l2, variants, failed, twins=(), usual_mhz=None):
+    def measure(self, suite, case, l2, variants, failed, twins=(), reference_mhz=None):
         assert self.alive
         self.fleet.asked.append((case, tuple(variants), dict(failed)))
-        self.fleet.usual_mhz.append(dict(usual_mhz))
+        self.fleet.reference_mhz.append(dict(reference_mhz))
         names = list(dict.fromkeys([BASE, *variants]))
         for stage in ("check", "time"):
             for name in names:
@@ -60,7 +60,7 @@ class FakeWorker:
             Record(suite, name, case, l2, "ok", "v1", latency=Estimate(*[self.fleet.value] * 3)) for name in names
         ]
         met = self.fleet.met_mhz
-        records = [replace(one, clocks=Clocks(told_mhz=usual_mhz.get(one.variant, met))) for one in records]
+        records = [replace(one, clocks=Clocks(told_mhz=reference_mhz.get(one.variant, met))) for one in records]
         records = [
             replace(one, state="failed", latency=None, reason=failed[one.variant]) if one.variant in failed else one
             for one in records
@@ -221,8 +221,8 @@ def test_each_commit_is_told_at_the_clocks_that_the_first_one_met(make, path):
     later = Fleet()
     later.met_mhz = 1500.0
     measure(make(later, path=path.with_name("def-lockstep.provenance.jsonl")))
-    assert fleet.usual_mhz == [{}]
-    assert later.usual_mhz == [{BASE: 1650.0, "a": 1650.0}]
+    assert fleet.reference_mhz == [{}]
+    assert later.reference_mhz == [{BASE: 1650.0, "a": 1650.0}]
     told = {
         one.variant: one.clocks.told_mhz for one in read_records(path.with_name("def-lockstep.provenance.jsonl"))[1]
     }

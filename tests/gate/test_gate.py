@@ -135,7 +135,7 @@ def test_wrong_words_are_usage_and_name_what_there_is(project):
     for arguments, answer in [
         (["--base", "nowhere"], "has no commit 'nowhere'; give what git knows"),
         (["--family", "produkt", "--budget", "2min"], "no family 'produkt'; did you mean product?"),
-        (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is no share; write 1% or 0.01"),
+        (["--min-effect", "a lot", "--case", "M=7"], "'a lot' is not a share; write 1% or 0.01"),
         (["--case", "M=2", "--case", "M=7"], "suite product has no case 'M=7'"),
         (["--variant", "plain", "--variant", "twcie"], "--variant twcie: no suite has it; did you mean twice?"),
     ]:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lockstep.gate.buffers import BASE, HEAD, Contender, SideFailed
-from lockstep.gate.decision import Trial, verdict_of
+from lockstep.gate.decision import CaseRound, verdict_of
 from lockstep.gate.pairing import Epoch
 from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
 from lockstep.gate.verdict import UNREACHED, SeriesKey
@@ -26,7 +26,7 @@ def trial(factors, *, shared=True, **rest):
         Epoch(Pair((Timing(BASE_S * one),), (Timing(BASE_S),)), {BASE: BASE_S, HEAD: BASE_S * one}, {}, 1, 0, shared)
         for one in factors
     ]
-    made = Trial(Contender("split_k", {}, {}), TEST, epochs, **rest)
+    made = CaseRound(Contender("split_k", {}, {}), TEST, epochs, **rest)
     made.decision = TEST.decide(made.ratios)
     return made
 
@@ -104,7 +104,7 @@ def test_the_times_and_the_change_of_a_row_agree():
         Epoch(Pair((Timing(head),), (Timing(base),)), {BASE: base, HEAD: head}, {}, 1, 0, True)
         for base, head in zip(bases, heads, strict=True)
     ]
-    found = verdict_of(KEY, Trial(Contender("split_k", {}, {}), TEST, epochs), None)
+    found = verdict_of(KEY, CaseRound(Contender("split_k", {}, {}), TEST, epochs), None)
     assert found.change is not None
     assert found.head_s / found.base_s - 1 == pytest.approx(found.change.value)
     assert found.change.value < 0

@@ -9,9 +9,9 @@ from project import make_project
 from suites import make_suite
 
 from lockstep import grid
-from lockstep.gate.client import GateWorker, Ring
+from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.confirm import confirm
-from lockstep.gate.launches import Launched, Ran, contradiction, observe, ran_from
+from lockstep.gate.launches import Launched, Observation, contradiction, observation_from, observe
 from lockstep.gate.plan import sample
 from lockstep.gate.proof import Proof
 from lockstep.gate.verdict import SeriesKey
@@ -33,7 +33,7 @@ def traced(*launches, fingerprint=""):
 
 
 def ran(*launches, **more):
-    return Ran(launches, **more)
+    return Observation(launches, **more)
 
 
 TRACE = traced(FORWARD, BACKWARD)
@@ -93,7 +93,7 @@ def test_a_kernel_that_tunes_itself_launches_one_of_its_configurations():
 
 def test_what_ran_travels_between_processes():
     one = ran(FORWARD, BACKWARD, calls=("aten.mm",), error="")
-    assert ran_from(asdict(one)) == one
+    assert observation_from(asdict(one)) == one
 
 
 def test_every_variant_is_in_the_sample_and_traces_come_first():
@@ -195,17 +195,17 @@ SUITE = """
 
 
 @pytest.fixture
-def ring(tmp_path):
+def setup(tmp_path):
     for name in ("base", "head"):
         project = make_project(tmp_path / name)
         project.write("toy/norm.py", ADAPTER)
         project.write("benchmarks/norm.py", SUITE)
     base, head = tmp_path / "base", tmp_path / "head"
-    return Ring(base, head, ("toy",), head / "benchmarks", ("norm",), seed=1, quick=True)
+    return Setup(base, head, ("toy",), head / "benchmarks", ("norm",), seed=1, quick=True)
 
 
-def test_a_worker_calls_forward_and_backward_of_both_sides(ring):
-    worker = GateWorker(ring, 60.0)
+def test_a_worker_calls_forward_and_backward_of_both_sides(setup):
+    worker = GateWorker(setup, 60.0)
     try:
         found = {
             variant: worker.observe(SeriesKey("norm", variant, "T=4,H=8", "warm"), calls=True)

@@ -8,11 +8,11 @@ from suites import make_suite
 
 from lockstep import grid
 from lockstep.gate.plan import (
-    METER_GROUPS,
+    AA_GROUPS,
     Selection,
+    aa_groups,
     deadline_of_group,
     groups,
-    meter,
     recorded_noise,
     select,
     worst_first,
@@ -103,16 +103,16 @@ def test_the_worst_known_comes_first_then_the_noisiest():
     assert order == worst_first(todo, lambda key: float(key == spilled), {noisy: 0.1}, random.Random(1))
 
 
-def test_the_meter_takes_a_few_of_different_suites_and_the_seed_says_which():
-    picked = meter(keys(("a", "b", "c")), random.Random(3))
-    assert len(picked) == METER_GROUPS
+def test_the_aa_control_takes_a_few_of_different_suites_and_the_seed_says_which():
+    picked = aa_groups(keys(("a", "b", "c")), random.Random(3))
+    assert len(picked) == AA_GROUPS
     assert {group.suite for group in picked} == {"a", "b", "c"}
     assert all(len(group.variants) == 1 for group in picked)
-    assert picked == meter(keys(("a", "b", "c")), random.Random(3))
-    assert meter([], random.Random(3)) == []
-    assert {group.suite for group in meter(keys(("a",), cases=4), random.Random(3))} == {"a"}
-    assert len(meter(keys(("a", "b"), cases=1)[:6], random.Random(3))) == METER_GROUPS
-    assert len(meter(keys(("a",), cases=1), random.Random(3))) == 2
+    assert picked == aa_groups(keys(("a", "b", "c")), random.Random(3))
+    assert aa_groups([], random.Random(3)) == []
+    assert {group.suite for group in aa_groups(keys(("a",), cases=4), random.Random(3))} == {"a"}
+    assert len(aa_groups(keys(("a", "b"), cases=1)[:6], random.Random(3))) == AA_GROUPS
+    assert len(aa_groups(keys(("a",), cases=1), random.Random(3))) == 2
 
 
 def test_noise_comes_from_the_newest_record_of_the_same_kind_of_gpu(tmp_path):

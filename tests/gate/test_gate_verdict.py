@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from lockstep.gate.coordinator import moved_controls
-from lockstep.gate.verdict import Asked, Group, SeriesKey, SideFacts, Verdict, asked_from, verdict_from
+from lockstep.gate.verdict import Group, GroupRequest, SeriesKey, SideFacts, Verdict, group_request_from, verdict_from
 from lockstep.record.model import Estimate
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")
@@ -28,14 +28,14 @@ def test_a_verdict_claims_nothing_that_it_was_not_told():
 def test_what_is_sent_arrives():
     verdict = Verdict(KEY, "slower", change=Estimate(0.02, 0.01, 0.03), code=("registers 168 → 255",), epochs=8)
     assert verdict_from(sent(verdict)) == verdict
-    asked = Asked(Group("linear", "M=8", "cold", ("split_k",)), {"split_k": 0.01}, {"split_k": 0.05}, 3, 60.0)
-    assert asked_from(sent(asked)) == asked
-    assert asked_from(sent(replace(asked, twins=True))).twins
+    asked = GroupRequest(Group("linear", "M=8", "cold", ("split_k",)), {"split_k": 0.01}, {"split_k": 0.05}, 3, 60.0)
+    assert group_request_from(sent(asked)) == asked
+    assert group_request_from(sent(replace(asked, twins=True))).twins
 
 
 def test_a_side_that_is_not_known_is_not_missing_and_base_meets_head_unless_it_is_asked_otherwise():
     assert not SideFacts().missing
-    assert not Asked(Group("linear", "M=8", "cold", ()), {}, {}, 1, 1.0).twins
+    assert not GroupRequest(Group("linear", "M=8", "cold", ()), {}, {}, 1, 1.0).twins
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_a_groups_cases_are_its_variants():
     [
         ([], ""),
         ([{"epochs": 5, "moved": 4, "voided": 4}], ""),  # 4 of 9
-        ([{"epochs": 5, "moved": 9, "voided": 4}], "the controls moved in 9 of 9 epochs, so the machine did"),
-        ([{"epochs": 0, "moved": 3, "voided": 3}], "the controls moved in 3 of 3 epochs, so the machine did"),
+        ([{"epochs": 5, "moved": 9, "voided": 4}], "the controls moved in 9 of 9 epochs, so the machine is not steady"),
+        ([{"epochs": 0, "moved": 3, "voided": 3}], "the controls moved in 3 of 3 epochs, so the machine is not steady"),
         ([{"epochs": 4}, {"moved": 4, "voided": 4}, {"moved": 1, "voided": 1}],
-         "the controls moved in 5 of 9 epochs, so the machine did"),
+         "the controls moved in 5 of 9 epochs, so the machine is not steady"),
     ],
 )  # fmt: skip
 def test_epochs_that_moved_are_counted_among_those_that_were_begun(verdicts, trouble):

@@ -8,10 +8,10 @@ from dataclasses import asdict
 import pytest
 from project import make_project
 
-from lockstep.gate.client import GateWorker, Ring
+from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.proof import prove
-from lockstep.gate.verdict import Asked, Group
+from lockstep.gate.verdict import Group, GroupRequest
 from lockstep.machine_code import Tree
 from lockstep.machine_code.suite_sources import definition_packages
 from lockstep.suite.discovery import load_suites
@@ -190,14 +190,14 @@ def test_the_gate_judges_a_suites_own_variants_per_side(tmp_path):
     base, head = tmp_path / "base", tmp_path / "head"
     (head / "toy/later.py").write_text("def double(x):\n    return x + x\n")
     (head / "toy/ops.py").write_text("def double(x):\n    return 3 * x\n")
-    worker = GateWorker(Ring(base, head, ("toy",), head / "benchmarks", ("scale",), seed=1, quick=True), 60.0)
+    worker = GateWorker(Setup(base, head, ("toy",), head / "benchmarks", ("scale",), seed=1, quick=True), 60.0)
     try:
         names = ("torch", "ours", "helped", "later", "broken")
         assert {side: tuple(facts.variants) for side, facts in worker.found["scale"].items()} == {
             "base": names,
             "head": names,
         }
-        asked = Asked(
+        asked = GroupRequest(
             Group("scale", "M=4", "warm", names), dict.fromkeys(names, 0.05), dict.fromkeys(names, 0.05), 5, 2.0
         )
         found = {verdict.key.variant: asdict(verdict) for verdict in worker.judge(asked)}

@@ -11,7 +11,7 @@ from lockstep.timing.clock_correction import (
     ClockLaw,
     Pair,
     at_common_clock,
-    at_usual_clocks,
+    at_reference_clocks,
     law_of,
     midmean,
 )
@@ -114,21 +114,21 @@ def test_each_arm_is_told_at_its_usual_clock():
     warm = Pair(epoch(sm_bound, 1470.0), epoch(slow_follower, 1568.0))
     usual = math.log(sm_bound(1500.0) / slow_follower(1600.0))
     for pair in (cold, warm):
-        assert midmean(at_usual_clocks([pair], 1500.0, 1600.0)[0]) == pytest.approx(usual, abs=1e-3)
-    assert midmean(at_usual_clocks([warm], None, None)[0]) == pytest.approx(usual + 0.01, abs=1e-3)
+        assert midmean(at_reference_clocks([pair], 1500.0, 1600.0)[0]) == pytest.approx(usual, abs=1e-3)
+    assert midmean(at_reference_clocks([warm], None, None)[0]) == pytest.approx(usual + 0.01, abs=1e-3)
 
 
 def test_without_a_usual_clock_an_arm_is_told_at_the_mean_one_that_it_met():
     pair = Pair(epoch(sm_bound, 1200.0), epoch(slow_follower, 1800.0))
     met = math.log(sm_bound(1200.0) / slow_follower(1800.0))
-    assert midmean(at_usual_clocks([pair], None, None)[0]) == pytest.approx(met, abs=1e-3)
+    assert midmean(at_reference_clocks([pair], None, None)[0]) == pytest.approx(met, abs=1e-3)
     half = math.log(sm_bound(1200.0) / slow_follower(1750.0))
-    assert midmean(at_usual_clocks([pair], None, 1750.0)[0]) == pytest.approx(half, abs=2e-3)
+    assert midmean(at_reference_clocks([pair], None, 1750.0)[0]) == pytest.approx(half, abs=2e-3)
 
 
 def test_an_arm_whose_clock_is_unknown_has_no_usual_one():
     unknown = tuple(Timing(2e-3, math.nan) for _ in FALL)
-    [ratios] = at_usual_clocks([Pair(unknown, unknown)], None, 1500.0)
+    [ratios] = at_reference_clocks([Pair(unknown, unknown)], None, 1500.0)
     assert ratios == pytest.approx([0.0] * 6)
 
 

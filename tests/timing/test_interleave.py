@@ -19,10 +19,10 @@ from lockstep.timing.intervals import detectable
 PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
 
 
-def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1, usual_mhz=None):
+def run(bench, *, plan=PLAN, baseline="base", controls=None, names=None, seed=1, reference_mhz=None):
     controls = controls or steady_controls(bench.device)
     arms = names or list(bench.seconds)
-    return compare(bench.draw_arms, arms, baseline, bench.device, controls, plan, seed, usual_mhz=usual_mhz)
+    return compare(bench.draw_arms, arms, baseline, bench.device, controls, plan, seed, reference_mhz=reference_mhz)
 
 
 def noisy(centre, spread, seed=1):
@@ -60,7 +60,7 @@ def test_a_ratio_is_told_at_the_usual_clocks_and_a_twin_at_its_variants():
 
     bench.seconds = {"base": copy, "b": product, "b" + TWIN: product}
     bench.clock = lambda name: bench.now
-    usual = run(bench, usual_mhz={"base": 1500.0, "b": 1500.0})
+    usual = run(bench, reference_mhz={"base": 1500.0, "b": 1500.0})
     assert usual.outcomes["b"].ratio.value == pytest.approx(1.0, abs=2e-3)
     assert usual.outcomes["b"].clocks.told_mhz == 1500.0
     assert usual.outcomes["b" + TWIN].ratio.value == pytest.approx(1.0, abs=2e-3)

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.record.file import RecordError
 from lockstep.record.model import TWIN, Clocks, Record
-from lockstep.timing.reference_clocks import NAME, UsualClocks
+from lockstep.timing.reference_clocks import NAME, ReferenceClocks
 
 
 def record(variant, mhz, case="M=1"):
@@ -15,9 +15,9 @@ def record(variant, mhz, case="M=1"):
 
 def test_the_first_clock_stays(tmp_path):
     path = tmp_path / "m" / NAME
-    UsualClocks(path).learn([record("a", 1650.123), record("b", 1700.0, "M=2")])
-    UsualClocks(path).learn([record("a", 1500.0), record("c", 1800.0)])
-    clocks = UsualClocks(path)
+    ReferenceClocks(path).learn([record("a", 1650.123), record("b", 1700.0, "M=2")])
+    ReferenceClocks(path).learn([record("a", 1500.0), record("c", 1800.0)])
+    clocks = ReferenceClocks(path)
     assert clocks.of("s", "M=1", "cold") == {"a": 1650.12, "c": 1800.0}
     assert clocks.of("s", "M=2", "cold") == {"b": 1700.0}
     assert clocks.of("s", "M=1", "warm") == {}
@@ -27,12 +27,12 @@ def test_the_first_clock_stays(tmp_path):
 
 def test_twins_and_unknown_clocks_are_left_out(tmp_path):
     path = tmp_path / NAME
-    UsualClocks(path).learn([record("a" + TWIN, 1650.0), record("b", None)])
+    ReferenceClocks(path).learn([record("a" + TWIN, 1650.0), record("b", None)])
     assert not path.exists()
 
 
 def test_without_a_file_they_are_remembered():
-    clocks = UsualClocks()
+    clocks = ReferenceClocks()
     clocks.learn([record("a", 1650.0)])
     assert clocks.of("s", "M=1", "cold") == {"a": 1650.0}
 
@@ -51,9 +51,9 @@ def test_without_a_file_they_are_remembered():
 )
 def test_a_broken_line_is_named_and_nothing_is_overwritten(tmp_path, line):
     path = tmp_path / NAME
-    UsualClocks(path).learn([record("a", 1650.0)])
+    ReferenceClocks(path).learn([record("a", 1650.0)])
     text = path.read_text() + line + "\n"
     path.write_text(text)
     with pytest.raises(RecordError, match=rf"{NAME}, line 2: no series with its clock"):
-        UsualClocks(path)
+        ReferenceClocks(path)
     assert path.read_text() == text

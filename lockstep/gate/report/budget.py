@@ -18,7 +18,7 @@ STEP_S = 10
 def advice(report: Report) -> str:
     """Return a sentence that names a larger ``--budget``, or "" if no case ran out of time.
 
-    The estimate takes the pace of this run: budget over epochs, those of the noise meter included. Each case that ran
+    The estimate takes the pace of this run: budget over epochs, those of the A/A control included. Each case that ran
     out of time gets twice its epochs, ``LEAST_EPOCHS`` at least. Without an epoch the budget is doubled.
     """
     short = [one for one in report.cases if _ran_out(one)]

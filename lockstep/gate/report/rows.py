@@ -49,7 +49,7 @@ def same(report: Report) -> Iterator[tuple[str, int, int]]:
 
 
 def remarks(report: Report) -> list[str]:
-    """What a reader of the numbers must know: how they came about, notes, and what the noise meter showed."""
+    """Return what a reader of the numbers must know: versions, machine, notes, and the A/A control."""
     machine = report.machine
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
@@ -64,7 +64,7 @@ def remarks(report: Report) -> list[str]:
         worst = max(report.meter, key=lambda one: abs(one.change.value) if one.change else 0.0)
         assert worst.change is not None
         told.append(
-            f"noise meter: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
+            f"A/A control: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
             f"({worst.key})"
         )
     more = advice(report)
