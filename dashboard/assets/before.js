@@ -1,4 +1,4 @@
-// Runs before the page is drawn. Mantine keeps the reader's choice under this key.
+// Runs before the page is drawn. Mantine stores the reader's choice under this key.
 (() => {
   const chosen = localStorage.getItem("mantine-color-scheme-value");
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;

@@ -1,9 +1,9 @@
-// Callbacks that need no answer from the server.
+// Callbacks that run in the browser, without a request.
 window.dash_clientside = Object.assign({}, window.dash_clientside, {
   lockstep: {
     title: (title) => {
       document.title = title || "Lockstep";
-      // An alert's page belongs to the alerts; what hangs below the overview has a way back of its own.
+      // An alert's page belongs to the alerts. Pages below the overview have their own link back.
       const path = location.pathname.replace(/^\/alert\/.*/, "/alerts");
       document.querySelectorAll(".pages a").forEach((link) => {
         if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
@@ -12,13 +12,13 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return dash_clientside.no_update;
     },
 
-    // The switch tells "light" before it knows; the page's attribute is right from the start.
+    // The switch reports "light" before it is ready; the page's attribute is correct from the start.
     colours: (switched, known) => {
       const scheme = document.documentElement.getAttribute("data-mantine-color-scheme");
       return scheme === known ? dash_clientside.no_update : scheme;
     },
 
-    // An address of one path whose query has one value a key; the last argument says which. A usual value is left out.
+    // Put one value a key into the address; the last argument names the keys. Default values are left out.
     address: (...given) => {
       const { path, keys, usual = {} } = given.pop();
       const query = keys
@@ -30,7 +30,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return dash_clientside.no_update;
     },
 
-    // When the reader was here before this session; a reload is no new visit.
+    // The time of the reader's visit before this session; a reload does not count as a visit.
     visit: () => {
       if (sessionStorage.getItem("lockstep-since") === null) {
         sessionStorage.setItem("lockstep-since", localStorage.getItem("lockstep-visit") || "0");
@@ -45,11 +45,11 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return row?.data ? row.data.href : dash_clientside.no_update;
     },
 
-    // A table whose rows come from the server asks for them again: for another choice, search or version of the results.
+    // Let a table whose rows come from the server request them again, after another choice, search or version.
     askAgain: () => {
       ["overview-grid", "commit-grid"].forEach((one) => {
         if (!document.getElementById(one)) return;
-        // It may not be there yet; then its first question is still to come.
+        // If the table does not exist yet, its first request is still to come.
         dash_ag_grid.getApiAsync(one).then((api) => api.getGridOption("rowModelType") === "infinite" && api.purgeInfiniteCache());
       });
       return dash_clientside.no_update;
@@ -62,8 +62,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return lockstepAddress("/", query);
     },
 
-    // Where a trend was moved to, as the address has it; another machine has other commits. The last argument is
-    // what was known.
+    // The zoom of a trend for the address. Another machine has other commits and resets it. The last argument is the
+    // old value.
     zoomed: (...given) => {
       const known = given.pop() || "";
       const [last] = dash_clientside.callback_context.triggered;
@@ -81,10 +81,10 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom });
     },
 
-    // The server searches a long table, see askAgain.
+    // The server searches long tables, see askAgain.
     search: (text, options) => (options.cacheBlockSize ? dash_clientside.no_update : { ...options, quickFilterText: text || "" }),
 
-    // replaceState, not dcc.Location: that one would build the page anew at every choice.
+    // replaceState, not dcc.Location, which would build the page again after every choice.
     permalink: (machine, cases, l2, quantities, variants, zoom, suite) => {
       const query = [
         ...(cases || []).map((one) => ["case", one]),
@@ -100,7 +100,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   },
 });
 
-// replaceState, not dcc.Location: that one would build the page anew at every choice.
+// replaceState, not dcc.Location, which would build the page again after every choice.
 function lockstepAddress(path, query) {
   const parts = Object.entries(query).filter(([, value]) => value);
   const text = parts.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
@@ -108,8 +108,8 @@ function lockstepAddress(path, query) {
   return dash_clientside.no_update;
 }
 
-// A card of a verdict narrows the table to it, and widens it again. The table knows which: cards are drawn anew
-// when results or the analysis arrive.
+// A click on a verdict's card filters the table by it, a second click removes the filter. The table holds the state,
+// because cards are drawn again when results or findings arrive.
 document.addEventListener("click", (event) => {
   const card = event.target.closest("[data-filter]");
   if (!card) return;
@@ -122,14 +122,14 @@ document.addEventListener("click", (event) => {
   table.setFilterModel(pressed ? null : { [column]: { filterType: "text", type: "equals", filter: kind } });
 });
 
-// What the keys do, for those who ask by "?" or by the button.
+// Show the list of keys after "?" or a click on its button.
 function lockstepKeys() {
   const help = document.getElementById("help");
   if (help) help.open ? help.close() : help.showModal();
 }
 document.addEventListener("click", (event) => event.target.closest("#keys") && lockstepKeys());
 
-// "/" goes to the search, as everywhere; j and k go through the rows, Enter opens, "a" acknowledges, "?" tells all that.
+// "/" moves to the search, j and k through the rows; Enter opens a row, "a" acknowledges, "?" lists the keys.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
   if (event.key === "?") return lockstepKeys();

@@ -1,6 +1,6 @@
-// Charts leave the page: as a file by the buttons in their corner, and on paper.
+// Export charts: as files, by the buttons in their corner, and on paper.
 (() => {
-  // On paper and in a file a chart has to say by itself what it shows, and which line is which.
+  // On paper and in a file a chart needs its own title and legend.
   const alone = (plot, label) => ({
     data: plot.data.map((trace) => ({ ...trace, showlegend: Boolean(trace.name) })),
     layout: {
@@ -42,7 +42,7 @@
     Plotly.downloadImage(alone(plot, label), { format: button.dataset.save, filename: name, width, height: height + 60, scale: 2 });
   });
 
-  // Paper is narrower than the screen, and a table that scrolls would end with what is in view. Pixels of A4, across.
+  // Paper is narrower than the screen, and a scrolling table would print only its visible rows. Widths on A4 in pixels.
   const [HALF, WHOLE] = [480, 990];
   const grids = () => ["overview-grid", "commit-grid"].filter((name) => document.getElementById(name)).map((name) => dash_ag_grid.getApi(name));
   let layouts = [];

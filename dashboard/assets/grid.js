@@ -1,14 +1,14 @@
-// How the overview's table formats, orders and draws its cells.
+// Format, sort and draw the cells of the overview's table.
 (() => {
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   const components = (window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {});
   const make = (...parts) => window.React.createElement(...parts);
-  // As dashboard/numbers.py has them: a narrow space between thousands, and a minus as wide as the plus.
+  // Same format as on the pages: a narrow space between thousands, and a typographic minus.
   const written = (format, value) => format.format(value).replaceAll(",", "\u202f").replace("-", "−");
   const decimals = [0, 1, 2].map((count) => new Intl.NumberFormat("en", { minimumFractionDigits: count, maximumFractionDigits: count, signDisplay: "negative" }));
   const digits = [1, 2, 3, 4].map((count) => new Intl.NumberFormat("en", { minimumSignificantDigits: count, maximumSignificantDigits: count }));
   const fixed = (value, count) => (value == null ? "–" : written(decimals[count], value));
-  // So many digits that count; all those before the point.
+  // Round to significant digits, but keep all digits before the point.
   const significant = (value, count) => (Math.abs(value) >= 10 ** count ? fixed(value, 0) : written(digits[count - 1], value));
 
   // Mantine's variables follow the colour scheme, and so does the table.
@@ -40,7 +40,7 @@
   functions.three = ({ value }) => (value == null ? "–" : significant(value, 3));
   functions.hundredth = (params) => fixed(params.value, 2);
   functions.signed = ({ value }) => (value == null ? "" : (value > 0 ? "+" : "") + fixed(value, 1));
-  // Four digits of each, so that the numbers of a column can be compared; what is counted has no more.
+  // Four significant digits, so that the numbers of a column compare well; counts are integers.
   functions.general = ({ value }) => {
     if (value == null) return "–";
     return Number.isInteger(value) ? fixed(value, 0) : significant(value, 4);
@@ -54,7 +54,7 @@
       {
         href: props.data.href,
         className: "link",
-        // A plain click is the row's; with a modifier it is the browser's.
+        // The row handles a plain click, the browser one with a modifier key.
         onClick: (event) => {
           if (event.ctrlKey || event.metaKey || event.shiftKey) event.stopPropagation();
           else event.preventDefault();
@@ -63,7 +63,7 @@
       props.value
     );
 
-  // ▲ faster than the baseline, ▼ slower, ● the interval holds one.
+  // ▲ faster than the baseline, ▼ slower, ● the interval contains 1.
   const verdict = (low, high) => (low == null ? "" : low > 1 ? "▲" : high < 1 ? "▼" : "●");
 
   components.Interval = (props) => {
@@ -117,7 +117,7 @@
     if (points.length < 2) return make("span", { className: "dim" }, "–");
     const low = Math.min(...points);
     const high = Math.max(...points);
-    // At least 10 % of the value from foot to head, or noise looks like news.
+    // The axis spans at least 10 % of the value: otherwise noise would look like a change.
     const half = Math.max(high - low, 0.1 * low) / 2;
     const middle = (low + high) / 2;
     const x = (index) => 2 + (index * 92) / (points.length - 1);
