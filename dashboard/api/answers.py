@@ -55,9 +55,9 @@ def commits(results: Results, machine: str) -> Part:
     _known(results, machine)
     runs = {run.commit: run for run in results.runs_of(machine)}
 
-    def as_json(one: Commit) -> dict[str, Any]:
-        run = runs[one.hash]
-        return {**asdict(one), "toolchain": dict(run.toolchain), "clock_state": run.clock_state}
+    def as_json(commit: Commit) -> dict[str, Any]:
+        run = runs[commit.hash]
+        return {**asdict(commit), "toolchain": dict(run.toolchain), "clock_state": run.clock_state}
 
     return part_of(results.commits(machine), as_json)
 
@@ -65,7 +65,7 @@ def commits(results: Results, machine: str) -> Part:
 def series(results: Results, machine: str) -> Part:
     """Return the series of a machine: benchmark, unit and parameters."""
     _known(results, machine)
-    return part_of(results.series(machine=machine), lambda one: _named(results, one))
+    return part_of(results.series(machine=machine), lambda entry: _named(results, entry))
 
 
 def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
         numbers |= {"commit": trend.commit.tolist(), "state": [STATES[state] for state in trend.state.tolist()]}
         numbers |= {"version": [results.versions[version] for version in trend.version.tolist()]}
         found.append({**_named(results, trend.series), **numbers})
-    hashes = [one.hash for one in results.commits(machine)]
+    hashes = [each.hash for each in results.commits(machine)]
     return {"commits": hashes, "series": found, "left_out": max(len(wanted) - MOST_SERIES, 0)}
 
 
@@ -107,8 +107,8 @@ def comparison(results: Results, thresholds: Thresholds) -> dict[str, Any]:
     keys = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
     chosen = {key: request.args.get(key, "") for key in keys}
     base, head = (
-        Side(chosen[f"{one}m"], _commit(results, chosen[f"{one}m"], chosen[f"{one}c"]), chosen[f"{one}v"])
-        for one in "bh"
+        Side(chosen[f"{side}m"], _commit(results, chosen[f"{side}m"], chosen[f"{side}c"]), chosen[f"{side}v"])
+        for side in "bh"
     )
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
@@ -157,8 +157,8 @@ def _known(results: Results, machine: str) -> None:
 def _commit(results: Results, machine: str, commit: str) -> str:
     """Return the full hash of a machine's commit from a beginning of it, or from "latest"."""
     _known(results, machine)
-    every = [one.hash for one in results.commits(machine)]
-    found = [one for one in every if commit and one.startswith(commit)]
+    every = [name.hash for name in results.commits(machine)]
+    found = [name for name in every if commit and name.startswith(commit)]
     if commit == "latest":
         return every[-1]
     if len(found) != 1:
@@ -167,10 +167,10 @@ def _commit(results: Results, machine: str, commit: str) -> str:
     return found[0]
 
 
-def _named(results: Results, one: Series) -> dict[str, Any]:
-    benchmark = results.benchmarks[one.benchmark]
-    named = {"machine": one.machine, "benchmark": one.benchmark, "unit": benchmark.unit, "suite": benchmark.suite}
-    return named | {"quantity": benchmark.quantity, "parameters": dict(one.axes)}
+def _named(results: Results, series: Series) -> dict[str, Any]:
+    benchmark = results.benchmarks[series.benchmark]
+    named = {"machine": series.machine, "benchmark": series.benchmark, "unit": benchmark.unit, "suite": benchmark.suite}
+    return named | {"quantity": benchmark.quantity, "parameters": dict(series.axes)}
 
 
 def _point(results: Results, point: Point) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.security import RATES
 from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.listing import Choice
-from lockstep.alerts.service import AlertService, rules
+from lockstep.alerts.service import AlertService, current_thresholds
 from lockstep.history.store import Store, StoreError
 from lockstep.history.unread import tally
 from lockstep.notify.feed import MOST_ENTRIES, atom
@@ -61,7 +61,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter) -> 
     answer("/series/<machine>", lambda machine: answers.series(results(), machine))
     answer("/trends/<machine>/<benchmark>", lambda machine, benchmark: answers.trends(results(), machine, benchmark))
     answer("/points/<machine>/<commit>", lambda machine, commit: answers.points(results(), machine, commit))
-    answer("/compare", lambda: answers.comparison(results(), rules(service)))
+    answer("/compare", lambda: answers.comparison(results(), current_thresholds(service)))
     answer("/problems", lambda: answers.problems(results()))
     answer("/problems/counts", lambda: tally(results()).as_json())
     answer("/notes", lambda: answers.notes(results()))

@@ -22,7 +22,7 @@ from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
-from lockstep.alerts.text import change, culprits, headline, span, status, to_find
+from lockstep.alerts.text import change, culprits, headline, search_command, span, status
 from lockstep.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
 from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
@@ -335,6 +335,6 @@ def _commits(one: Tracked, known: Mapping[str, Commit]) -> Any:
     if len(listed) > MOST_COMMITS:
         items.append(html.Li(f"and {len(listed) - MOST_COMMITS} older ones"))
     parts: list[Any] = [html.Ul(items, className="card commits")]
-    if command := to_find(one):
+    if command := search_command(one):
         parts.append(html.P(["To find the commit: ", html.Code(command)], className="dim"))
     return html.Div(parts)

@@ -141,9 +141,11 @@ def page(
     measured = parse_commit(path, search)
     if measured is not None:
         return commit.layout(store.current(), measured), f"{measured.commit[:8]} · Lockstep"
-    one = parse_series(path, search)
-    if one is not None:
-        return series.layout(store.current(), one), f"{one.suite} {one.variant} · Lockstep"
+    series_address = parse_series(path, search)
+    if series_address is not None:
+        return series.layout(
+            store.current(), series_address
+        ), f"{series_address.suite} {series_address.variant} · Lockstep"
     address = parse_family(path, search)
     if address is None:
         return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"

@@ -1,1 +1,1 @@
-"""Alerts: changes with their cause, grouped, followed from new to closed, and kept."""
+"""Alerts: find changes and their causes, group them, and track each alert until it is closed."""

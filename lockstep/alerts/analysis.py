@@ -77,9 +77,9 @@ class AnalysisResult:
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
         """Number and root mean square (log) of the changes in unchanged code, by machine."""
         sizes: dict[str, list[float]] = defaultdict(list)
-        for one in self.found:
-            if one.cause.kind == "noise":
-                sizes[one.step.series.machine].append(one.step.size)
+        for change in self.found:
+            if change.cause.kind == "noise":
+                sizes[change.step.series.machine].append(change.step.size)
         return {
             machine: (len(some), math.sqrt(sum(size * size for size in some) / len(some)))
             for machine, some in sizes.items()
@@ -109,14 +109,14 @@ def analyse_results(
     commits: dict[str, tuple[str, ...]] = {}
     series: Counter[tuple[str, str, str]] = Counter()
     chosen = list(results.machines) if machines is None else machines
-    for one in _analyse_machines(results, chosen, ranges, cache):
-        found += _found(one.changed, thresholds)
-        stale += freshness(one.reports, int(now.timestamp() * 1000))
-        commits[one.machine] = tuple(commit for commit, _ in one.reports.commits)
-        names = (report.series for report in one.reports.series if report.last_number is not None)
+    for machine in _analyse_machines(results, chosen, ranges, cache):
+        found += _found(machine.changed, thresholds)
+        stale += freshness(machine.reports, int(now.timestamp() * 1000))
+        commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
+        names = (report.series for report in machine.reports.series if report.last_number is not None)
         series.update((name.machine, name.family, name.suite) for name in names)
     report = _Reporter(results, thresholds, now.date())
-    reported = [report(one) for one in found if not one.suppressed]
+    reported = [report(change) for change in found if not change.suppressed]
     order = [commit.hash for commit in results.commits()]
     newest: dict[str, int] = {}
     for run in results.runs:
@@ -128,10 +128,11 @@ def _analyse_machines(
     results: Results, machines: Sequence[str], ranges: Ranges, cache: AnalysisCache
 ) -> Iterator[MachineChanges]:
     """Yield every machine; two are analysed at a time if there are many points."""
-    work = {one: _points(results, one, cache) for one in machines}
+    work = {name: _points(results, name, cache) for name in machines}
     if len(machines) < 2 or sum(work.values()) < _PARALLEL_POINTS:
         yield from (
-            analyse_machine(results, one, ranges, cache, 2 if work[one] > _PARALLEL_POINTS else 1) for one in machines
+            analyse_machine(results, name, ranges, cache, 2 if work[name] > _PARALLEL_POINTS else 1)
+            for name in machines
         )
         return
     # Forked workers inherit the results. They leave their findings in files and return only what alerts need.
@@ -158,15 +159,15 @@ def _analyse_shared(machine: str) -> MachineChanges:
 
 
 def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
-    for one in changed:
-        causes = [attribute(step) for step in one.steps]
-        name = one.steps[0].series
+    for series in changed:
+        causes = [attribute(step) for step in series.steps]
+        name = series.steps[0].series
         threshold = thresholds.of(name.suite, name.variant, name.case, name.l2)
         # A change of changed code must be larger than what unchanged code does by itself.
-        unchanged = (abs(s.size) for s, c in zip(one.steps, causes, strict=True) if c.kind == "noise")
+        unchanged = (abs(s.size) for s, c in zip(series.steps, causes, strict=True) if c.kind == "noise")
         largest = max(unchanged, default=0.0)
-        for step, cause in zip(one.steps, causes, strict=True):
-            yield FoundChange(one.row, step, cause, threshold, _suppression(step, cause, threshold, largest))
+        for step, cause in zip(series.steps, causes, strict=True):
+            yield FoundChange(series.row, step, cause, threshold, _suppression(step, cause, threshold, largest))
 
 
 def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: float) -> Suppressed:
@@ -184,10 +185,12 @@ class _Reporter:
         self._thresholds = thresholds
         self._today = today
         self._subjects = {commit.hash: commit.subject for commit in results.commits()}
-        self._commits = {name: [(one.hash, one.date) for one in results.commits(name)] for name in results.machines}
+        self._commits = {
+            name: [(commit.hash, commit.date) for commit in results.commits(name)] for name in results.machines
+        }
 
-    def __call__(self, one: FoundChange) -> ReportedStep:
-        step, name = one.step, one.step.series
+    def __call__(self, change: FoundChange) -> ReportedStep:
+        step, name = change.step, change.step.series
         commits = self._commits[name.machine]
         place = (name.suite, name.variant, name.case, name.l2)
         about = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
@@ -196,10 +199,10 @@ class _Reporter:
         waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
         return ReportedStep(
             step,
-            one.cause,
-            owner=one.threshold.owner,
+            change.cause,
+            owner=change.threshold.owner,
             since=commits[step.last][1],
-            small=one.threshold.min_effect,
+            small=change.threshold.min_effect,
             old=is_old(step.last, commits),
             waiver=waiver,
         )

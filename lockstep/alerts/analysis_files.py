@@ -93,7 +93,7 @@ class MachineFindings:
         try:
             names = [SeriesName(*name) for name in content["series"]]
             self.found = tuple(Finding(names[at], *rest) for at, *rest in content["found"])
-            self.alerts = tuple(from_json(one) for one in content["alerts"])
+            self.alerts = tuple(from_json(alert) for alert in content["alerts"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{changes} is damaged: {error}") from error
         # A series with several benchmark versions has several entries, the newest last.
@@ -120,8 +120,13 @@ class MachineFindings:
 def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert]) -> None:
     """Write the changes of a machine, and its alerts that need action."""
     places: dict[SeriesName, int] = {}
-    rows = [[places.setdefault(one.series, len(places)), *(getattr(one, name) for name in _CHANGE)] for one in found]
-    listed = [to_json(one) for one in alerts if one.topic != "faster" and not (one.gone or one.old or one.waiver)]
+    rows = [
+        [places.setdefault(change.series, len(places)), *(getattr(change, name) for name in _CHANGE)]
+        for change in found
+    ]
+    listed = [
+        to_json(alert) for alert in alerts if alert.topic != "faster" and not (alert.gone or alert.old or alert.waiver)
+    ]
     content = json.dumps({"series": [astuple(name) for name in places], "found": rows, "alerts": listed})
     write_whole(path, lambda out: out.write(content.encode("utf-8", "surrogatepass")))
 

@@ -1,7 +1,7 @@
-"""Keeps the alerts in step with the results, beside the server and never in its way.
+"""Run the analysis of new results in a child process of the server.
 
-The analysis of millions of points takes seconds and memory that pages should have, so it is done by the verb that
-people use, ``lockstep alerts list``, in a process of its own; pages read what it wrote.
+The analysis of millions of points takes seconds and hundreds of megabytes. A child process runs it, by the verb that
+people use, ``lockstep alerts list``. Pages read the findings that it writes.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from lockstep.alerts.state_location import STATE
 from lockstep.history.snapshot import Results
 from lockstep.processes.children import run
 
-#: Seconds after which the same results are analysed again: a machine that is silent shows by the clock alone.
+#: Seconds after which unchanged results are analysed again: only time shows that a machine is silent.
 _REPEAT_S = 3600.0
 
-#: The same where the findings are missing because somebody deleted them.
+#: The same if the findings are missing because somebody deleted them.
 _MISSING_S = 60.0
 
-#: Seconds between a failure and the next try; twice as long after each further one, up to ``_MISSING``.
+#: Seconds between a failure and the next attempt; doubled after each further failure, up to ``_MISSING_S``.
 _RETRY_S = 4.0
 
-#: Seconds that one analysis may take.
+#: Maximum seconds of one analysis.
 _TIMEOUT_S = 1800.0
 
 
 class AnalysisRunner:
-    """Starts an analysis when there is something new; one at a time.
+    """Starts an analysis when there are new results, one at a time.
 
     Args:
-        options: of ``lockstep alerts list``, that say where results and thresholds are.
-        state: where the alerts are kept; it may hold a password, and goes by the environment.
-        turn: a file that need not exist. Analysts of the same file, in whatever processes, analyse one after the
-            other; those with the same options and state share a status, in a file beside it.
+        options: of ``lockstep alerts list``, for the places of results and thresholds.
+        state: the alert database. It may hold a password, so the child gets it by the environment.
+        turn: lock file, which need not exist. Runners with the same file, in any process, take turns. Those with the
+            same options and state share a status file beside it.
     """
 
     def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
@@ -58,20 +58,20 @@ class AnalysisRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether an analysis of this process is under way, or waits for its turn."""
+        """Whether this process runs an analysis, or waits for its turn."""
         return self._running is not None and self._running.is_alive()
 
     @property
     def status(self) -> AnalysisStatus:
-        """How the last analyses went, by whatever process."""
+        """Status of the last analyses, in any process."""
         return read_status(self._path, self._turn)
 
     def request_analysis(self, results: Results, missing: bool = False) -> None:
-        """Analyse these results if they were not analysed yet; returns at once.
+        """Start an analysis of these results if one is due; return at once.
 
         Args:
             results: to be analysed.
-            missing: whether what an analysis leaves for the pages is not there.
+            missing: whether the findings for the pages are missing.
         """
         with self._lock:
             if self.busy or not _due(self.status, _digest(results), missing):
@@ -80,7 +80,7 @@ class AnalysisRunner:
             self._running.start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until no analysis of this process is under way, for so many seconds at most."""
+        """Wait until this process runs no analysis, but no longer than ``seconds``."""
         if self._running:
             self._running.join(seconds)
 
@@ -88,7 +88,7 @@ class AnalysisRunner:
         try:
             with self._turn.open("w") as turn:
                 fcntl.flock(turn, fcntl.LOCK_EX)
-                # Another analyst may have done it meanwhile.
+                # Another runner may have analysed them meanwhile.
                 status = self.status
                 if not _due(status, of, missing):
                     return
@@ -97,13 +97,13 @@ class AnalysisRunner:
                 reason = self._run()
                 write_status(self._path, status.fail(reason) if reason else status.succeed(of))
         except OSError as error:
-            # Nothing can be written where the status lies either.
+            # The status cannot be written either.
             print(f"lockstep: the analysis cannot run: {error}", file=sys.stderr, flush=True)
 
     def _run(self) -> str:
         """Run the analysis; return why it failed, "" if it did not."""
         try:
-            # Only this process holds the turn. The child ends with it, so the turn is free when nobody analyses.
+            # The child does not inherit the lock and ends with this process, so a free lock means that nobody analyses.
             done = run(self._command, env=self._environment, text=True, errors="replace", timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return f"it took longer than {_TIMEOUT_S / 60:g} minutes"
@@ -113,7 +113,7 @@ class AnalysisRunner:
             return ""
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
-            return f"it was killed by {name}{', for want of memory perhaps' if name == 'SIGKILL' else ''}"
+            return f"it was killed by {name}{', perhaps for lack of memory' if name == 'SIGKILL' else ''}"
         lines = (done.stdout + done.stderr).strip().splitlines()
         return lines[-1].strip().rstrip(".") if lines else f"it ended with status {done.returncode}"
 
@@ -122,12 +122,12 @@ def _due(status: AnalysisStatus, of: str, missing: bool) -> bool:
     now = time.time()
     if status.failing:
         return now - status.ended >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
-    # A clock that was set back must not put the next analysis off.
+    # A clock that was set back must not delay the next analysis.
     age = abs(now - status.succeeded)
     return status.of != of or age >= (_MISSING_S if missing else _REPEAT_S)
 
 
 def _digest(results: Results) -> str:
-    """Digest of what the results hold; the same text, the same points."""
+    """Return a digest of the results; equal digests mean equal points."""
     states = [f"{machine} {results.state(machine)}" for machine in results.machines]
     return blake2b("\n".join(states).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

@@ -1,7 +1,7 @@
-"""How the last analyses of the results went: one file for all processes that serve, in the store's cache.
+"""Status of the last analyses: one file in the store's cache, shared by all workers of the server.
 
-The analyst writes it when an analysis begins and when it ends. An analysis that was killed with its analyst writes
-nothing more: it has begun, has not ended, and nobody holds the analysts' lock.
+The runner writes it when an analysis begins and when it ends. An analysis that was killed together with its runner is
+recognised by a begin without an end, and by a lock that nobody holds.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _KILLED = "the analysis was killed, or the server that had started it"
 
 @dataclass(frozen=True)
 class AnalysisStatus:
-    """Times are in seconds since 1970, 0.0 where there is none.
+    """Status of the last analyses. Times are in seconds since 1970, 0.0 for none.
 
     Attributes:
         began: start of the last analysis.
-        ended: its end; before ``began`` while it runs.
-        succeeded: end of the last one that succeeded.
-        of: digest of the results that this one has analysed.
+        ended: end of the last finished analysis; before ``began`` while one runs.
+        succeeded: end of the last successful analysis.
+        of: digest of the results that it analysed.
         failures: failed analyses since then.
         reason: why the last one failed; "" if it succeeded.
     """
@@ -65,7 +65,7 @@ class AnalysisStatus:
 
     @property
     def text(self) -> str:
-        """What a reader must know: that the last analysis failed, or that none has run for long; "" nothing."""
+        """Notice for readers if the last analysis failed, or none has run for long; otherwise ""."""
         since = ""
         if self.succeeded:
             at = datetime.fromtimestamp(self.succeeded, UTC)
@@ -76,11 +76,11 @@ class AnalysisStatus:
 
 
 def read_status(path: Path, turn: Path) -> AnalysisStatus:
-    """Read the status; the default where the file is missing or damaged.
+    """Read the status; return the default if the file is missing or damaged.
 
     Args:
         path: of the status.
-        turn: file that the analyst of a running analysis has locked.
+        turn: file that the runner of a running analysis has locked.
     """
     try:
         status = AnalysisStatus(**json.loads(path.read_text(encoding="utf-8")))
@@ -89,7 +89,7 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
         return AnalysisStatus()
     if not unfinished or _held(turn):
         return status
-    # The analysis may have ended between the two looks.
+    # The analysis may have ended after the file was read.
     if path.read_text(encoding="utf-8") != json.dumps(asdict(status)):
         return read_status(path, turn)
     return replace(status, ended=status.began, failures=status.failures + 1, reason=_KILLED)

@@ -22,7 +22,8 @@ def to_json(alert: Alert) -> dict[str, Any]:
         "commits": list(alert.commits),
         "cause": _cause_json(alert.cause),
         "members": [
-            {**vars(one), "series": asdict(one.series), "cause": _cause_json(one.cause)} for one in alert.members
+            {**vars(member), "series": asdict(member.series), "cause": _cause_json(member.cause)}
+            for member in alert.members
         ],
         "also_on": list(alert.also_on),
         "excuse": waiver and {"because": waiver.because, "until": waiver.until and waiver.until.isoformat()},
@@ -39,8 +40,8 @@ def from_json(content: Mapping[str, Any]) -> Alert:
             "also_on": tuple(content["also_on"]),
             "cause": _cause(content["cause"]),
             "members": tuple(
-                Member(**{**one, "series": SeriesName(**one["series"]), "cause": _cause(one["cause"])})
-                for one in content["members"]
+                Member(**{**member, "series": SeriesName(**member["series"]), "cause": _cause(member["cause"])})
+                for member in content["members"]
             ),
             "waiver": waiver and Waiver(waiver["because"], _day(waiver["until"])),
         }
@@ -48,11 +49,11 @@ def from_json(content: Mapping[str, Any]) -> Alert:
 
 
 def _cause_json(cause: Cause) -> dict[str, Any]:
-    return {**vars(cause), "evidence": [vars(one) for one in cause.evidence]}
+    return {**vars(cause), "evidence": [vars(fact) for fact in cause.evidence]}
 
 
 def _cause(content: Mapping[str, Any]) -> Cause:
-    return Cause(content["kind"], content["sentence"], tuple(Evidence(**one) for one in content["evidence"]))
+    return Cause(content["kind"], content["sentence"], tuple(Evidence(**fact) for fact in content["evidence"]))
 
 
 def _day(text: str | None) -> datetime.date | None:

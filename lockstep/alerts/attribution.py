@@ -236,7 +236,7 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Ev
 
 
 def _listed(evidence: Iterable[Evidence]) -> str:
-    return ", ".join(one.text for one in evidence)
+    return ", ".join(fact.text for fact in evidence)
 
 
 def _percent(move: Move) -> str:

@@ -154,16 +154,18 @@ class _Bench:
 
     def of(self, commit: str) -> list[Measurement]:
         """Return all measurements of a commit that gave a number."""
-        return [one for one in self.measured if one.commit == commit and one.log is not None]
+        return [
+            measurement for measurement in self.measured if measurement.commit == commit and measurement.log is not None
+        ]
 
     def level(self, commit: str) -> float:
         """Return the median of a commit's measurements; NaN if there is none."""
-        return median([one.log for one in self.of(commit) if one.log is not None] or [math.nan])
+        return median([measurement.log for measurement in self.of(commit) if measurement.log is not None] or [math.nan])
 
     def typical(self, commit: str) -> Measurement:
         """Return the measurement of a commit that is nearest to their median."""
         level = self.level(commit)
-        return min(self.of(commit), key=lambda one: abs((one.log or 0.0) - level))
+        return min(self.of(commit), key=lambda measurement: abs((measurement.log or 0.0) - level))
 
     def check(self, span: SearchRange, expected: Expected) -> None:
         """Measure both ends in turn until it is clear whether they differ as recorded.
@@ -176,8 +178,8 @@ class _Bench:
         for tries in range(_TRIES):
             for end, commit in ends.items():
                 # A wider range shares an end that was measured already.
-                if len(self.of(commit)) <= tries and (one := self.take(commit)).log is None:
-                    message = f"{commit[:8]} cannot be measured here: {one.reason}"
+                if len(self.of(commit)) <= tries and (measurement := self.take(commit)).log is None:
+                    message = f"{commit[:8]} cannot be measured here: {measurement.reason}"
                     raise Inconclusive(message, self.measured, end)
             apart = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
             error = self._error(span.good, span.bad)
@@ -210,11 +212,18 @@ class _Bench:
         """
         taken = self.of(good), self.of(bad)
         if min(map(len, taken)) < 2:
-            widths = [[(one.high - one.low) / 2 for one in some if one.high >= one.low] for some in taken]
+            widths = [
+                [
+                    (measurement.high - measurement.low) / 2
+                    for measurement in some
+                    if measurement.high >= measurement.low
+                ]
+                for some in taken
+            ]
             return math.hypot(*(median(some or [0.0]) for some in widths))
-        logs = [[one.log for one in some if one.log is not None] for some in taken]
+        logs = [[measurement.log for measurement in some if measurement.log is not None] for some in taken]
         freedom = sum(map(len, logs)) - 2
-        pooled = sum((one - fmean(some)) ** 2 for some in logs for one in some) / freedom
+        pooled = sum((value - fmean(some)) ** 2 for some in logs for value in some) / freedom
         return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(some) for some in logs))
 
     def _ends(self, span: SearchRange, expected: Expected) -> str:
@@ -280,6 +289,10 @@ def _halving(left: int, ancestors: int) -> int:
     return min(among, left.bit_count() - among)
 
 
-def _undecided(one: Measurement, middle: float, apart: float) -> bool:
+def _undecided(measurement: Measurement, middle: float, apart: float) -> bool:
     """Return whether a measurement lies between good and bad, and its interval allows for both."""
-    return one.log is not None and abs(one.log - middle) < abs(apart) / 4 and one.low <= middle <= one.high
+    return (
+        measurement.log is not None
+        and abs(measurement.log - middle) < abs(apart) / 4
+        and measurement.low <= middle <= measurement.high
+    )

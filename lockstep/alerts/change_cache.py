@@ -66,7 +66,7 @@ def write_analysis(path: Path, cached: CachedAnalysis) -> None:
     """Write an analysis."""
     shared = _Shared()
     changed = [
-        [row, steps.length, *([*at, *shared.step(one)] for at, one in steps.steps.items())]
+        [row, steps.length, *([*at, *shared.step(step)] for at, step in steps.steps.items())]
         for row, steps in cached.changed.items()
     ]
     content = {
@@ -75,7 +75,7 @@ def write_analysis(path: Path, cached: CachedAnalysis) -> None:
         "measured": {family: _spans(commits) for family, commits in cached.measured.items()},
         "changed": changed,
         "texts": list(shared.texts),
-        "facts": [vars(one) for one in shared.facts.values()],
+        "facts": [vars(facts) for facts in shared.facts.values()],
     }
     write_whole(path, lambda file: file.write(json.dumps(content).encode("utf-8", "surrogatepass")))
 
@@ -84,7 +84,7 @@ def read_analysis(path: Path) -> CachedAnalysis | None:
     """Read an analysis; ``None`` if there is none that can be read."""
     try:
         content = json.loads(path.read_bytes())
-        texts, facts = content.pop("texts"), [Facts(**one) for one in content.pop("facts")]
+        texts, facts = content.pop("texts"), [Facts(**entry) for entry in content.pop("facts")]
         content["reported"] = SeriesReports.from_json(content["reported"])
         changed = {}
         for row, length, *steps in content["changed"]:
@@ -114,8 +114,8 @@ class _Shared:
             self._fact(step.after),
             *(step.size, step.low, step.high, step.confidence, step.left, step.first, step.last),
             self._text(step.good),
-            [self._text(one) for one in step.between],
-            None if touched is None else [self._text(one) for one in touched],
+            [self._text(commit) for commit in step.between],
+            None if touched is None else [self._text(commit) for commit in touched],
             step.unknown,
             self._text(step.reported_at),
             _move_json(step.own),
@@ -148,8 +148,8 @@ def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], cont
         first=first,
         last=last,
         good=texts[good],
-        between=tuple([texts[one] for one in between]),
-        touched=None if touched is None else tuple([texts[one] for one in touched]),
+        between=tuple([texts[commit] for commit in between]),
+        touched=None if touched is None else tuple([texts[commit] for commit in touched]),
         unknown=unknown,
         reported_at=texts[reported_at],
         own=_move(own),
@@ -165,7 +165,7 @@ def _spans(rising: Sequence[int]) -> list[list[int]]:
     all_of = np.asarray(rising)
     turns = np.flatnonzero(np.diff(all_of) != 1)
     ends = zip(all_of[np.append(0, turns + 1)].tolist(), all_of[np.append(turns, -1)].tolist(), strict=True)
-    return [list(one) for one in ends]
+    return [list(span) for span in ends]
 
 
 def _expanded(spans: Sequence[Sequence[int]]) -> list[int]:

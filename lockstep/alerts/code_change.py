@@ -82,6 +82,6 @@ def _fingerprints(code: Mapping[str, Any]) -> tuple[str, ...] | None:
     kernels = code.get("kernels")
     if not isinstance(kernels, list | tuple):
         return None
-    prints = [code.get("host"), *(one.get("code") if isinstance(one, Mapping) else None for one in kernels)]
-    known = [one for one in prints if isinstance(one, str) and one]
+    prints = [code.get("host"), *(kernel.get("code") if isinstance(kernel, Mapping) else None for kernel in kernels)]
+    known = [fingerprint for fingerprint in prints if isinstance(fingerprint, str) and fingerprint]
     return tuple(known) if len(known) == len(prints) else None

@@ -75,7 +75,9 @@ class Ranges:
 
     def lacking(self, commits: Sequence[str]) -> str:
         """Return a digest of the commits that git does not know, after ``learn``. If it changes, ranges change."""
-        return hashlib.sha256(" ".join(one for one in commits if one in self._strange).encode()).hexdigest()[:32]
+        return hashlib.sha256(" ".join(commit for commit in commits if commit in self._strange).encode()).hexdigest()[
+            :32
+        ]
 
     def _between(self, before: str, after: str) -> Range:
         """Return the commits from ``before`` (without it) to ``after`` (with it)."""
@@ -110,7 +112,7 @@ class Ranges:
         """
         if not self._packages:
             return None
-        commits = {*parents, *(one for several in parents.values() for one in several)}
+        commits = {*parents, *(parent for several in parents.values() for parent in several)}
         self._read_trees(commits)
         absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
         # If no commit has a package its name is wrong. A partial clone may lack the objects that name their content.
@@ -121,7 +123,7 @@ class Ranges:
         explained = {before}
         for commit, several in parents.items():
             tree = self._trees[commit]
-            same = [one for one in several if self._trees[one] == tree]
+            same = [parent for parent in several if self._trees[parent] == tree]
             if not same or (explained.isdisjoint(same) and not explained.isdisjoint(several)):
                 touched.append(commit)
                 explained.add(commit)

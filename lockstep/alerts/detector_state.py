@@ -90,7 +90,7 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
     if not parts:
         return MonitoredSeries((), Monitor(()))
     monitor = from_arrays(select(together(parts), np.argsort([*known, *fresh])))
-    _write(path, of, monitor, names, np.array([_check(one, len(one)) for one in trends], dtype=np.int64))
+    _write(path, of, monitor, names, np.array([_check(trend, len(trend)) for trend in trends], dtype=np.int64))
     return MonitoredSeries(names, monitor)
 
 
@@ -112,8 +112,8 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
     try:
         names, monitor = _names(arrays), from_arrays(_state(arrays))
         since = [*past, *new]
-        for one in since:
-            monitor.replay.extend(np.log(one.values), one.errors, one.row)
+        for points in since:
+            monitor.replay.extend(np.log(points.values), points.errors, points.row)
         if len(since) < min(1 + int(monitor.replay.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
             _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.replay.scatter.variance))
         else:
@@ -158,9 +158,9 @@ def analyses(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
         raise ValueError(f"{path} is damaged: {error}") from error
     mine = np.full(len(places), -1)
     mine[rows] = np.arange(len(rows))
-    for one in past:
-        some = np.flatnonzero(mine[one.row] >= 0)
-        monitor.replay.extend(np.log(one.values[some]), one.errors[some], mine[one.row[some]])
+    for points in past:
+        some = np.flatnonzero(mine[points.row] >= 0)
+        monitor.replay.extend(np.log(points.values[some]), points.errors[some], mine[points.row[some]])
     return monitor.analyses()
 
 
@@ -227,8 +227,10 @@ def _write(path: Path, of: str, monitor: Monitor, names: Sequence[str], checks: 
 
 
 def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scale: Floats) -> None:
-    columns = {name: np.concatenate([getattr(one, name) for one in since]) for name in ("row", "values", "errors")}
-    ends = np.cumsum([len(one.row) for one in since])
+    columns = {
+        name: np.concatenate([getattr(points, name) for points in since]) for name in ("row", "values", "errors")
+    }
+    ends = np.cumsum([len(points.row) for points in since])
     arrays = {**columns, "ends": ends, "scale": scale, "after": np.array(after), "of": np.array(of)}
     write_whole(_recent(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
@@ -258,9 +260,9 @@ def _check(trend: Trend, length: int) -> tuple[int, int]:
 def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
     """Continue the checksums of the series with later points."""
     checks = [tuple(pair) for pair in before.tolist()]
-    for one in since:
-        values, errors = one.values.tobytes(), one.errors.tobytes()
-        for place, row in enumerate(one.row.tolist()):
+    for points in since:
+        values, errors = points.values.tobytes(), points.errors.tobytes()
+        for place, row in enumerate(points.row.tolist()):
             at = slice(8 * place, 8 * place + 8)
             checks[row] = zlib.crc32(values[at], checks[row][0]), zlib.crc32(errors[at], checks[row][1])
     return np.array(checks, dtype=np.int64)
@@ -269,8 +271,8 @@ def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
 def _catch_up(monitor: Monitor, trends: Sequence[Trend]) -> None:
     """Filter the points of ``trends`` that the monitor does not have yet."""
     start = monitor.replay.length.copy()
-    lengths = np.array([len(one) for one in trends], dtype=np.int64)
-    known = any(one.errors is not None for one in trends)
+    lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
+    known = any(trend.errors is not None for trend in trends)
     for more in range(int((lengths - start).max(initial=0))):
         now = np.flatnonzero(lengths - start > more)
         at = [(trends[place], int(start[place]) + more) for place in now.tolist()]

@@ -47,9 +47,9 @@ class StepBuilder:
         self._at = cache(self._points)
         self._shared: dict[Hashable, Facts] = {}
 
-    def step(self, one: Followed, change: Change) -> Step:
+    def step(self, followed: Followed, change: Change) -> Step:
         """Return a change as a step."""
-        trend = one.trend
+        trend = followed.trend
         # The first point has no level before it, so it cannot be the first one at a new level.
         first = max(change.earliest, 1)
         good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
@@ -57,9 +57,9 @@ class StepBuilder:
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
         step = Step(
-            series=one.name,
-            before=self._facts(one, change.last_before),
-            after=self._facts(one, change.index),
+            series=followed.name,
+            before=self._facts(followed, change.last_before),
+            after=self._facts(followed, change.index),
             size=change.size,
             low=change.low,
             high=change.high,
@@ -71,14 +71,14 @@ class StepBuilder:
             touched=found.touched,
             unknown=found.unknown,
             reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
-            own=_move(one.own, before, after),
-            baseline=_move(one.baseline, before, after),
-            controls=self._controls(one, before, after),
+            own=_move(followed.own, before, after),
+            baseline=_move(followed.baseline, before, after),
+            controls=self._controls(followed, before, after),
         )
-        return sized(step, one.values.better, change)
+        return sized(step, followed.values.better, change)
 
-    def _facts(self, one: Followed, index: int) -> Facts:
-        trend = one.trend
+    def _facts(self, followed: Followed, index: int) -> Facts:
+        trend = followed.trend
         commit = self._commits[int(trend.commit[index])].hash
         run = self._results.runs[int(trend.run[index])]
         version = self._results.versions[int(trend.version[index])]
@@ -115,14 +115,14 @@ class StepBuilder:
         axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
         base = _read(self._at(commit).get(replace(series, axes=axes))) or {}
         hosts = code.get("host"), base.get("host")
-        kernels = [one for part in (code, base) for one in part.get("kernels") or ()]
+        kernels = [kernel for part in (code, base) for kernel in part.get("kernels") or ()]
         return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
 
     def _points(self, commit: str) -> dict[Series, Point]:
         return {point.series: point for point in self._results.at(commit, self._machine)}
 
-    def _controls(self, one: Followed, before: slice, after: slice) -> dict[str, Move]:
-        sides = [[self._results.runs[run] for run in one.trend.run[side]] for side in (before, after)]
+    def _controls(self, followed: Followed, before: slice, after: slice) -> dict[str, Move]:
+        sides = [[self._results.runs[run] for run in followed.trend.run[side]] for side in (before, after)]
         moves = {}
         for name in sorted({name for runs in sides for run in runs for name in run.controls}):
             move = _apart(*(np.array([_seconds(run, name) for run in runs]) for runs in sides))
@@ -137,14 +137,17 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
     More is worse: a speedup counts as the log of its inverse. NaN where nothing was measured.
     """
     place = {commit.hash: at for at, commit in enumerate(results.commits(series.machine))}
-    of = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=series.machine)}
+    of = {
+        name_of(candidate, results.benchmarks[candidate.benchmark]): candidate
+        for candidate in results.series(machine=series.machine)
+    }
     if series not in of or before not in place or after not in place:
         return math.nan, math.nan
     [trend] = results.trends([of[series]])
     log = worse_log(trend)
     sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
     old, new = (side[np.isfinite(side)] for side in sides)
-    return tuple(float(np.median(one)) if one.size else math.nan for one in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
+    return tuple(float(np.median(side)) if side.size else math.nan for side in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
 
 
 def worse_log(trend: Trend) -> Floats:

@@ -137,10 +137,10 @@ def values_of(points: Trend, paired: bool) -> Values:
 
 def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
     """Return the baseline of the newest point of each of our series, "" for none; empty for other projects."""
-    if not any(one.ours for one in results.benchmarks.values()):
+    if not any(benchmark.ours for benchmark in results.benchmarks.values()):
         return {}
     newest = results.latest(machine)
-    return {one.series: one.baseline for one in newest if results.benchmarks[one.series.benchmark].ours}
+    return {point.series: point.baseline for point in newest if results.benchmarks[point.series.benchmark].ours}
 
 
 def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:

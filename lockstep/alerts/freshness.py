@@ -108,16 +108,16 @@ class _Found:
         self.reports = reports
         self.by_benchmark: dict[tuple[str, str], list[Reports]] = defaultdict(list)
         measured: dict[str, set[int]] = defaultdict(set)
-        for one in reports.series:
-            self.by_benchmark[one.benchmark].append(one)
-            measured[one.series.family].update(one.commits)
+        for report in reports.series:
+            self.by_benchmark[report.benchmark].append(report)
+            measured[report.series.family].update(report.commits)
         self.measured: Mapping[str, Sequence[int]] = reports.measured or {
             family: sorted(found) for family, found in measured.items()
         }
         ended = {
-            name: max(one.commits[-1] for one in members)
+            name: max(report.commits[-1] for report in members)
             for name, members in self.by_benchmark.items()
-            if any(one.last_number is not None for one in members)
+            if any(report.last_number is not None for report in members)
         }
         self.gone = {
             name: last
@@ -129,18 +129,19 @@ class _Found:
         """Yield series without a number while the rest of their benchmark continues, one alert a family and commit."""
         groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
         for name, members in self.by_benchmark.items():
-            for one in members if name not in self.gone else ():
-                last = one.last_number
+            for report in members if name not in self.gone else ():
+                last = report.last_number
                 if last is None:
                     continue
-                if one.states[-1] == "failed":
-                    groups[one.series.family, last]["fail"].append(one)
-                elif self._later(one.series.family, last) >= PATIENCE:
-                    groups[one.series.family, last]["report nothing"].append(one)
+                if report.states[-1] == "failed":
+                    groups[report.series.family, last]["fail"].append(report)
+                elif self._later(report.series.family, last) >= PATIENCE:
+                    groups[report.series.family, last]["report nothing"].append(report)
         for (family, last), ways in sorted(groups.items()):
             first = self._next(family, last)
             told = [
-                f"{len(some)} series {how}: {_names(one.series.label for one in some)}" for how, some in ways.items()
+                f"{len(some)} series {how}: {_names(report.series.label for report in some)}"
+                for how, some in ways.items()
             ]
             yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")
 
@@ -161,11 +162,11 @@ class _Found:
     def versions(self) -> Iterable[Alert]:
         """Yield benchmarks whose newest change of version starts a new series."""
         groups: dict[tuple[str, int, int], set[str]] = defaultdict(set)
-        for one in self.reports.series:
-            pairs = list(zip(one.commits, one.versions, strict=True))
+        for report in self.reports.series:
+            pairs = list(zip(report.commits, report.versions, strict=True))
             for (before, old), (after, new) in list(itertools.pairwise(pairs))[::-1]:
                 if old and new and old != new:
-                    groups[one.series.family, before, after].add(f"{one.series.suite} {old[:8]} → {new[:8]}")
+                    groups[report.series.family, before, after].add(f"{report.series.suite} {old[:8]} → {new[:8]}")
                     break
         for (family, before, after), changed in sorted(groups.items()):
             text = f"the benchmark version changed ({_names(sorted(changed))}): new series start here"
@@ -175,10 +176,10 @@ class _Found:
     def _heir(self, members: Sequence[Reports], last: int) -> tuple[str, str] | None:
         """Return the benchmark of the same family and cases that began when this one ended; ``None`` for none."""
         family = members[0].series.family
-        cases = {(one.series.case, one.series.l2) for one in members}
+        cases = {(report.series.case, report.series.l2) for report in members}
         for name, others in sorted(self.by_benchmark.items()):
-            begins = min(one.commits[0] for one in others)
-            same = cases == {(one.series.case, one.series.l2) for one in others}
+            begins = min(report.commits[0] for report in others)
+            same = cases == {(report.series.case, report.series.l2) for report in others}
             if same and begins == self._next(family, last) and others[0].series.family == family:
                 return name
         return None

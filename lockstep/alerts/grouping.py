@@ -49,50 +49,53 @@ class _Group:
     """Steps whose ranges share a commit, while they are collected."""
 
     end: int
-    told: list[ReportedStep] = field(default_factory=list)
+    steps: list[ReportedStep] = field(default_factory=list)
 
 
-def group(told: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Alert]:
+def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Alert]:
     """Group steps into alerts, in the order of machine, family and range.
 
     Args:
-        told: steps of any machines and families.
+        steps: of any machines and families.
         order: all commits, oldest first, to find the good commit before a range that several series narrow.
     """
     position = {commit: index for index, commit in enumerate(order)}
     families: dict[tuple[str, str], list[ReportedStep]] = defaultdict(list)
-    for one in told:
-        families[one.step.series.machine, one.step.series.family].append(one)
+    for reported in steps:
+        families[reported.step.series.machine, reported.step.series.family].append(reported)
     alerts = [
-        _alert(machine, family, gathered.told, position)
+        _alert(machine, family, gathered.steps, position)
         for (machine, family), members in sorted(families.items())
         for gathered in _gather(members)
     ]
     return _across_machines(alerts, position)
 
 
-def _gather(told: Iterable[ReportedStep]) -> list[_Group]:
+def _gather(steps: Iterable[ReportedStep]) -> list[_Group]:
     """Return the fewest groups whose ranges share a commit: by end, a range joins if it holds the group's end."""
     groups: list[_Group] = []
-    for one in sorted(told, key=lambda one: (one.step.last, one.step.first)):
-        if not groups or one.step.first > groups[-1].end:
-            groups.append(_Group(one.step.last))
-        groups[-1].told.append(one)
+    for reported in sorted(steps, key=lambda reported: (reported.step.last, reported.step.first)):
+        if not groups or reported.step.first > groups[-1].end:
+            groups.append(_Group(reported.step.last))
+        groups[-1].steps.append(reported)
     return groups
 
 
-def _alert(machine: str, family: str, told: Sequence[ReportedStep], position: Mapping[str, int]) -> Alert:
-    slower = [one for one in told if one.step.size > 0]
+def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: Mapping[str, int]) -> Alert:
+    slower = [reported for reported in steps if reported.step.size > 0]
     # The largest change in the alert's direction comes first.
     sign = -1 if slower else 1
-    members = tuple(_member(one) for one in sorted(told, key=lambda one: (sign * one.step.size, one.step.series)))
+    members = tuple(
+        _member(reported)
+        for reported in sorted(steps, key=lambda reported: (sign * reported.step.size, reported.step.series))
+    )
     worse = members[: len(slower)]
     # An unknown range has only its measured commits, so it must not narrow a range that is known.
-    sure = [one for one in told if not one.step.unknown] or told
-    narrowest = min(sure, key=lambda one: len(one.step.between))
-    shared = set.intersection(*(set(one.step.between) for one in sure))
+    sure = [reported for reported in steps if not reported.step.unknown] or steps
+    narrowest = min(sure, key=lambda reported: len(reported.step.between))
+    shared = set.intersection(*(set(reported.step.between) for reported in sure))
     commits = tuple(c for c in narrowest.step.between if c in shared) or narrowest.step.between
-    before = _latest_before([one.step.good for one in sure], commits, position) or narrowest.step.good
+    before = _latest_before([reported.step.good for reported in sure], commits, position) or narrowest.step.good
     return Alert(
         topic="slower" if worse else "faster",
         machine=machine,
@@ -101,10 +104,10 @@ def _alert(machine: str, family: str, told: Sequence[ReportedStep], position: Ma
         commits=commits,
         cause=_main_cause(worse or members, commits, narrowest.step.unknown),
         members=members,
-        since=max(one.since for one in told),
-        owner=", ".join(sorted({one.owner for one in told if one.owner})),
-        gone=bool(slower) and all(one.gone for one in slower),
-        old=all(one.old for one in told),
+        since=max(reported.since for reported in steps),
+        owner=", ".join(sorted({reported.owner for reported in steps if reported.owner})),
+        gone=bool(slower) and all(reported.gone for reported in slower),
+        old=all(reported.old for reported in steps),
         waiver=_waiver(slower),
         unknown=narrowest.step.unknown,
     )
@@ -112,14 +115,14 @@ def _alert(machine: str, family: str, told: Sequence[ReportedStep], position: Ma
 
 def _waiver(slower: Sequence[ReportedStep]) -> Waiver | None:
     """Return the waiver that covers every slowdown: the mute that ends first, or else the first acceptance."""
-    waivers = [one.waiver for one in slower if one.waiver]
+    waivers = [reported.waiver for reported in slower if reported.waiver]
     if not waivers or len(waivers) < len(slower):
         return None
     return min(waivers, key=lambda waiver: (waiver.until is None, waiver.until or datetime.date.max))
 
 
-def _member(told: ReportedStep) -> Member:
-    step = told.step
+def _member(reported: ReportedStep) -> Member:
+    step = reported.step
     return Member(
         series=step.series,
         reported_at=step.reported_at,
@@ -127,7 +130,7 @@ def _member(told: ReportedStep) -> Member:
         low=step.low,
         high=step.high,
         confidence=step.confidence,
-        cause=told.cause,
+        cause=reported.cause,
         left=step.left,
         before=step.good,
         after=step.end,
@@ -143,14 +146,14 @@ def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unkn
     if not unknown and len(weight) > 1:
         # Other series of the group know the range.
         weight.pop("unknown range", None)
-    kind = max(weight, key=lambda one: weight[one])
+    kind = max(weight, key=lambda kind: weight[kind])
     cause = next(member.cause for member in members if member.cause.kind == kind)
     return _narrowed(cause, commits)
 
 
 def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
     """Return the cause without the commits outside the range."""
-    left = tuple(one for one in cause.evidence if one.what != "commit" or one.after in commits)
+    left = tuple(fact for fact in cause.evidence if fact.what != "commit" or fact.after in commits)
     return replace(cause, evidence=left) if len(left) < len(cause.evidence) else cause
 
 

@@ -81,7 +81,7 @@ class OpenAlerts:
 def columns_of(alert: Alert) -> dict[str, Any]:
     """Return the columns of ``ALERT`` by which lists filter and order."""
     size = alert.members[0].size if alert.members else 0.0
-    labels = [one.series.label for one in alert.members[:_SEARCHED]]
+    labels = [member.series.label for member in alert.members[:_SEARCHED]]
     about = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]
     return {
         "owner": alert.owner,

@@ -34,13 +34,13 @@ class MemberLevel:
 
 
 def member_levels(
-    results: Results, alert: Alert, picture: MachineFindings | None, most: int
+    results: Results, alert: Alert, findings: MachineFindings | None, most: int
 ) -> dict[SeriesName, MemberLevel]:
     """Return the levels of the ``most`` worst series; series that the detector does not know are left out."""
-    if picture is None or not alert.members:
+    if findings is None or not alert.members:
         return {}
     members = {one.series: one for one in alert.members[:most]}
-    behaviours = picture.behaviours(list(members))
+    behaviours = findings.behaviours(list(members))
     names = {name_of(one, results.benchmarks[one.benchmark]): one for one in results.series(machine=alert.machine)}
     series = {names[name]: name for name in members if name in names and name in behaviours}
     commits = results.commits(alert.machine)

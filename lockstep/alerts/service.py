@@ -40,7 +40,7 @@ class AlertService:
         return self.runner.status.text if self.runner else ""
 
 
-def rules(service: AlertService | None) -> Thresholds:
+def current_thresholds(service: AlertService | None) -> Thresholds:
     """Read the thresholds; the defaults if the file cannot be read.
 
     The analysis reports what is wrong with the file. The results can be read without it.

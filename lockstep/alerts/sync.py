@@ -134,8 +134,8 @@ class Sync:
             return [(self._same.get(alert.fingerprint), alert)]
         hashes = [_hash(member.key) for member in alert.members]
         owned = [self.moved.get(one, self.owner.get(one)) for one in hashes]
-        told = [one for one in owned if one is not None]
-        home = min(told) if told else self._overlapping(alert)
+        known = [one for one in owned if one is not None]
+        home = min(known) if known else self._overlapping(alert)
         shares: dict[int | None, list[Member]] = defaultdict(list)
         for member, owner in zip(alert.members, owned, strict=True):
             shares[home if owner is None else owner].append(member)

@@ -52,9 +52,11 @@ def span(low: float, high: float) -> str:
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
-def amount(one: Sized) -> str:
+def amount(sized: Sized) -> str:
     """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level."""
-    return f"unsettled, between {change(one.low)} and {change(one.high)}" if one.unsettled else change(one.size)
+    if sized.unsettled:
+        return f"unsettled, between {change(sized.low)} and {change(sized.high)}"
+    return change(sized.size)
 
 
 def where(alert: Alert) -> str:
@@ -69,30 +71,32 @@ def headline(alert: Alert) -> str:
     if not alert.members:
         return f"{where(alert)} {_TOPICS[alert.topic]}: {alert.text}"
     worst = alert.members[0]
-    told = [one for one in alert.members if (one.size > 0) == (alert.topic == "slower")]
-    more = f" and {len(told) - 1} more" if len(told) > 1 else ""
+    members = [member for member in alert.members if (member.size > 0) == (alert.topic == "slower")]
+    more = f" and {len(members) - 1} more" if len(members) > 1 else ""
     size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
     return f"{where(alert)} {_TOPICS[alert.topic]}{size} in {alert.range}: {worst.series.label}{more}"
 
 
-def archive(one: Tracked, archived: Mapping[str, int]) -> str:
+def archive(tracked: Tracked, archived: Mapping[str, int]) -> str:
     """Return ``; 3 of its alerts are archived`` for a silent machine; "" for any other alert.
 
     Args:
         one: the alert whose headline this text follows.
         archived: number of archived alerts by machine, see ``AlertStore.archived``.
     """
-    count = archived.get(one.alert.machine, 0) if one.alert.topic == "silent" and one.state != "resolved" else 0
+    count = (
+        archived.get(tracked.alert.machine, 0) if tracked.alert.topic == "silent" and tracked.state != "resolved" else 0
+    )
     if not count:
         return ""
     return "; 1 of its alerts is archived" if count == 1 else f"; {count} of its alerts are archived"
 
 
-def status(one: Tracked) -> str:
+def status(tracked: Tracked) -> str:
     """Return ``muted until 2027-01-31``, ``resolved (fixed)`` or ``new``."""
-    if one.state == "muted":
-        return f"muted until {one.muted_until}"
-    return f"resolved ({one.ending})" if one.state == "resolved" else one.state
+    if tracked.state == "muted":
+        return f"muted until {tracked.muted_until}"
+    return f"resolved ({tracked.ending})" if tracked.state == "resolved" else tracked.state
 
 
 #: How to make an unknown range known, by ``Alert.unknown``. ``{0}`` and ``{1}`` are the two ends.
@@ -131,14 +135,14 @@ def culprits(alert: Alert) -> str:
     return f"one of {number} commits{also}: {span}{narrowed}"
 
 
-def to_find(one: Tracked) -> str:
+def search_command(tracked: Tracked) -> str:
     """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
-    if len(one.alert.suspects) < 2:
+    if len(tracked.alert.suspects) < 2:
         return ""
-    return f"lockstep bisect {one.id}" if one.alert.members[0].series.ours else asv_find(one.alert)
+    return f"lockstep bisect {tracked.id}" if tracked.alert.members[0].series.ours else asv_find_command(tracked.alert)
 
 
-def asv_find(alert: Alert) -> str:
+def asv_find_command(alert: Alert) -> str:
     """Return asv's command that searches the alert's range for the change of its worst series."""
     worst = alert.members[0]
     invert = "" if worst.size > 0 else "--invert "  # asv looks for an increase by default

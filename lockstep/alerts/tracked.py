@@ -59,13 +59,13 @@ class Tracked:
         return self.state in OPEN
 
 
-def perform(connection: Connection, one: Tracked, act: Act, newest: str, today: datetime.date) -> None:
+def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today: datetime.date) -> None:
     """Apply an action to an alert and log it; ``newest`` is the newest commit that its machine has measured.
 
     Raises:
         LifecycleError: the alert's state does not allow the action.
     """
-    state = step_to(one.state, act, today)
+    state = step_to(alert.state, act, today)
     values: dict[str, Any] = {
         "state": state,
         "ending": (act.ending or "fixed") if state == "resolved" else "",
@@ -73,9 +73,9 @@ def perform(connection: Connection, one: Tracked, act: Act, newest: str, today: 
         "closed_at_commit": newest if state == "resolved" else "",
         "changed_at": now_ms(),
     }
-    connection.execute(update(ALERT).where(ALERT.c.id == one.id).values(values))
+    connection.execute(update(ALERT).where(ALERT.c.id == alert.id).values(values))
     note = f"until {act.until}: {act.note}" if state == "muted" else act.note
-    write_log(connection, one.id, act.who, state, state, note)
+    write_log(connection, alert.id, act.who, state, state, note)
 
 
 def write_log(connection: Connection, number: int, who: str, what: str, state: str, note: str) -> None:

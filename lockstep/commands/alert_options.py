@@ -74,9 +74,9 @@ def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]
 
 def names_of(results: Results) -> Iterator[tuple[str, str, str]]:
     """Yield (machine, family, suite) of everything that was measured."""
-    for one in results.series():
-        benchmark = results.benchmarks[one.benchmark]
-        yield one.machine, benchmark.family, benchmark.suite
+    for series in results.series():
+        benchmark = results.benchmarks[series.benchmark]
+        yield series.machine, benchmark.family, benchmark.suite
 
 
 def check_thresholds(args: argparse.Namespace) -> Path:

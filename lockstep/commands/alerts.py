@@ -109,7 +109,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         return OK
     if args.machine or args.family:
         # An alert may outlive the results in which it was found.
-        of_alerts = [(one.alert.machine, one.alert.family, one.alert.family) for one in store.alerts(None)]
+        of_alerts = [(alert.alert.machine, alert.alert.family, alert.alert.family) for alert in store.alerts(None)]
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
     if args.json:
@@ -119,7 +119,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(alerts_json(alerts, _site())))
     else:
         _print(alerts, store.archived())
-    if any(one.open and one.alert.topic == "slower" for one in alerts):
+    if any(alert.open and alert.alert.topic == "slower" for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():
         log.error(f"{results.root} holds no results: `lockstep run` makes them")
@@ -145,35 +145,41 @@ def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
     table.add_column("no.", justify="right")
     for name in ("state", "alert", "cause", "owner"):
         table.add_column(name, overflow="fold")
-    for one in alerts:
-        cause = one.alert.cause.kind if one.alert.members else ""
-        cells = (str(one.id), status(one), headline(one.alert) + archive(one, archived), cause, one.alert.owner)
+    for alert in alerts:
+        cause = alert.alert.cause.kind if alert.alert.members else ""
+        cells = (
+            str(alert.id),
+            status(alert),
+            headline(alert.alert) + archive(alert, archived),
+            cause,
+            alert.alert.owner,
+        )
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
 
 
 def _show(store: AlertStore, args: argparse.Namespace) -> int:
-    one = store.alert(args.alert)
+    alert = store.alert(args.alert)
     events = store.log(args.alert)
     if args.json:
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.notify.feed import alerts_json
 
-        [content] = alerts_json([one], _site())
+        [content] = alerts_json([alert], _site())
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
     # Start-up: `lockstep --help` imports every verb.
     from rich.console import Console
 
-    from lockstep.alerts.text import headline, lines, status, to_find
+    from lockstep.alerts.text import headline, lines, search_command, status
 
     console = Console()
-    printed = [f"alert {one.id}, {status(one)}: {headline(one.alert)}", *lines(one.alert, most=40)]
-    printed += [f"evidence: {evidence.text}" for evidence in one.alert.cause.evidence]
-    if command := to_find(one):
+    printed = [f"alert {alert.id}, {status(alert)}: {headline(alert.alert)}", *lines(alert.alert, most=40)]
+    printed += [f"evidence: {evidence.text}" for evidence in alert.alert.cause.evidence]
+    if command := search_command(alert):
         printed.append(f"to find the commit: {command}")
-    if one.alert.topic == "silent":
-        archived = store.archived_on(one.alert.machine, _MOST_ARCHIVED)
+    if alert.alert.topic == "silent":
+        archived = store.archived_on(alert.alert.machine, _MOST_ARCHIVED)
         printed += [f"archived: alert {other.id}: {headline(other.alert)}" for other in archived]
     for event in events:
         at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
@@ -196,8 +202,8 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
     if args.action == "resolve":
         commits = open_store(args).current().commits(store.alert(args.alert).alert.machine)
         newest = commits[-1].hash if commits else ""
-    one = store.act(args.alert, act, newest)
-    print(f"alert {one.id} is {status(one)}")
+    alert = store.act(args.alert, act, newest)
+    print(f"alert {alert.id} is {status(alert)}")
     return OK
 
 

@@ -84,7 +84,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.commit_ranges import Ranges
     from lockstep.alerts.search_range import RangeWidener, UnknownRange
-    from lockstep.alerts.text import asv_find
+    from lockstep.alerts.text import asv_find_command
 
     store = open_alerts(args)
     alert = store.alert(args.alert)
@@ -101,7 +101,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     if conf or not worst.series.ours:
-        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find(one)}")
+        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(one)}")
         return USAGE
     # asv reports the missing configuration.
     return None
@@ -155,7 +155,11 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
     log.flush()  # asv ends a line when the next begins
     if args.json:
-        content = {"first_bad": list(first_bad), "sentence": sentence, "measured": [asdict(one) for one in measured]}
+        content = {
+            "first_bad": list(first_bad),
+            "sentence": sentence,
+            "measured": [asdict(measurement) for measurement in measured],
+        }
         print(json.dumps(content))
     elif first_bad:
         print(sentence)
@@ -204,7 +208,7 @@ class _Measure:
             if died.at_start:
                 raise
             return Measurement(commit, None, reason=str(died))
-        [record] = [one for one in records if one.variant == series.variant]
+        [record] = [candidate for candidate in records if candidate.variant == series.variant]
         taken = _measurement(commit, record, series.quantity)
         if not self._args.json:
             log.info(f"{commit[:8]}: {_number_or_reason(taken, series.quantity)}")
@@ -222,16 +226,16 @@ def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
     estimate = record.speedup if quantity == "speedup" else record.latency
     if record.state != "ok" or estimate is None:
         return Measurement(commit, None, reason=f"{record.state}: {record.reason}" if record.reason else "no number")
-    value, low, high = (math.log(one) for one in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (math.log(value) for value in (estimate.value, estimate.low, estimate.high))
     if quantity == "speedup":
         value, low, high = -value, -high, -low
     return Measurement(commit, value, low, high)
 
 
-def _number_or_reason(one: Measurement, quantity: str) -> str:
-    if one.log is None:
-        return one.reason
-    return _number(one.log, quantity)
+def _number_or_reason(measurement: Measurement, quantity: str) -> str:
+    if measurement.log is None:
+        return measurement.reason
+    return _number(measurement.log, quantity)
 
 
 def _number(log: float, quantity: str) -> str:

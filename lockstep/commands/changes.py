@@ -64,21 +64,23 @@ def _run(args: argparse.Namespace) -> int:
         return BROKEN
     expect_names(args, names_of(results))
     found = [
-        one
-        for one in now.found
-        if (args.all or not one.suppressed)
-        and args.machine in (None, one.step.series.machine)
-        and args.family in (None, one.step.series.family, one.step.series.suite)
-        and dates[one.step.after.commit] >= begin
+        change
+        for change in now.found
+        if (args.all or not change.suppressed)
+        and args.machine in (None, change.step.series.machine)
+        and args.family in (None, change.step.series.family, change.step.series.suite)
+        and dates[change.step.after.commit] >= begin
     ]
-    found.sort(key=lambda one: (-dates[one.step.after.commit], -one.step.size))
+    found.sort(key=lambda change: (-dates[change.step.after.commit], -change.step.size))
     if args.json:
         print(json.dumps(_json(found, now, _noise(found, results, args)) | {"problems": tally(results).as_json()}))
     else:
         _print(found, now, args)
         for sentence in tally(results).sentences():
             print(sentence)
-    still = any(not one.suppressed and one.step.size > 0 and one.step.left > one.step.size / 5 for one in found)
+    still = any(
+        not change.suppressed and change.step.size > 0 and change.step.left > change.step.size / 5 for change in found
+    )
     return BAD_NEWS if still else OK
 
 
@@ -115,12 +117,12 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
     cache = AnalysisCache(open_store(args).cache)
     noise: dict[str, Noise] = {}
     for machine in results.machines:
-        rows = list(dict.fromkeys(one.row for one in found if one.step.series.machine == machine))
+        rows = list(dict.fromkeys(change.row for change in found if change.step.series.machine == machine))
         try:
             found_analyses = analyses(cache.detector(machine), results.state(machine), rows)
         except (ValueError, KeyError):
             continue
-        noise |= {row: one.noise for row, one in zip(rows, found_analyses, strict=True)}
+        noise |= {row: change.noise for row, change in zip(rows, found_analyses, strict=True)}
     return noise
 
 
@@ -128,23 +130,25 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
     return {
         "changes": [
             {
-                **asdict(one.step.series),
-                "log_size": one.step.size,
-                "low": one.step.low,
-                "high": one.step.high,
-                "confidence": one.step.confidence,
-                "left": one.step.left,
-                "unsettled": one.step.unsettled,
-                "before": one.step.good,
-                "after": one.step.end,
-                "commits": [] if one.step.unknown else list(one.step.between),
-                "unknown": one.step.unknown,
-                "reported_at": one.step.reported_at,
-                "cause": asdict(one.cause),
-                "noise": {"scale": noise[one.row].scale, "kind": noise[one.row].kind} if one.row in noise else None,
-                "quiet": one.suppressed,
+                **asdict(change.step.series),
+                "log_size": change.step.size,
+                "low": change.step.low,
+                "high": change.step.high,
+                "confidence": change.step.confidence,
+                "left": change.step.left,
+                "unsettled": change.step.unsettled,
+                "before": change.step.good,
+                "after": change.step.end,
+                "commits": [] if change.step.unknown else list(change.step.between),
+                "unknown": change.step.unknown,
+                "reported_at": change.step.reported_at,
+                "cause": asdict(change.cause),
+                "noise": {"scale": noise[change.row].scale, "kind": noise[change.row].kind}
+                if change.row in noise
+                else None,
+                "quiet": change.suppressed,
             }
-            for one in found
+            for change in found
         ],
         "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.unchanged_code.items()},
     }
@@ -169,20 +173,20 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
         table.add_column(name, overflow="fold")
     if args.all:
         table.add_column("suppressed")
-    for one in found:
-        step = one.step
+    for change in found:
+        step = change.step
         cells = [
             "unsettled" if step.unsettled else amount(step),
             span(step.low, step.high),
             step.series.label,
             step.series.machine,
             step.range or "none",
-            f"{one.cause.kind}: {one.cause.sentence}",
+            f"{change.cause.kind}: {change.cause.sentence}",
         ]
-        table.add_row(*(Text(cell) for cell in [*cells, *([one.suppressed] if args.all else [])]))
+        table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
     if found:
         console.print(table)
-    slower = sum(1 for one in found if one.step.size > 0)
+    slower = sum(1 for change in found if change.step.size > 0)
     many = "change" if len(found) == 1 else "changes"
     series = sum(
         number

@@ -63,6 +63,6 @@ def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
 
 def _reason(said: str, url: str) -> str:
     """Return Apprise's first warning, unless it contains a part of the address that may be a secret."""
-    line = next((one.partition(" ")[2].strip() for one in said.splitlines() if one.startswith("WARNING")), "")
+    line = next((line.partition(" ")[2].strip() for line in said.splitlines() if line.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
     return line if line and not any(part in line for part in secrets) else "it was not accepted"

@@ -31,22 +31,22 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
     """
     return [
         {
-            "id": one.id,
-            "fingerprint": one.fingerprint,
-            "state": one.state,
-            "ending": one.ending,
-            "muted_until": one.muted_until.isoformat() if one.muted_until else None,
-            "opened_at": _time(one.opened_at),
-            "changed_at": _time(one.changed_at),
-            "headline": headline(one.alert),
-            "link": link(one, site),
-            **to_json(one.alert),
-            "commits": list(one.alert.commits) if one.alert.known else [],
-            "range": one.alert.range,
-            "after": one.alert.after,
-            "suspects": list(one.alert.suspects),
+            "id": alert.id,
+            "fingerprint": alert.fingerprint,
+            "state": alert.state,
+            "ending": alert.ending,
+            "muted_until": alert.muted_until.isoformat() if alert.muted_until else None,
+            "opened_at": _time(alert.opened_at),
+            "changed_at": _time(alert.changed_at),
+            "headline": headline(alert.alert),
+            "link": link(alert, site),
+            **to_json(alert.alert),
+            "commits": list(alert.alert.commits) if alert.alert.known else [],
+            "range": alert.alert.range,
+            "after": alert.alert.after,
+            "suspects": list(alert.alert.suspects),
         }
-        for one in alerts
+        for alert in alerts
     ]
 
 
@@ -62,19 +62,19 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")
     _text(feed, "id", f"{site.rstrip('/')}/alerts.atom" if site else "urn:lockstep:alerts")
     _text(feed, "title", title)
-    ordered = sorted(alerts, key=lambda one: (-one.changed_at, -one.id))[:MOST_ENTRIES]
+    ordered = sorted(alerts, key=lambda alert: (-alert.changed_at, -alert.id))[:MOST_ENTRIES]
     _text(feed, "updated", _time(ordered[0].changed_at if ordered else 0))
     author = ElementTree.SubElement(feed, f"{{{_ATOM}}}author")
     _text(author, "name", "Lockstep")
-    for one in ordered:
+    for alert in ordered:
         entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
-        _text(entry, "id", f"urn:lockstep:alert:{one.fingerprint}")
-        _text(entry, "title", f"[{status(one)}] {headline(one.alert)}")
-        _text(entry, "updated", _time(one.changed_at))
-        _text(entry, "published", _time(one.opened_at))
-        if address := link(one, site):
+        _text(entry, "id", f"urn:lockstep:alert:{alert.fingerprint}")
+        _text(entry, "title", f"[{status(alert)}] {headline(alert.alert)}")
+        _text(entry, "updated", _time(alert.changed_at))
+        _text(entry, "published", _time(alert.opened_at))
+        if address := link(alert, site):
             ElementTree.SubElement(entry, f"{{{_ATOM}}}link", href=address)
-        _text(entry, "content", "\n".join(lines(one.alert, most=50)), type="text")
+        _text(entry, "content", "\n".join(lines(alert.alert, most=50)), type="text")
     return ElementTree.tostring(feed, encoding="unicode", xml_declaration=True)
 
 

@@ -21,16 +21,16 @@ class Message:
     severity: Severity = "warning"
 
 
-def link(one: Tracked, site: str) -> str:
+def link(alert: Tracked, site: str) -> str:
     """Return the address of the alert's page; "" without a site."""
-    return f"{site.rstrip('/')}/alert/{one.id}" if site else ""
+    return f"{site.rstrip('/')}/alert/{alert.id}" if site else ""
 
 
-def alert_message(one: Tracked, site: str = "") -> Message:
+def alert_message(alert: Tracked, site: str = "") -> Message:
     """Return the message about one alert: numbers, range, cause, link."""
-    again = "Again: " if one.state == "reopened" else ""
-    end = link(one, site) or f"lockstep alerts show {one.id}"
-    return Message(f"{again}{headline(one.alert)}", "\n".join([*lines(one.alert), end]))
+    again = "Again: " if alert.state == "reopened" else ""
+    end = link(alert, site) or f"lockstep alerts show {alert.id}"
+    return Message(f"{again}{headline(alert.alert)}", "\n".join([*lines(alert.alert), end]))
 
 
 def digest_message(
@@ -47,12 +47,12 @@ def digest_message(
     if not open_ones and not closed and not unconfirmed:
         return None
     body = [f"{len(open_ones)} open:"] if open_ones else ["Nothing is open."]
-    body += [f"- {status(one)}: {headline(one.alert)} {link(one, site)}".rstrip() for one in open_ones]
+    body += [f"- {status(alert)}: {headline(alert.alert)} {link(alert, site)}".rstrip() for alert in open_ones]
     if closed:
         body += ["", "Closed or recorded since the last digest:"]
-        body += [f"- {status(one)}: {headline(one.alert)}" for one in closed]
+        body += [f"- {status(alert)}: {headline(alert.alert)}" for alert in closed]
     if unconfirmed:
         body += ["", f"{unconfirmed} messages may not have arrived: `lockstep alerts notify` lists them."]
-    slower = sum(1 for one in open_ones if one.alert.topic == "slower")
+    slower = sum(1 for alert in open_ones if alert.alert.topic == "slower")
     title = f"Lockstep: {len(open_ones)} open alerts, {slower} of them slower"
     return Message(title, "\n".join(body), "warning" if open_ones else "info")

@@ -102,8 +102,8 @@ class Outbox:
                 )
                 # The first digest covers two days: a daily job may be late, or may have had nothing to write before.
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
-                closed = [one for one in everything if one.state == "resolved" and one.changed_at >= last]
-                message = digest_message([one for one in everything if one.open], closed, unconfirmed, site)
+                closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
+                message = digest_message([alert for alert in everything if alert.open], closed, unconfirmed, site)
                 if message is not None:
                     written += _put(connection, receiver, f"digest-{day}", None, message, now)
         return written

@@ -18,7 +18,7 @@ from dashboard.pages.series_view import view
 from lockstep.alerts.database import Database
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.text import asv_find
+from lockstep.alerts.text import asv_find_command
 from lockstep.commands import cli
 from lockstep.history.store import Store
 from lockstep.notify.feed import atom
@@ -249,8 +249,8 @@ def test_a_plain_asv_project_gets_a_command_that_its_asv_can_run(origin, tmp_pat
 def test_a_commit_that_became_faster_is_searched_for_a_decrease():
     name = series(variant="time_sort", l2="", quantity="seconds")
     slower, faster = (alerts(step(8, 11, by=by, name=name))[0] for by in (0.2, -0.2))
-    assert "--invert" not in asv_find(slower)
-    assert asv_find(faster).startswith("asv find --invert ")
+    assert "--invert" not in asv_find_command(slower)
+    assert asv_find_command(faster).startswith("asv find --invert ")
 
 
 @pytest.mark.parametrize("environment", CONFIGS)
