@@ -7,7 +7,8 @@ fast.
 import sys
 
 from lockstep.suite.adapter import variant
-from lockstep.suite.model import Case, Cost, Suite, grid
+from lockstep.suite.case import Case, grid
+from lockstep.suite.model import Cost, Suite
 
 # asv looks for types of benchmarks in its own packages alone, and loads no plugins where it finds and runs benchmarks.
 # The suites that it imports there import this file. Elsewhere nobody asks for the type, and asv is slow to import.

@@ -393,8 +393,8 @@ def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[lis
     """As ``traced``, in this process."""
     from lockstep.machine_code.targets import Target
     from lockstep.machine_code.worker import Tracer
+    from lockstep.suite.case import Case
     from lockstep.suite.checkout import import_from
-    from lockstep.suite.model import Case
 
     shape = (Case(M=4),)
     suite = make_suite(

@@ -20,6 +20,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import Record
 from lockstep.record.table import reasons, records_table
+from lockstep.suite.case import Case
 from lockstep.suite.discovery import (
     load_suites,
     match_cases,
@@ -28,7 +29,7 @@ from lockstep.suite.discovery import (
     packages_under_test,
     pick_suites,
 )
-from lockstep.suite.model import CACHE_STATES, Case, Suite, SuiteError
+from lockstep.suite.model import CACHE_STATES, Suite, SuiteError
 
 #: Exit status where a series failed.
 FAILED = 2

@@ -22,8 +22,9 @@ from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import TWIN, Record
 from lockstep.record.table import reasons
+from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
-from lockstep.suite.model import CACHE_STATES, Case, Suite
+from lockstep.suite.model import CACHE_STATES, Suite
 from lockstep.timing.reference_clocks import ReferenceClocks
 
 

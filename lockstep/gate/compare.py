@@ -20,10 +20,11 @@ from lockstep.gate.namespaces import Sides
 from lockstep.gate.pairing import Epoch, Pace, run_epoch
 from lockstep.gate.sequential import LOOKS, Test
 from lockstep.gate.verdict import GroupRequest, SeriesKey, SideFacts, Verdict
+from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.family import Family, NotInCommit
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Case, Suite
+from lockstep.suite.model import Suite
 from lockstep.timing.arms import draw_sets, set_count, size_of
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls

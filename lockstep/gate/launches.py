@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.machine_code import CaseCode
+from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of
-from lockstep.suite.model import Case, Suite
+from lockstep.suite.model import Suite
 
 
 @dataclass(frozen=True)

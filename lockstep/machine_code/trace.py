@@ -26,10 +26,11 @@ from lockstep.machine_code.stand_in import Launch, Request, noted
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.torch_purity import operators
 from lockstep.machine_code.watch import Watch
+from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.family import Family, NotInCommit, takes_out
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import Case, Suite
+from lockstep.suite.model import Suite
 
 ALLOCATIONS = frozenset(
     {

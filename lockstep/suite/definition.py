@@ -8,12 +8,11 @@ packages do is the environment's, not the definition's.
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import importlib.machinery
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +20,15 @@ from typing import Any
 
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.docstrings import without_docstrings
-
-Definition = ast.FunctionDef | ast.Lambda
+from lockstep.suite.syntax import (
+    bound_names,
+    functions_by_line,
+    is_literal,
+    parsed,
+    source_of,
+    stable_text,
+    without_docstring,
+)
 
 #: Not followed although an adopter may have it beside the suites: its changes raise the protocol version.
 _HARNESS = "lockstep"
@@ -63,8 +69,8 @@ class Reader:
             if inspect.isfunction(bare):
                 parts += self.function(bare)
                 parts += self.function(value.prepare) if isinstance(value, Adapter) and value.prepare else []
-            elif _literal(value):
-                parts.append(f"{name}={_stable(value)}")
+            elif is_literal(value):
+                parts.append(f"{name}={stable_text(value)}")
             else:
                 parts += self._statement_of_class(base, name)
         return parts
@@ -72,8 +78,8 @@ class Reader:
     def function(self, function: Callable[..., Any]) -> list[str]:
         """Source of a function without comments, docstrings and layout, then of what it uses."""
         module = inspect.getmodule(function)
-        functions = _functions(_source(module)) if module else {}
-        own = [_undocumented(node) for node in functions.get(function.__code__.co_firstlineno, ())]
+        functions = functions_by_line(source_of(module)) if module else {}
+        own = [without_docstring(node) for node in functions.get(function.__code__.co_firstlineno, ())]
         parts = [ast.unparse(node) for node in own]
         for node in own:
             parts += self._names(node, function.__globals__, function.__module__)
@@ -104,11 +110,11 @@ class Reader:
         """Return the statements of a class body that bind a name, with what they use."""
         module = sys.modules[owner.__module__]
         parts: list[str] = []
-        for node in ast.walk(_parsed(_source(module))):
+        for node in ast.walk(parsed(source_of(module))):
             if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
                 for statement in node.body:
-                    if name in _bound(statement):
-                        parts.append(ast.unparse(_undocumented(statement)))
+                    if name in bound_names(statement):
+                        parts.append(ast.unparse(without_docstring(statement)))
                         parts += self._names(statement, vars(module), module.__name__)
         return parts
 
@@ -142,7 +148,7 @@ class Reader:
         if inspect.isfunction(bare):
             own = bare.__module__ == module or self._is_own(sys.modules.get(bare.__module__))
             return self.function(bare) if own else []
-        text = _stable(value) if isinstance(value, int | float | str | tuple) or _literal(value) else " at 0x"
+        text = stable_text(value) if isinstance(value, int | float | str | tuple) or is_literal(value) else " at 0x"
         if " at 0x" not in text:
             return [f"{name}={text}"]
         # The text of any other object may hold its address, another one in every process.
@@ -154,12 +160,12 @@ class Reader:
         if found is None or not self._is_own(found):
             return []
         parts: list[str] = []
-        for node in _parsed(_source(found)).body:
+        for node in parsed(source_of(found)).body:
             if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names):
                 original = next(one.name for one in node.names if (one.asname or one.name) == name)
                 parts += self._statement(original, _absolute(node, found.__name__))
-            elif name in _bound(node):
-                parts.append(ast.unparse(_undocumented(node)))
+            elif name in bound_names(node):
+                parts.append(ast.unparse(without_docstring(node)))
                 parts += self._names(node, vars(found), module)
         return parts
 
@@ -234,92 +240,3 @@ def _absolute(node: ast.ImportFrom, module: str) -> str:
     package = (getattr(found, "__package__", None) or module.rpartition(".")[0]).split(".")
     base = package[: len(package) - node.level + 1]
     return ".".join([*base, *([node.module] if node.module else [])])
-
-
-def _literal(value: Any) -> bool:
-    """Whether a value's text is the same in every process."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        return True
-    if isinstance(value, dict) and type(value) is dict:
-        return all(_literal(part) for pair in value.items() for part in pair)
-    return type(value) in (list, tuple, set, frozenset) and all(map(_literal, value))
-
-
-def _stable(value: Any) -> str:
-    """``repr`` with the elements of sets in order, whose order changes from process to process."""
-    if isinstance(value, set | frozenset):
-        return f"{type(value).__name__}({sorted(map(_stable, value))})"
-    if type(value) is dict:
-        return "{" + ", ".join(f"{_stable(key)}: {_stable(part)}" for key, part in value.items()) + "}"
-    if type(value) is list:
-        return "[" + ", ".join(map(_stable, value)) + "]"
-    if type(value) is tuple:
-        return "(" + ", ".join(map(_stable, value)) + (",)" if len(value) == 1 else ")")
-    return repr(value)
-
-
-def _bound(node: ast.stmt) -> set[str]:
-    """Names that a top-level statement binds or changes."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return set()
-    # Also ``TABLE["a"] = 1``, ``SHAPES.append(2)``, and what an if, for or with does.
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & _targets(node)
-
-
-def _targets(node: ast.stmt) -> set[str]:
-    def base(target: ast.expr) -> Iterator[str]:
-        if isinstance(target, ast.Tuple | ast.List):
-            for part in target.elts:
-                yield from base(part)
-            return
-        while isinstance(target, ast.Attribute | ast.Subscript | ast.Starred):
-            target = target.value
-        if isinstance(target, ast.Name):
-            yield target.id
-
-    found: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Assign):
-            found.update(name for target in part.targets for name in base(target))
-        elif isinstance(part, ast.AnnAssign | ast.AugAssign | ast.For):
-            found.update(base(part.target))
-        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-            found.update(base(part.func))
-        elif isinstance(part, ast.withitem) and part.optional_vars is not None:
-            found.update(base(part.optional_vars))
-    return found
-
-
-def _source(module: ModuleType) -> str:
-    return inspect.getsource(module)
-
-
-@functools.cache
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
-@functools.cache
-def _functions(source: str) -> Mapping[int, Sequence[Definition]]:
-    """The functions of a module by their first lines. Cached: a suite asks for a dozen, and parsing takes 10 ms."""
-    found: dict[int, list[Definition]] = {}
-    for node in ast.walk(_parsed(source)):
-        if isinstance(node, ast.FunctionDef | ast.Lambda):
-            found.setdefault(_first_line(node), []).append(node)
-    return found
-
-
-def _undocumented(node: Any) -> Any:
-    if not isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.get_docstring(node) is None:
-        return node
-    bare = copy.copy(node)
-    bare.body = node.body[1:] or [ast.Pass()]
-    return bare
-
-
-def _first_line(node: Definition) -> int:
-    """Where Python says the function begins: at its first decorator."""
-    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
-from lockstep.suite.model import Case, Suite, SuiteError
+from lockstep.suite.case import Case
+from lockstep.suite.model import Suite, SuiteError
 
 #: Packages under test unless asv.conf.json names them.
 PACKAGES = ("kernels",)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lockstep.suite.model import Case, Cost, Suite, bind
+from lockstep.suite.case import Case
+from lockstep.suite.model import Cost, Suite, bind
 
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw

@@ -10,14 +10,14 @@ import ast
 import functools
 import hashlib
 import inspect
-import itertools
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from lockstep.suite.adapter import Adapter
+from lockstep.suite.case import Case
 from lockstep.suite.definition import Reader
 from lockstep.suite.source import module_path, variant_entries
 
@@ -31,54 +31,9 @@ PROTOCOL_VERSION = 6
 #: Cache states of a series: cold rotates every tensor through twice the L2, warm replays one set.
 CACHE_STATES = ("cold", "warm")
 
-Axis = int | float | str | bool
-
 
 class SuiteError(ValueError):
     """A suite or a family module is not what the harness needs; the message says where and why."""
-
-
-class Case(Mapping[str, Axis]):
-    """One shape: axis name to value, e.g. ``Case(M=8, K=4096, N=2048)``. Immutable and hashable."""
-
-    __slots__ = ("_axes",)
-
-    def __init__(self, **axes: Axis) -> None:
-        self._axes = tuple(axes.items())
-
-    @property
-    def label(self) -> str:
-        """The case's one spelling everywhere: ``M=8,K=4096,N=2048``; a true flag is its name alone."""
-        return ",".join(
-            name if value is True else f"{name}={value}" for name, value in self._axes if value is not False
-        )
-
-    def __getitem__(self, name: str) -> Axis:
-        for axis, value in self._axes:
-            if axis == name:
-                return value
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self._axes)
-
-    def __len__(self) -> int:
-        return len(self._axes)
-
-    def __hash__(self) -> int:
-        return hash(self._axes)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Case) and self._axes == other._axes
-
-    def __repr__(self) -> str:
-        return f"Case({self.label})"
-
-
-def grid(**axes: Axis | list[Any] | tuple[Any, ...]) -> tuple[Case, ...]:
-    """Every combination of the axes, first axis slowest: ``grid(K=4096, N=2048, M=[1, 2, 4])``."""
-    values = [value if isinstance(value, list | tuple) else [value] for value in axes.values()]
-    return tuple(Case(**dict(zip(axes, combination, strict=True))) for combination in itertools.product(*values))
 
 
 class Cost(NamedTuple):

@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors
-from lockstep.suite.model import Case, Suite, bind
+from lockstep.suite.model import Suite, bind
 from lockstep.timing.device import Call, Device, Replay
 
 #: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of, reference_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import hint
-from lockstep.suite.model import Case, Suite, SuiteError, bind
+from lockstep.suite.model import Suite, SuiteError, bind
 
 #: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
 NO_TRITON_DRIVER = "0 active drivers"

@@ -14,10 +14,11 @@ import torch
 from lockstep.machine_code.model import CaseKey
 from lockstep.machine_code.observed import Observer
 from lockstep.record.model import TWIN, Record
+from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Case, Suite
+from lockstep.suite.model import Suite
 from lockstep.timing.arms import Arm, draw_sets, make_arms, set_count, size_of
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import torch
 
+from lockstep.suite.case import Case
 from lockstep.suite.discovery import nearest
 from lockstep.suite.family import load_family
 from lockstep.suite.inputs import tensors_of
-from lockstep.suite.model import Case, Suite, SuiteError
+from lockstep.suite.model import Suite, SuiteError
 from lockstep.timing.arms import draw_sets, make_arms, set_count, size_of
 from lockstep.timing.device import Device
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.record.model import Estimate, Record
-from lockstep.suite.model import Case, Suite
+from lockstep.suite.case import Case
+from lockstep.suite.model import Suite
 from lockstep.timing.device import Device
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Listener, Measurer

@@ -21,9 +21,10 @@ from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped.groups import Groups
 from kernels.grouped.packed import mlp_train_warp_specialized
 from kernels.grouped.products import TMA, TRITON
+from lockstep.suite.case import Case
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.model import Case, bind
+from lockstep.suite.model import bind
 from lockstep.timing.check import Checker, WrongResult
 
 SUITES = {suite.op: suite for suite in (suites.Linear(), suites.LinearTrain(), suites.Mlp(), suites.MlpTrain())}

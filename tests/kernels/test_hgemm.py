@@ -12,9 +12,9 @@ from compiling import compile_in_subprocess
 
 from benchmarks.hgemm import Hgemm
 from kernels.hgemm import CANDIDATES, TILES, VARIANTS, hgemm
+from lockstep.suite.case import Case
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import map_tensors
-from lockstep.suite.model import Case
 from lockstep.timing.check import Checker, WrongResult
 
 SUITE = Hgemm()

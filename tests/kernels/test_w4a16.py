@@ -12,9 +12,9 @@ from kernels import w4a16 as module
 from kernels.w4a16.planes_kernel import Tile, multiply_planes
 from kernels.w4a16.ring_kernel import Ring
 from kernels.w4a16.stream_tiles import Stream
+from lockstep.suite.case import Case
 from lockstep.suite.family import Family, load_family
 from lockstep.suite.inputs import Draw
-from lockstep.suite.model import Case
 from lockstep.timing.check import Checker, WrongResult
 
 SUITE = W4A16()

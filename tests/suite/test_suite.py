@@ -1,5 +1,6 @@
 """Suites: labels, cases, the ruler's digest, names read without importing torch."""
 
+import inspect
 import itertools
 import json
 import os
@@ -14,8 +15,9 @@ import pytest
 from suites import changed_suite
 
 from lockstep import Case, grid
-from lockstep.asv.benchmark import series_of
+from lockstep.asv.benchmark import LockstepBenchmark, series_of
 from lockstep.suite.discovery import load_suites, nearest, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.family import load_family
 from lockstep.suite.model import PROTOCOL_VERSION, SuiteError, bind
 
 REPOSITORY = Path(__file__).parents[2]
@@ -476,6 +478,72 @@ def test_asv_gets_every_variant_case_and_cache_state(load):
     assert latency.version == speedup.version == suite.digest()
     assert latency.__module__ == type(suite).__module__
     assert latency.pretty_source.startswith("class Thing(Suite):")
+
+
+OWN = changed("    WIDTH = 3\n", "    @variant\n    def own(self, x):\n        return 2 * x\n").replace(
+    "Suite, grid", "Suite, grid, variant"
+)
+
+
+def test_a_suite_may_define_variants_beside_those_of_its_module(load):
+    suite = load(OWN)
+    assert suite.variants() == ("plain", "op.fast", "op.slow", "own")
+    assert suite.digest() != load().digest()
+    assert load(OWN.replace("2 * x\n", "3 * x\n")).digest() != suite.digest()
+    assert load(OWN.replace("2 * x\n", "2 * x  # twice\n")).digest() == suite.digest()
+    with pytest.raises(SuiteError, match=r"variant own is in toy\.thing and in the suite itself"):
+        load(OWN, KERNELS.replace('"plain"', '"own"'))
+
+
+def test_a_suite_of_its_own_variants_needs_no_module(load):
+    alone = OWN.replace('    module = "toy.thing"\n', "").replace('"plain"', '"own"')
+    suite = load(alone)
+    assert suite.variants() == ("own",)
+    family = load_family(suite)
+    assert (family.variants["own"](3), list(inspect.signature(family.variants["own"]).parameters)) == (6, ["x"])
+    with pytest.raises(SuiteError, match=r"its baseline 'op' is not marked @variant in Thing, there is own"):
+        load(alone.replace('"own"', '"op"'))
+    # Nothing of it names the package, so that asv.conf.json alone does.
+    assert packages_under_test(SimpleNamespace(lockstep={"packages": ["toy"]}), {"thing": suite}) == ("toy",)
+
+
+def test_what_a_variant_needs_may_be_prepared(load):
+    text = OWN.replace("@variant\n    def own(self, x)", "@variant(prepare=packed)\n    def own(self, twice)")
+    text = text.replace("return 2 * x\n", "return twice\n").replace(
+        "class Thing", "def packed(x):\n    return {'twice': 2 * x}\n\n\nclass Thing"
+    )
+    suite = load(text)
+    assert load_family(suite).arguments("own", {"x": 3}) == {"twice": 6}
+    assert load(text.replace("2 * x}", "3 * x}")).digest() != suite.digest()
+
+
+def test_series_go_on_under_the_version_that_a_rewritten_suite_names(load):
+    own = load().own_version
+    text = changed("    WIDTH = 3\n", f'    continues = "{own}", "0123456789abcdef"\n')
+    assert load(text).digest() == "0123456789abcdef"
+    assert load(text.replace("return x", "return -x")).digest() not in ("0123456789abcdef", own)
+
+
+def test_an_incomplete_suite_is_named_and_a_base_is_none(load, tmp_path):
+    with pytest.raises(SuiteError, match="suite Thing needs reference; the name of a mere base"):
+        load(changed("def reference", "def refer"))
+    with pytest.raises(SuiteError, match="suite thing: Thing needs quick"):
+        load(changed("    quick = grid(M=[1])\n", ""))
+    assert load_suites(write_project(tmp_path, changed("class Thing", "class _Thing"))) == {}
+
+
+def test_a_suite_that_another_module_imports_is_the_suite_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    folder = write_project(tmp_path)
+    (folder / "other.py").write_text(f"from {folder.name}.thing import Thing\n")
+    assert list(load_suites(folder)) == ["thing"]
+    # asv asks each module for its classes.
+    module = sys.modules[f"{folder.name}.other"]
+    assert LockstepBenchmark("", module.Thing.latency, [module.Thing().latency, module.Thing(), module]) is None
+    module = sys.modules[f"{folder.name}.thing"]
+    benchmark = LockstepBenchmark("", module.Thing.speedup, [module.Thing().speedup, module.Thing(), module])
+    assert (benchmark.name, benchmark.quantity) == ("thing.speedup", "speedup")
+    assert benchmark.version == module.Thing().digest()
 
 
 def test_two_suites_of_one_name_are_refused(tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from suites import make_suite
 
 from lockstep.record.file import RecordError, write_records
 from lockstep.record.model import Estimate, Provenance, Record
+from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites
-from lockstep.suite.model import Case
 from tests.project import make_project
 from tools.scoreboard.command import PAGE
 from tools.scoreboard.page import Target, TargetError, Targets, machines_of, page, read_newest, read_targets

@@ -1,0 +1,105 @@
+"""Pieces of Python source: functions by their lines, names that a statement binds, texts of literals."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+Definition = ast.FunctionDef | ast.Lambda
+
+
+def is_literal(value: Any) -> bool:
+    """Return whether a value's text is the same in every process."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return True
+    if isinstance(value, dict) and type(value) is dict:
+        return all(is_literal(part) for pair in value.items() for part in pair)
+    return type(value) in (list, tuple, set, frozenset) and all(map(is_literal, value))
+
+
+def stable_text(value: Any) -> str:
+    """Return ``repr`` with the elements of sets in order: their own order changes from process to process."""
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({sorted(map(stable_text, value))})"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{stable_text(key)}: {stable_text(part)}" for key, part in value.items()) + "}"
+    if type(value) is list:
+        return "[" + ", ".join(map(stable_text, value)) + "]"
+    if type(value) is tuple:
+        return "(" + ", ".join(map(stable_text, value)) + (",)" if len(value) == 1 else ")")
+    return repr(value)
+
+
+def bound_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds or changes."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return set()
+    # Also ``TABLE["a"] = 1``, ``SHAPES.append(2)``, and what an if, for or with does.
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & _targets(node)
+
+
+def _targets(node: ast.stmt) -> set[str]:
+    def base(target: ast.expr) -> Iterator[str]:
+        if isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                yield from base(part)
+            return
+        while isinstance(target, ast.Attribute | ast.Subscript | ast.Starred):
+            target = target.value
+        if isinstance(target, ast.Name):
+            yield target.id
+
+    found: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign):
+            found.update(name for target in part.targets for name in base(target))
+        elif isinstance(part, ast.AnnAssign | ast.AugAssign | ast.For):
+            found.update(base(part.target))
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            found.update(base(part.func))
+        elif isinstance(part, ast.withitem) and part.optional_vars is not None:
+            found.update(base(part.optional_vars))
+    return found
+
+
+def source_of(module: ModuleType) -> str:
+    """Return the text of a module."""
+    return inspect.getsource(module)
+
+
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    """Return the syntax tree of a module, parsed once a process."""
+    return ast.parse(source)
+
+
+@functools.cache
+def functions_by_line(source: str) -> Mapping[int, Sequence[Definition]]:
+    """Return the functions of a module by first line. Cached: a suite asks for a dozen, and walking takes 10 ms."""
+    found: dict[int, list[Definition]] = {}
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            found.setdefault(_first_line(node), []).append(node)
+    return found
+
+
+def without_docstring(node: Any) -> Any:
+    """Return a function or class without its docstring, and any other node as it is."""
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.get_docstring(node) is None:
+        return node
+    bare = copy.copy(node)
+    bare.body = node.body[1:] or [ast.Pass()]
+    return bare
+
+
+def _first_line(node: Definition) -> int:
+    """Return the line at which Python says the function begins: that of its first decorator."""
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
