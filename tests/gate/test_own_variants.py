@@ -98,6 +98,8 @@ def room(tmp_path, monkeypatch):
     """Two trees, and today's suite in a folder of another name for each test: Python imports a name once."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
     monkeypatch.setattr(sys, "path", sys.path.copy())
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("toy", "aids")]:
+        monkeypatch.delitem(sys.modules, name)
     before = set(sys.modules)
     folder = tmp_path / "today" / f"suites_{tmp_path.name}"
     folder.mkdir(parents=True)

@@ -92,7 +92,9 @@ def load(tmp_path, monkeypatch):
     def load_one(suite=SUITE, kernels=KERNELS):
         return load_suites(write_project(tmp_path, suite, kernels))["thing"]
 
-    return load_one
+    yield load_one
+    for name in [name for name in sys.modules if name.partition(".")[0] == "toy"]:
+        del sys.modules[name]
 
 
 def changed(old, new):
