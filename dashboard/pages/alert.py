@@ -299,7 +299,7 @@ def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Se
     )
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
-        html.Td(label),
+        html.Td(label, className="shape"),
         html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size),
         html.Td(span(member.low, member.high), className="number dim"),
         html.Td(change(member.left), className="number"),

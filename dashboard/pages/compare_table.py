@@ -45,7 +45,7 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     cells = [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
         html.Td(variant, className="mono"),
-        html.Td(pair.case, className="mono"),
+        html.Td(pair.case, className="mono shape"),
         html.Td(pair.l2),
         _change(pair),
         html.Td(interval, className="number dim"),

@@ -27,7 +27,9 @@ def _value_table(rows: Sequence[Row]) -> Any:
     body = [
         html.Tr(
             [
-                html.Td(dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono")),
+                html.Td(
+                    dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono"), className="shape"
+                ),
                 html.Td(row.unit),
                 html.Td(_plain(row.value.value), className="number"),
             ]
@@ -67,7 +69,7 @@ def _table_cells(row: Row) -> list[Any]:
 
     state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
     return [
-        html.Td(row.case, className="mono"),
+        html.Td(row.case, className="mono shape"),
         html.Td(dcc.Link(row.variant, href=_series_link(row), className="link mono")),
         number("latency", partial(significant, count=4), interval=True),
         number("speedup", partial(significant, count=4), interval=True),
