@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from made_suites import make_suite
 from planted import lay_out
-from suites import make_suite
 
 from lockstep.processes.worker import WorkerProcess
 

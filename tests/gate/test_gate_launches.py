@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from made_suites import make_suite
 from project import make_project
-from suites import make_suite
 
 from lockstep import grid
 from lockstep.gate.client import GateWorker, Setup

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from suites import make_suite
+from made_suites import make_suite
 
 from lockstep.gate.namespaces import Conflict, Sides
 from lockstep.suite.family import NotInCommit

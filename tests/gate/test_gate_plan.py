@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from suites import make_suite
+from made_suites import make_suite
 
 from lockstep import grid
 from lockstep.gate.plan import (

@@ -4,7 +4,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from suites import ONE, make_suite
+from made_suites import ONE, make_suite
 
 from lockstep.gate.proof import prove
 from lockstep.gate.reach import reach

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 from compiling import compile_in_subprocess
-from suites import changed_suite
+from made_suites import changed_suite
 
 from benchmarks import grouped as suites
 from kernels import grouped

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from made_suites import ONE, make_suite
 from planted import Planted, answers, lay_out, planted
-from suites import ONE, make_suite
 from traced import WORLD
 
 from lockstep.gate.proof import prove

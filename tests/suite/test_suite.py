@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from suites import changed_suite
+from made_suites import changed_suite
 
 from lockstep import Case, grid
 from lockstep.asv.benchmark import LockstepBenchmark, series_of

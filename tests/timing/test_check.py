@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from suites import make_suite as suite_of
+from made_suites import make_suite as suite_of
 
 from lockstep import Case, Cost, grid
 from lockstep.suite.family import Family

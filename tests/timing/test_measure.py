@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 from fakes import FakeDevice, steady_controls
-from suites import changed_suite, make_suite
+from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid
 from lockstep.timing.interleave import Plan

@@ -5,7 +5,7 @@ import shlex
 import pytest
 import torch
 from fakes import FakeDevice
-from suites import make_suite
+from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.family import Family

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from suites import make_suite
+from made_suites import make_suite
 
 from lockstep.record.file import RecordError, write_records
 from lockstep.record.model import Estimate, Provenance, Record
