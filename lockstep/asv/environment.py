@@ -35,7 +35,7 @@ from lockstep.record.file import SUFFIX
 from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
 from lockstep.suite.discovery import load_suites, packages_under_test
-from lockstep.timing.stage_times import told
+from lockstep.timing.stage_times import summary
 
 
 @dataclass
@@ -150,7 +150,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             # The worker first: whoever interrupts the line below must not leave it running.
             recorder, self._recorder = self._recorder, None
             recorder.close()
-            if spent := told(recorder.spent()):
+            if spent := summary(recorder.spent()):
                 self._say(f"{recorder.target.commit[:8]}: {spent}")
 
     def _answer(self, arguments: list[str], cwd: str) -> tuple[str, str, int]:

@@ -1,8 +1,7 @@
-"""Arms: a variant bound to argument sets that the harness owns, draws, places and rotates.
+"""Arms: a variant bound to argument sets that the harness draws, places and rotates.
 
-All arms of a comparison share their inputs and outputs; only what a variant prepared offline (packed
-weights) is its own. A cold series walks through enough sets that each call finds the L2 full of
-something else; a warm series calls one set again and again.
+All arms of a comparison share inputs and outputs; only what a variant prepared offline (packed weights) is its own. A
+cold series rotates through enough sets that each call finds other data in the L2; a warm series repeats one set.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class BoundCall:
     arguments: dict[str, Any]
 
     def __call__(self) -> Any:
-        """Run it once."""
+        """Call the function once."""
         return self.function(**self.arguments)
 
 
@@ -62,11 +61,10 @@ class Arm:
     calls: tuple[BoundCall, ...]
 
     def capture(self, device: Device, pool: object, times: int) -> Replay:
-        """A replay of ``times`` rounds through the sets.
+        """Return a replay of ``times`` rotations through the sets.
 
-        Outputs that the variant allocates itself stay alive for one rotation, so that they rotate
-        through memory like everything else; afterwards the next arm captured in this pool takes the
-        same memory, so that arms share these outputs too.
+        Outputs that the variant allocates itself stay alive for one rotation, so that they rotate through memory like
+        all other buffers. The next arm captured in this pool takes the same memory, so arms share these outputs too.
         """
         alive: deque[Any] = deque(maxlen=len(self.calls))
 
@@ -79,12 +77,12 @@ class Arm:
 
 
 def size_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the tensors together."""
+    """Return the bytes of the tensors together."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-#: A cold series rotates through more sets than the cache asks for, up to these limits: a replay then
-#: averages over as many placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs;
+#: A cold series rotates through more sets than the cache requires, up to these limits: a replay then averages over as
+#: many placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs;
 #: with 48 instead of 12 those of w4a16's 8192² moved by 0.15 instead of 0.29 % from process to process.
 PLACEMENTS = 48
 PLACEMENT_BYTES = 8 << 30
@@ -92,17 +90,17 @@ ROTATION_S = 2e-3
 
 
 def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str) -> int:
-    """Sets to rotate through: one if warm; if cold at least two, and ``CACHE_FACTOR`` times the cache.
+    """Return how many sets to rotate through: one if warm; if cold, two or more that fill ``CACHE_FACTOR`` caches.
 
     Args:
-        smallest: bytes that the arm which touches least touches in one call.
-        whole: bytes of one set, all arms' arguments together.
-        floor_s: seconds that a call takes at least; a rotation should not outlast a replay.
-        device: whose cache.
+        smallest: bytes that one call of the arm with the least data touches.
+        whole: bytes of one set with the arguments of all arms.
+        floor_s: seconds that a call takes at least; a rotation should not be longer than a replay.
+        device: the device with the cache.
         l2: "cold" or "warm".
 
     Raises:
-        NotImplementedError: too small to be cold; a series that is silently half warm would be a lie.
+        NotImplementedError: the case is too small to be cold; a half-warm series would be wrong.
     """
     if l2 == "warm":
         return 1
@@ -118,10 +116,10 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
 
 
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
-    """Fresh argument sets of one draw, each tensor copied to a random offset: where buffers lie biases a comparison.
+    """Draw argument sets; copy each tensor to a random offset, because placement biases a comparison.
 
-    All sets hold the same values: what makes a call find the cache cold is where they lie, and drawing and packing
-    each set of w4a16 anew took as long as timing it.
+    All sets hold the same values. Different addresses are enough to make a call find the cache cold, and drawing and
+    packing each set of w4a16 anew took as long as timing it.
     """
     new = Draw(device.torch_device, seed)
     chance = random.Random(seed)
@@ -130,16 +128,16 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
 
 
 def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:
-    """Arms by name, each bound to its variant's arguments for every set.
+    """Bind arms to their variants' arguments in every set.
 
-    Variants that are prepared by the same function share what it made (packed weights), placed at random
-    like the inputs: twins of an A/A comparison then share every buffer, and so do most rivals.
+    Variants that the same function prepares share its result (packed weights), placed at random like the inputs. So
+    twins of an A/A comparison share every buffer, and so do most rivals.
 
     Args:
         variants: name of an arm to name of its variant.
-        family: whose variants.
+        family: the variants' family.
         sets: the inputs and outputs, all of one draw.
-        seed: of the places.
+        seed: seed of the placement.
     """
     chance = random.Random(seed)
     move(family.scratch, random.Random(~seed))
@@ -148,29 +146,29 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
         if (prepare := family.prepare.get(variant)) not in made:
             made[prepare] = family.prepared(variant, sets[0].inputs)
     calls: dict[str, list[BoundCall]] = {arm: [] for arm in variants}
-    for one in sets:
+    for drawn in sets:
         placed = {prepare: place(value, chance) for prepare, value in made.items()}
         for arm, variant in variants.items():
             function = family.variants[variant]
-            arguments = bind(function, {**one.inputs, **placed[family.prepare.get(variant)]})
-            if one.out is not None and takes_out(function):
-                arguments["out"] = one.out
+            arguments = bind(function, {**drawn.inputs, **placed[family.prepare.get(variant)]})
+            if drawn.out is not None and takes_out(function):
+                arguments["out"] = drawn.out
             calls[arm].append(BoundCall(function, arguments))
     return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
 
 
 def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
-    """Lay what variants keep between calls at other places. Nothing that reads it may be running."""
+    """Move scratch buffers to other addresses. No kernel that reads them may be running."""
     for name, buffer in list(scratch.items()):
-        if buffer.device.type != "meta":  # no launch has used it
+        if buffer.device.type != "meta":  # a meta buffer was never used
             scratch[name] = place(buffer, chance)
 
 
 def place(value: Any, chance: random.Random) -> Any:
-    """The same tensors, each copied to a random offset of a buffer of its own."""
+    """Return the same tensors, each copied to a random offset of a buffer of its own."""
 
     def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
-        # All elements that it spans, as they lie: whatever its strides, gaps and overlaps are.
+        # Copy the whole span with its strides, gaps and overlaps.
         span = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
         flat = tensor.as_strided((span if tensor.numel() else 0,), (1,))
         size = tensor.element_size()

@@ -1,4 +1,4 @@
-"""Correctness before timing: fresh inputs, poisoned outputs, relative norm against a float reference."""
+"""Check results before timing: fresh inputs, poisoned outputs, relative norm against a float reference."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Checker:
         """Draw fresh inputs and compute the reference.
 
         Raises:
-            SuiteError: the suite's functions fail, which is no variant's doing.
+            SuiteError: a function of the suite itself fails.
         """
         new = Draw(device, seed)
         with _blamed(suite, "draw"):
@@ -53,14 +53,14 @@ class Checker:
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
-        """Keyword arguments of ``variant``, ``out`` left out; what several variants prepare alike is prepared once."""
+        """Return keyword arguments of ``variant`` without ``out``; variants with the same preparation share it."""
         prepare = family.prepare.get(variant)
         if prepare not in self._prepared:
             self._prepared[prepare] = family.prepared(variant, self.inputs)
         return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
 
     def error(self, family: Family, variant: str) -> float:
-        """Largest ``‖out − ref‖ / ‖ref‖`` over the outputs of ``variant``.
+        """Return the largest ``‖out − ref‖ / ‖ref‖`` over the outputs of ``variant``.
 
         Raises:
             WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
@@ -71,7 +71,7 @@ class Checker:
         if self.out is not None and takes_out(function):
             map_tensors(self.out, _poison)
             arguments["out"] = self.out
-        # Freed at once: what the variant allocates is likely to land here and to start as NaN.
+        # Freed at once: memory that the variant allocates is likely to lie here and to start as NaN.
         for expected in self.reference:
             _poison(torch.empty_like(expected))
         try:
@@ -90,7 +90,7 @@ class Checker:
     def _distance(self, variant: str, index: int, got: torch.Tensor, want: torch.Tensor) -> float:
         if got.shape != want.shape:
             raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
-        # Chunked by rows so that a float64 copy of a large output is never held whole.
+        # In chunks of rows, so that a large output never has a whole float64 copy.
         squares = norms = 0.0
         got, want = (tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in (got, want))
         for part, target in zip(got.split(4096), want.split(4096), strict=True):
@@ -108,7 +108,7 @@ class Checker:
 
 @contextlib.contextmanager
 def _blamed(suite: Suite, part: str) -> Iterator[None]:
-    """Tell an error of the suite from one of a variant; what runs out of memory is the shape."""
+    """Raise ``SuiteError`` for an error of the suite; running out of memory is due to the shape."""
     try:
         yield
     except (SuiteError, torch.cuda.OutOfMemoryError):
@@ -118,18 +118,18 @@ def _blamed(suite: Suite, part: str) -> Iterator[None]:
 
 
 def without_frames(error: Exception) -> Exception:
-    """The error alone, to be remembered: its frames would keep a case's tensors for as long as it is."""
+    """Return the error without its frames, which would keep a case's tensors alive."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 def brief(error: BaseException) -> str:
-    """Return type and first line of an error, and why if a commit's tree lacks a file: a reason that fits a table."""
+    """Return type and first line of an error, short enough for a table, with a hint about files a commit lacks."""
     first = str(error).strip().split("\n", 1)[0]
     parts = [f"{type(error).__name__}: {first}" if first else type(error).__name__, hint(error)]
     return "; ".join(part for part in parts if part)
 
 
 def _poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill with NaN (the largest value for integers), so that an element nobody writes shows."""
+    """Fill with NaN (the largest value for integers), so that an unwritten element shows."""
     return tensor.fill_(float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max)

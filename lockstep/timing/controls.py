@@ -1,6 +1,6 @@
-"""Controls: fixed work timed beside every epoch. If a control moves, the machine moved, not the code.
+"""Controls: fixed work that is timed around the epochs. If a control moves, the machine changed, not the code.
 
-Their rates are also the machine's measured ceilings, from which floors come.
+Their best rates are the machine's measured limits, from which floors are computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lockstep.timing.device import Device, Replay, Timing
 
 @dataclass(frozen=True)
 class Control:
-    """One fixed piece of work.
+    """A fixed piece of work.
 
     Attributes:
         name: "copy", "matmul" or "empty".
@@ -44,7 +44,7 @@ class Controls:
 
     @classmethod
     def of(cls, device: Device) -> Controls:
-        """Allocate and capture the controls once; they keep their buffers for the life of the process."""
+        """Allocate and capture the controls; their buffers live as long as the process."""
         cuda = device.kind == "cuda"
         where = device.torch_device
         megabytes, side = (256, 4096) if cuda else (64, 512)
@@ -58,7 +58,7 @@ class Controls:
         pool = device.new_pool()
 
         def control(name: str, call: Callable[[], object], calls: int, work: float, unit: str) -> Control:
-            call()  # cuBLAS makes its handle and workspace here, not inside the graph
+            call()  # cuBLAS creates its handle and workspace here, not inside the graph
             return Control(name, device.capture([call] * calls, pool), calls, work, unit)
 
         return cls(
@@ -76,8 +76,8 @@ class Controls:
         )
 
     def take(self, device: Device) -> dict[str, Timing]:
-        """Time each control once: seconds a call and clock, by name. Seconds are kept in the history."""
-        # The first replay after a pause is slower by the launch; it is run and not counted.
+        """Time each control once and return seconds a call and clock by name; add the seconds to the history."""
+        # The first replay after a pause includes the launch latency, so it does not count.
         replays = [control.replay for control in self.controls]
         timings = device.time([replays[0], *replays])[1:]
         now = {
@@ -89,10 +89,10 @@ class Controls:
         return now
 
     def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
-        """Which control changed within an epoch by more than its own noise, or "".
+        """Return which control changed by more than its own noise, or "".
 
-        A product that takes as many cycles as before was only clocked otherwise, as every arm of the
-        epoch was; what counts as moved changed in seconds and in cycles.
+        A control counts as moved if it changed in seconds and in cycles. A product that takes as many cycles as before
+        ran at another clock, as every arm of the epoch did.
         """
         for name, timing in before.items():
             change = abs(math.log(after[name].seconds / timing.seconds))
@@ -104,11 +104,11 @@ class Controls:
         return ""
 
     def tolerance(self, name: str) -> float:
-        """Largest change (log units) of a control between two takings that counts as noise.
+        """Return the largest change (log units) of a control between two timings that counts as noise.
 
-        Six robust standard deviations (1.4826 · MAD) of its changes so far, at least 10 %: at 5 % a
-        quarter of an H200's series lost epochs to single replays of copy and empty that were off by
-        6–7 %, and drift below that cancels within the rounds. 20 % until ten changes are known.
+        It is six robust standard deviations (1.4826 · MAD) of its changes so far, at least 10 %, and 20 % until ten
+        changes are known. With 5 %, a quarter of an H200's series lost epochs to single replays of copy and empty that
+        were off by 6–7 %. Drift below the tolerance cancels within the rounds.
         """
         values = self.history.get(name, [])
         changes = [math.log(b / a) for a, b in pairwise(values)]
@@ -117,7 +117,7 @@ class Controls:
         return max(0.1, 6 * 1.4826 * median(abs(change) for change in changes))
 
     def summary(self) -> dict[str, dict[str, float | str]]:
-        """Median seconds, spread (robust standard deviation over median) and rate of each control."""
+        """Return median seconds, spread (robust standard deviation over median) and rate of each control."""
         rows: dict[str, dict[str, float | str]] = {}
         for control in self.controls:
             values = self.history.get(control.name, [])
@@ -134,10 +134,9 @@ class Controls:
         return rows
 
     def floor(self, flops: float, moved_bytes: float) -> float:
-        """Seconds that the task takes at the controls' best rates: the machine's own floor.
+        """Return the seconds that the task takes at the controls' best rates: the floor of this machine.
 
-        The best taking counts (the fastest copy and product seen), because a floor is what the
-        hardware can do, not what it does on average.
+        The fastest copy and product count, because a floor is what the hardware can do, not what it does on average.
         """
         best = {c.name: c.work / min(self.history[c.name]) for c in self.controls if c.work and c.name in self.history}
         return max(moved_bytes / best["copy"], flops / best["matmul"])

@@ -1,6 +1,6 @@
-"""Where arms run: a CUDA device (graphs, events, clock stamps) or a CPU (loops, wall clock).
+"""The device that runs arms: CUDA (graphs, events, clock stamps) or a CPU (loops, wall clock).
 
-Both offer the same few operations, so that nothing above this file asks which one it is.
+Both offer the same few operations, so that most code above this module need not know which one it uses.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Call = Callable[[], Any]
 
 
 class CaptureError(RuntimeError):
-    """A variant cannot be captured in a CUDA graph. It is never timed another way: that inflates 6–7×."""
+    """A variant cannot be captured in a CUDA graph. It is not timed another way, which would show 6–7× its time."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One replay: seconds for the whole replay, and the SM clock in MHz meanwhile (NaN if unknown)."""
+    """The time of one whole replay in seconds, and its SM clock in MHz (NaN if unknown)."""
 
     seconds: float
     sm_mhz: float = math.nan
@@ -43,7 +43,7 @@ class Replay(Protocol):
 
 
 class Device(Protocol):
-    """What the harness needs from the machine."""
+    """The operations that measuring needs from a device."""
 
     @property
     def kind(self) -> str:
@@ -51,21 +51,21 @@ class Device(Protocol):
 
     @property
     def torch_device(self) -> torch.device:
-        """Where tensors are put."""
+        """Return the torch device for tensors."""
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the last cache before memory: L2 of a GPU, the last level of a CPU."""
+        """Return the size of the last cache before memory: L2 of a GPU, the last level of a CPU."""
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that argument sets may take."""
+        """Return the bytes of memory that argument sets may take."""
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Make a replay of ``calls``; ``pool`` (from ``new_pool``) owns what they allocate."""
+        """Return a replay of ``calls``; ``pool`` (from ``new_pool``) owns what they allocate."""
 
     def new_pool(self) -> Any:
-        """A memory pool that the replays of one epoch share."""
+        """Return a memory pool that the replays of one epoch share."""
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
         """Run the replays one after another and time each."""
@@ -74,17 +74,17 @@ class Device(Protocol):
         """Wait until everything has run."""
 
     def release(self) -> None:
-        """Give cached memory back."""
+        """Return cached memory to the driver."""
 
     def healthy(self) -> bool:
-        """Whether the device still works; a CUDA fault poisons the whole process."""
+        """Return whether the device still works; a CUDA fault breaks the whole process."""
 
     def sample_clocks(self) -> Clocks:
-        """Temperature, power and clock-event reasons now."""
+        """Return temperature, power and clock-event reasons now."""
 
 
 def open_device() -> Device:
-    """The current CUDA device, or the CPU where there is none."""
+    """Return the current CUDA device, or the CPU if there is none."""
     if not torch.cuda.is_available():
         return CpuDevice()
     keep_toolchain()
@@ -92,7 +92,7 @@ def open_device() -> Device:
 
 
 class CpuDevice:
-    """A CPU behind the same interface: wall clock, a thread a processor, or ``OMP_NUM_THREADS`` threads."""
+    """A CPU behind the same interface: wall clock, one thread for each processor, or ``OMP_NUM_THREADS`` threads."""
 
     kind = "cpu"
 
@@ -103,11 +103,11 @@ class CpuDevice:
         self.memory_bytes = 2 << 30
 
     def new_pool(self) -> Any:
-        """CPU replays allocate as they go."""
+        """Return ``None``: CPU replays allocate as they run."""
         return None
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """A loop over the calls."""
+        """Return a loop over the calls."""
         sequence = tuple(calls)
 
         def replay() -> None:
@@ -117,7 +117,7 @@ class CpuDevice:
         return replay
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Wall-clock time of each replay."""
+        """Return the wall-clock time of each replay."""
         timings = []
         for replay in replays:
             start = time.perf_counter()
@@ -126,17 +126,17 @@ class CpuDevice:
         return timings
 
     def synchronize(self) -> None:
-        """Nothing is asynchronous here."""
+        """Do nothing: a CPU replay is synchronous."""
 
     def release(self) -> None:
-        """Nothing is cached here."""
+        """Do nothing: torch caches no CPU memory."""
 
     def healthy(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def sample_clocks(self) -> Clocks:
-        """A CPU tells none of it."""
+        """Return unknown clocks."""
         return Clocks()
 
 
@@ -150,14 +150,14 @@ class CudaDevice:
         self.torch_device = torch.device("cuda", index)
         properties = torch.cuda.get_device_properties(index)
         self.cache_bytes = int(properties.L2_cache_size)
-        # A quarter: two epochs of sets may be alive at once, and the variants need room of their own.
+        # A quarter: two epochs of sets may be alive at once, and the variants need memory too.
         self.memory_bytes = int(properties.total_memory) // 4
         self._gpu = find_gpu(str(properties.uuid))
         self._events: list[torch.cuda.Event] = []
         self._stamps: _Stamps | None = None
 
     def new_pool(self) -> Any:
-        """One graph memory pool. Arms that share it overwrite the same outputs, as they should."""
+        """Return a graph memory pool. Arms that share it overwrite the same outputs, as intended."""
         return torch.cuda.graph_pool_handle()
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
@@ -177,13 +177,13 @@ class CudaDevice:
         except (NotImplementedError, torch.cuda.OutOfMemoryError):
             raise
         except RuntimeError as error:
-            # Ending the broken capture raises as well; what the call said first is the reason.
+            # Ending the broken capture raises as well; the first error, that of the call, is the reason.
             first = error.__context__ or error
             raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}") from error
         return _Graph(graph, tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Enqueue everything, then read the events: the processor never waits in between."""
+        """Enqueue all replays, then read the events: the CPU never waits in between."""
         if self._stamps is None:
             self._stamps = _Stamps(self.torch_device)
         count = len(replays)
@@ -211,7 +211,7 @@ class CudaDevice:
         torch.cuda.empty_cache()
 
     def healthy(self) -> bool:
-        """Whether a trivial operation still works."""
+        """Return whether a trivial operation still works."""
         try:
             torch.cuda.synchronize()
             return bool(torch.ones(1, device=self.torch_device).item() == 1.0)
@@ -219,7 +219,7 @@ class CudaDevice:
             return False
 
     def sample_clocks(self) -> Clocks:
-        """What NVML says now; nothing where it does not answer."""
+        """Return what NVML reports now; unknown clocks if it does not answer."""
         if self._gpu is None:
             return Clocks()
         now = self._gpu.sample()
@@ -229,7 +229,7 @@ class CudaDevice:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph with the calls it was made of: a graph knows addresses and keeps no tensor alive."""
+    """A captured graph with its calls: a graph holds addresses and does not keep tensors alive."""
 
     graph: torch.cuda.CUDAGraph
     calls: tuple[Call, ...]
@@ -241,8 +241,8 @@ class _Graph:
 class _Stamps:
     """SM cycles and nanoseconds, written by a one-thread kernel between replays.
 
-    Stamps lie outside the events, so they cost the measurement nothing; two of them give the mean SM
-    clock in between. A stamp that ran on another SM (its counter is another one) is not used.
+    Stamps lie outside the events, so they add nothing to the measured time. Two of them give the mean SM clock in
+    between. A stamp that ran on another SM, which has another counter, is not used.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -261,12 +261,12 @@ class _Stamps:
         self._slot = 0
 
     def take(self) -> None:
-        """Enqueue one stamp."""
+        """Enqueue a stamp."""
         self._kernel[(1,)](self._buffer, self._slot, num_warps=1)
         self._slot += 1
 
     def read(self) -> list[float]:
-        """MHz between successive stamps; NaN where they came from different SMs."""
+        """Return MHz between successive stamps; NaN where they came from different SMs."""
         rows = self._buffer[: 3 * self._slot].view(-1, 3).tolist()
         return [
             (after[0] - before[0]) / (after[1] - before[1]) * 1e3
@@ -277,7 +277,7 @@ class _Stamps:
 
 
 def _last_level_cache() -> int:
-    """Bytes of the last cache level, from sysfs; 32 MiB where it does not tell."""
+    """Return the bytes of the last cache level, from sysfs; 32 MiB if sysfs does not have it."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()

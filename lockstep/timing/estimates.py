@@ -1,4 +1,4 @@
-"""What the epochs said of one arm, and what becomes of it: estimates with their intervals."""
+"""Turn the epochs of one arm into estimates with intervals."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from lockstep.record.model import Clocks, Estimate
 from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, law_of, midmean
 from lockstep.timing.intervals import detectable, exponential, half_width, half_width_after, log_interval
 
-#: Samples kept of each series; asv's statistics are slow on more.
+#: Samples stored of each series; asv's statistics are slow on more.
 MOST_SAMPLES = 20
 
 
-#: A ratio that even the most epochs would leave so many times as wide as asked is not waited for: a warm series has one
-#: set at one place, whose luck moves it by 1.5–3 % from epoch to epoch, and took a tenth of a run's time.
+#: Measuring stops for a ratio whose interval would stay this many times as wide as asked even after the most epochs. A
+#: warm series has one set at one address, which moves it by 1.5–3 % between epochs; it took a tenth of a run's time.
 HOPELESS = 1.5
 
 
 @dataclass
 class Series:
-    """What the epochs said of one arm. Times are seconds a call, ratios rival (the baseline, mostly) over arm.
+    """The epochs of one arm. Times are seconds a call; ratios are rival (mostly the baseline) over arm.
 
     Attributes:
-        reference_mhz: clocks at which the arm and its rival are told; ``None`` is the mean one that it met here.
-        again: the rival is the same kernel: both are told at one clock.
+        reference_mhz: clocks that the arm and its rival are normalised to; ``None`` is the mean clock here.
+        again: the rival is the same kernel: both are normalised to one clock.
     """
 
     reference_mhz: tuple[float | None, float | None] = (None, None)
@@ -39,12 +39,12 @@ class Series:
     voided: int = 0
 
     def ratios(self) -> list[list[float]]:
-        """Log ratio of each round, by epoch; how times follow clocks is learned from all of them."""
-        told = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
-        return [[-ratio for ratio in epoch] for epoch in told]
+        """Return the log ratio of each round by epoch; all epochs together show how times follow clocks."""
+        ratios = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
+        return [[-ratio for ratio in epoch] for epoch in ratios]
 
     def told_mhz(self) -> float | None:
-        """The clock at which the arm is told."""
+        """Return the clock that the arm is normalised to, in MHz."""
         if self.reference_mhz[0] is not None:
             return self.reference_mhz[0]
         met = law_of([pair.mine for pair in self.pairs]).clock
@@ -53,16 +53,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One arm's result.
+    """The result of one arm.
 
     Attributes:
         latency: seconds a call.
-        ratio: baseline's latency over this arm's; None without a baseline.
-        mde: smallest relative change that would show.
-        rounds, epochs, voided: what it rests on.
-        converged: whether the ratio became as narrow as asked.
-        clocks: while it ran.
-        latency_samples, ratio_samples: a thinned record of the rounds.
+        ratio: latency of the baseline over that of this arm; ``None`` without a baseline.
+        mde: minimal detectable effect, a relative change.
+        rounds, epochs, voided: counts of timed rounds, epochs, and voided rounds.
+        converged: whether the interval of the ratio became as narrow as asked.
+        clocks: clocks while the arm ran.
+        latency_samples, ratio_samples: samples of the rounds.
     """
 
     latency: Estimate
@@ -77,47 +77,47 @@ class Outcome:
     ratio_samples: tuple[float, ...]
 
 
-def settled(one: Series, is_baseline: bool, width: float, most: int) -> bool:
-    """Whether more epochs would do nothing for a ratio.
+def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:
+    """Return whether a ratio needs no more epochs.
 
-    Its interval has a half-width of at most ``width``, in log units, or would have ``HOPELESS`` times that after the
-    ``most`` epochs that there may be.
+    The half-width of its interval is at most ``width``, in log units, or would still be ``HOPELESS`` times that after
+    ``most`` epochs.
     """
-    epochs = [midmean(epoch) for epoch in one.ratios()]
+    epochs = [midmean(epoch) for epoch in series.ratios()]
     return _narrow(epochs, is_baseline, width) or half_width_after(most, epochs) > HOPELESS * width
 
 
-def outcome_of(one: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
-    """The result of an arm; ``clocks`` are the device's at the end."""
-    rounds = one.ratios()
+def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
+    """Return the result of an arm; ``clocks`` are the device's at the end."""
+    rounds = series.ratios()
     epochs = [midmean(epoch) for epoch in rounds]
     return Outcome(
-        latency=exponential(log_interval(one.latency)),
+        latency=exponential(log_interval(series.latency)),
         ratio=exponential(log_interval(epochs)) if epochs else None,
-        mde=detectable(epochs if epochs and not is_baseline else one.latency),
-        rounds=one.rounds,
-        epochs=len(one.latency),
-        voided=one.voided,
+        mde=detectable(epochs if epochs and not is_baseline else series.latency),
+        rounds=series.rounds,
+        epochs=len(series.latency),
+        voided=series.voided,
         converged=_narrow(epochs, is_baseline, width),
         clocks=Clocks(
-            sm_mhz=median(one.sm_mhz) if one.sm_mhz else None,
-            sm_mhz_low=min(one.sm_mhz) if one.sm_mhz else None,
-            told_mhz=one.told_mhz(),
+            sm_mhz=median(series.sm_mhz) if series.sm_mhz else None,
+            sm_mhz_low=min(series.sm_mhz) if series.sm_mhz else None,
+            told_mhz=series.told_mhz(),
             temperature_c=clocks.temperature_c,
             power_w=clocks.power_w,
             reasons=clocks.reasons,
         ),
-        latency_samples=_thin(one.latency_samples),
+        latency_samples=_thin(series.latency_samples),
         ratio_samples=_thin([math.exp(ratio) for epoch in rounds for ratio in epoch]),
     )
 
 
 def _narrow(epochs: Sequence[float], is_baseline: bool, width: float) -> bool:
-    # The baseline's ratio to itself is 1; a latency follows the clock and is not what is waited for.
+    # The baseline's ratio to itself is 1. Its latency follows the clock, so measuring does not wait for it.
     return is_baseline or not epochs or half_width(epochs) <= width
 
 
 def _thin(samples: Sequence[float]) -> tuple[float, ...]:
-    """At most ``MOST_SAMPLES``, evenly spread over the rounds."""
+    """Return at most ``MOST_SAMPLES`` samples, evenly spread over the rounds."""
     step = max(1, math.ceil(len(samples) / MOST_SAMPLES))
     return tuple(float(f"{sample:.6g}") for sample in samples[::step])

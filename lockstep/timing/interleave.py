@@ -1,9 +1,9 @@
-"""The comparison: every arm timed in turn, round after round, epoch after epoch of fresh buffers.
+"""Time every arm in turn, round after round, in epochs of fresh buffers.
 
-A round is one timed replay of each arm. Every second round has the order of the one before, flipped, so
-that each two arms meet in both orders; then the order is shuffled, so that no arm has the same neighbours
-for long (what ran before shows in a replay). Measuring stops as soon as every ratio to the baseline is
-known as narrowly as asked, or cannot be, or when the time is up.
+A round is one timed replay of each arm. Every second round reverses the order of the round before, so that each pair of
+arms runs in both orders. Then the order is shuffled, so that no arm has the same neighbours for long: a replay shows
+what ran before it. Measuring stops when every ratio to the baseline has an interval as narrow as asked or cannot reach
+it, or when the time is up.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
 from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
 from lockstep.timing.stage_times import Stages
 
-#: Epochs between two takings of the controls: 7 ms each on an H200, where an arm's epoch takes 33. Of the 4,100 epochs
-#: of its last two histories none was void; where one is, those that share its controls are.
+#: Epochs between two timings of the controls, which take 7 ms on an H200, where an arm's epoch takes 33 ms. None of the
+#: 4,100 epochs of its last two histories was void. If a control moves, all epochs between its two timings are void.
 EPOCHS_A_CONTROL = 3
 
-#: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and the load
-#: that the others see. Without them a product of 50–70 µs (w4a16, M = 256) moved by 2.3 % between five runs
-#: of an H200, with them by 0.5 %; 57 % of the hardest series were within 0.05 % A/A, with them 71 %.
+#: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and load of the others.
+#: Without them a product of 50–70 µs (w4a16, M = 256) moved by 2.3 % between five runs of an H200, with them by 0.5 %;
+#: 57 % of the hardest series were within 0.05 % A/A, with them 71 %.
 LEAD_ROUNDS = 2
 
 
@@ -62,17 +62,17 @@ class Plan:
 
     @classmethod
     def on(cls, device: Device) -> Plan:
-        """What fits a device: a CPU's other work keeps ±0.3 % out of reach, however many epochs there are."""
+        """Return the plan for a device: other work on a CPU keeps ±0.3 % out of reach, with any number of epochs."""
         return cls(rounds=8, min_epochs=4, max_epochs=4) if device.kind == "cpu" else cls()
 
 
-#: One look, to find errors; its numbers are not to be compared.
+#: The shortest measurement, to find errors; do not compare its numbers.
 QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcomes by arm name, failures by arm name, and a note if epochs had to be thrown out."""
+    """Outcomes and failures by arm name, and a note if epochs were voided."""
 
     outcomes: dict[str, Outcome]
     failures: dict[str, str]
@@ -99,11 +99,11 @@ def compare(
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         device: where.
         controls: timed before the first epoch, after every ``EPOCHS_A_CONTROL`` of the least number of epochs, and
-            after each beyond, as each may be the last.
-        plan: how long.
-        seed: of the order and the buffers.
-        stages: told where the time goes.
-        reference_mhz: arm to the clock at which ratios tell it; without one, the mean clock that it meets.
+            after each further epoch, because each may be the last.
+        plan: how long to measure.
+        seed: seed of the order and the buffers.
+        stages: collects the seconds of each stage.
+        reference_mhz: arm to the clock that its ratio is normalised to; otherwise its mean clock here.
         listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
             run in turn: what may hang or crash, and whose doing it is.
 
@@ -133,7 +133,7 @@ def compare(
         listener("time", "")
         with stages.stage("time"):
             if before is None:
-                settle([one.replay for one in captured], device, plan.warmup_s)
+                settle([arm.replay for arm in captured], device, plan.warmup_s)
                 with stages.stage("controls"):
                     before = controls.take(device)
             pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order))
@@ -157,13 +157,13 @@ def compare(
         if taken >= plan.min_epochs and (
             taken >= plan.max_epochs
             or time.monotonic() - started >= plan.budget_s
-            or all(settled(one, name == baseline, plan.width, plan.max_epochs) for name, one in series.items())
+            or all(settled(arm, name == baseline, plan.width, plan.max_epochs) for name, arm in series.items())
         ):
             break
     clocks = device.sample_clocks()
     note = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
     outcomes = {
-        name: outcome_of(one, name == baseline, plan.width, clocks) for name, one in series.items() if one.latency
+        name: outcome_of(arm, name == baseline, plan.width, clocks) for name, arm in series.items() if arm.latency
     }
     return Comparison(outcomes, failures, note)
 
@@ -183,10 +183,10 @@ def _capture(
     failures: dict[str, str],
     listener: Callable[[str, str], None],
 ) -> list[_Captured]:
-    """Replays of at least ``plan.replay_s``; ``per_call`` is learned in the first epoch."""
+    """Capture replays of at least ``plan.replay_s`` seconds; the first epoch fills ``per_call``."""
     captured: list[_Captured] = []
     pool = device.new_pool()
-    probes: list[Replay] = []  # kept until the pool has other graphs
+    probes: list[Replay] = []  # alive until the pool has other graphs
     for arm in arms:
         listener("capture", arm.name)
         try:
@@ -204,15 +204,15 @@ def _capture(
 
 
 def _rounds(captured: Sequence[_Captured], per_call: dict[str, float], plan: Plan) -> int:
-    """Rounds that fit an epoch's share of the budget: slow arms get fewer, but three at least."""
-    one_round = sum(per_call[one.name] * one.calls for one in captured)
+    """Return the rounds that fit an epoch's share of the budget; slow arms get fewer, but at least three."""
+    one_round = sum(per_call[arm.name] * arm.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
 
 def _time_rounds(
     captured: Sequence[_Captured], rounds: int, device: Device, chance: random.Random
 ) -> dict[str, list[Timing]]:
-    """Timings of each arm, one a round; ``seconds`` are per call. The lead rounds are run and left out."""
+    """Time each arm once a round, in seconds a call; the lead rounds run and do not count."""
     order = list(captured)
     sequence: list[_Captured] = []
     for number in range(LEAD_ROUNDS + rounds):
@@ -221,11 +221,11 @@ def _time_rounds(
         else:
             order.reverse()
         sequence += order
-    timings = time_undisturbed([one.replay for one in sequence], device)
-    by_name: dict[str, list[Timing]] = {one.name: [] for one in captured}
+    timings = time_undisturbed([arm.replay for arm in sequence], device)
+    by_name: dict[str, list[Timing]] = {arm.name: [] for arm in captured}
     lead = LEAD_ROUNDS * len(captured)
-    for one, timing in zip(sequence[lead:], timings[lead:], strict=True):
-        by_name[one.name].append(Timing(timing.seconds / one.calls, timing.sm_mhz))
+    for arm, timing in zip(sequence[lead:], timings[lead:], strict=True):
+        by_name[arm.name].append(Timing(timing.seconds / arm.calls, timing.sm_mhz))
     return by_name
 
 

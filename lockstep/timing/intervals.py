@@ -1,4 +1,4 @@
-"""Intervals from epochs: how far an estimate can be trusted, and what change it could have shown.
+"""Intervals from epochs: how far an estimate can be trusted, and which change it could have detected.
 
 An epoch (one set of fresh buffers) is the independent unit. Rounds within an epoch share where their
 buffers lie, and that offset, not the noise of a round, dominates: on an H200 two instances of one
@@ -31,10 +31,10 @@ POWER = 0.8
 
 
 def log_interval(epochs: Sequence[float]) -> Estimate:
-    """Mean of per-epoch log values with its interval; infinite bounds from fewer than two epochs.
+    """Return the mean of per-epoch log values with its interval; its bounds are infinite for fewer than two epochs.
 
     Raises:
-        ValueError: no epoch at all.
+        ValueError: there is no epoch.
     """
     if not epochs:
         raise ValueError("an interval needs at least one epoch")

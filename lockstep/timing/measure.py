@@ -1,4 +1,4 @@
-"""One case, measured once: every variant checked, then all of them in step with the baseline."""
+"""Measure one case: check every variant, then time all of them in turn with the baseline."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.stage_times import Stages
 
-#: Told before anything that may hang or crash: stage ("check", "draw", "capture", "time") and the variant ("" for all).
+#: Called before anything that may hang or crash, with the stage ("check", "draw", "capture", "time") and the variant
+#: ("" for all of them).
 Listener = Callable[[str, str], None]
 
 
 class DeviceLost(RuntimeError):
-    """The CUDA context is broken (an illegal access, say): this process can measure nothing more."""
+    """The CUDA context is broken, for example by an illegal access; this process cannot measure any more."""
 
     def __init__(self, variant: str, reason: str) -> None:
         super().__init__(f"{variant}: {reason}")
@@ -42,19 +43,19 @@ class DeviceLost(RuntimeError):
 
 @dataclass
 class Measurer:
-    """Measures cases on one device; keeps controls, and what was checked, for the life of the process.
+    """Measures cases on one device; remembers controls and checks for the life of the process.
 
     Attributes:
-        device: where.
-        plan: how long.
-        seed: of the inputs that results are checked on; a new one each run unless given.
-        places: changes where buffers lie and in which order arms run; 0 for those of a history, which are the same for
-            every run and commit.
-        listener: told of each stage.
-        load: gives a suite's variants; by default those of its family's module.
-        observer: notes the machine code that runs.
-        history: leave out what a history does not follow (``Suite.follows``).
-        stages: where the time went.
+        device: the device.
+        plan: how long to measure.
+        seed: seed of the inputs that results are checked on; random unless given.
+        places: changes the placement of buffers and the order of arms; 0, as in a history, gives every run and commit
+            the same ones.
+        listener: called before each stage.
+        load: returns a suite's variants; by default those of its family's module.
+        observer: records the machine code that runs.
+        history: leave out cases that a history does not measure.
+        stages: seconds spent in each stage.
     """
 
     device: Device
@@ -73,16 +74,16 @@ class Measurer:
 
     @property
     def controls(self) -> Controls:
-        """The device's controls, made at first use."""
+        """Return the device's controls; create them at first use."""
         if self._controls is None:
             with self.stages.stage("controls"):
                 self._controls = Controls.of(self.device)
-                for _ in range(3):  # the floor is asked for before the first epoch
+                for _ in range(3):  # the floor is needed before the first epoch
                     self._controls.take(self.device)
         return self._controls
 
     def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Median, spread and rate of each control so far; empty before the first timing."""
+        """Return median, spread and rate of each control so far; empty before the first timing."""
         return self._controls.summary() if self._controls else {}
 
     def measure(
@@ -95,16 +96,16 @@ class Measurer:
         twins: Sequence[str] = (),
         reference_mhz: Mapping[str, float] | None = None,
     ) -> list[Record]:
-        """Records of the asked variants (the baseline's too, asked or not).
+        """Measure variants of a case and return their records; the baseline is always among them.
 
         Args:
-            suite: whose case.
+            suite: the suite of the case.
             case: the shape.
             l2: "cold" or "warm".
-            variants: names; unknown ones come back as "na".
-            failed: variants already known to kill or hang a process, and how; they are not run.
+            variants: names; unknown ones are "na".
+            failed: variants known to kill or hang a process, and how; they are not run.
             twins: variants measured a second time as an A/A comparison, under the name + ``TWIN``.
-            reference_mhz: variant to the clock at which speedups tell it; without one, the mean clock that it meets.
+            reference_mhz: variant to the clock that its speedup is normalised to; otherwise its mean clock here.
 
         Raises:
             DeviceLost: a variant broke the CUDA context.
@@ -190,7 +191,7 @@ class Measurer:
         return list(records.values())
 
     def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str) -> float:
-        """Error of the variant's check, remembered: cold and warm share one."""
+        """Return the error of the variant's check; remembered, because cold and warm share it."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
         if reason := skip_reason(suite, name, case):
@@ -214,13 +215,13 @@ class Measurer:
         return known
 
     def _checker_of(self, suite: Suite, case: Case) -> Checker:
-        """Inputs and reference of the case at hand; only the last one is kept."""
+        """Return inputs and reference of a case; only those of the last case stay in memory."""
         if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
             self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
         return self._checker
 
     def _sizes(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> tuple[dict[str, int], int]:
-        """Bytes that one call of each variant reads and writes, and of all together; remembered like the checks."""
+        """Return the bytes that one call of each variant touches, and those of all together; remembered."""
         key = suite.name, case.label, tuple(names)
         if key not in self._touched:
             checker = self._checker_of(suite, case)
@@ -239,22 +240,22 @@ class Measurer:
         sets: int,
         reference_mhz: Mapping[str, float] | None,
     ) -> tuple[dict[str, Outcome], dict[str, str], str]:
-        """Outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
-        # The check's tensors go before the sets are drawn: both together may not fit.
+        """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
+        # Free the check's tensors before the sets are drawn: both together may not fit.
         self._checker = None
         with self.stages.stage("draw"):
             self.device.release()
 
         def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
-            self.listener("draw", "")  # prepares as well, which is the variants' code
+            self.listener("draw", "")  # this runs the variants' preparation too
             with self.stages.stage("draw"):
                 drawn = draw_sets(suite, case, self.device, sets, seed)
                 made = make_arms({name: arms[name] for name in names}, family, drawn, seed)
                 self.device.synchronize()
             return made
 
-        # Where buffers lie moves some ratios by percents (kda's eight products: 3.5 % from one epoch
-        # to the next), so every run and commit meets the same sequence of placements.
+        # Placement moves some ratios by percents (kda's eight products: 3.5 % from one epoch to the next), so every run
+        # and commit gets the same sequence of placements.
         seed = zlib.crc32(f"{suite.name} {case.label}".encode()) ^ self.places
         result = compare(
             draw_arms,

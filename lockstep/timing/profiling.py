@@ -1,4 +1,4 @@
-"""One arm inside a marked range, for a profiler to look at; nothing is timed here.
+"""Run one arm inside a marked range, for a profiler; nothing is timed here.
 
 The range is both an NVTX range and what lies between cudaProfilerStart and cudaProfilerStop, so that drawing inputs,
 packing weights and compiling stay outside.
@@ -24,7 +24,7 @@ RANGE = "lockstep"
 
 
 def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[str, str]:
-    """Command lines that profile an arm, by profiler.
+    """Return command lines that profile an arm, by profiler.
 
     ncu replays each kernel several times: ``--cache-control all`` empties the caches before each, ``none`` leaves them
     as they are. Clocks are left to ``lockstep clocks``. (Nsight Compute CLI and Nsight Systems user guides.)

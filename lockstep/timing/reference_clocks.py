@@ -16,35 +16,35 @@ from pathlib import Path
 from lockstep.record.file import RecordError, replace_file
 from lockstep.record.model import TWIN, Record
 
-#: Not ".json": asv takes every other such file of a machine's folder for results.
+#: Not ".json": asv reads every such file of a machine's folder as results.
 NAME = "usual-clocks.jsonl"
 
-#: What names a series, in the order of a file's lines.
+#: The fields that name a series, in the order of a file's lines.
 _FIELDS = ("suite", "case", "l2", "variant")
 
 
 class ReferenceClocks:
-    """Series to MHz, kept in a file if there is one."""
+    """Reference clocks in MHz by series, stored in a file if one is given."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Read what the file holds, if it is there.
+        """Read the file if it exists.
 
         Raises:
-            RecordError: a line is no series with a clock.
+            RecordError: a line does not hold a series and its clock.
         """
         self._path = path
         self._mhz = _read(path) if path is not None and path.exists() else {}
 
     def of(self, suite: str, case: str, l2: str) -> dict[str, float]:
-        """Variant to MHz, of those variants of a case that have one."""
+        """Return MHz by variant, for the variants of a case that have a reference clock."""
         return {variant: mhz for (*at, variant), mhz in self._mhz.items() if at == [suite, case, l2]}
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Keep the clocks of series that had none; the file is replaced at once."""
+        """Store the clocks of series that have none yet; replace the file at once."""
         new = {
-            (one.suite, one.case, one.l2, one.variant): round(one.clocks.told_mhz, 2)
-            for one in records
-            if one.clocks.told_mhz is not None and not one.variant.endswith(TWIN)
+            (record.suite, record.case, record.l2, record.variant): round(record.clocks.told_mhz, 2)
+            for record in records
+            if record.clocks.told_mhz is not None and not record.variant.endswith(TWIN)
         }
         if new.keys() <= self._mhz.keys():
             return
@@ -64,7 +64,7 @@ def _read(path: Path) -> dict[tuple[str, ...], float]:
                 raise ValueError("a field is of the wrong type")
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
-                f"{path}, line {number}: no series with its clock ({error!r}). Put back the file that belongs to the "
+                f"{path}, line {number}: not a series with its clock ({error!r}). Restore the file that belongs to the "
                 f"results; without it, ratios of kernels under a power cap step by up to a percent"
             ) from error
         found[key] = float(mhz)

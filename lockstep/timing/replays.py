@@ -1,7 +1,7 @@
-"""How long a call takes, replays that are long enough, and how they are run.
+"""Estimate the time of a call, build replays that are long enough, and run them.
 
-Capturing takes 20–50 µs of Python for every call, launching a captured graph again takes 1–2 µs of the GPU, of every
-arm alike: so a graph is short, and a replay launches it as often as it takes.
+Capturing takes 20–50 µs of Python for every call. Launching a captured graph again takes 1–2 µs of the GPU, the same
+for every arm. So a graph is short, and a replay launches it as often as needed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from lockstep.timing.device import Device, Replay, Timing
 #: one of its two times (32 × 7168 × 2112, an H200) at every launch of a graph, of which a replay has more so.
 GRAPH_S = 5e-4
 
-#: Seconds from which on a replay tells how long a call takes: launching a graph takes some 10 µs.
+#: Shortest replay, in seconds, that gives the time of a call: launching a graph takes some 10 µs.
 PROBE_S = 1e-4
 
-#: Calls in a replay that tells, at most.
+#: Most calls in such a replay.
 MOST_PROBES = 1024
 
 
 def seconds_a_call(capture: Callable[[int], Replay], calls: int, device: Device) -> tuple[float, Replay]:
-    """How long a call takes, roughly, and the replay that told.
+    """Return the rough seconds of a call, and the replay that measured it.
 
     Keep the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
 
     Args:
-        capture: a replay of so many rotations.
-        calls: of one rotation.
-        device: where.
+        capture: returns a replay of so many rotations.
+        calls: calls of one rotation.
+        device: the device.
     """
     times = 1
     while True:
@@ -45,13 +45,13 @@ def seconds_a_call(capture: Callable[[int], Replay], calls: int, device: Device)
 
 
 def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, seconds: float) -> tuple[Replay, int]:
-    """A replay of at least ``seconds``, and how many calls it makes.
+    """Return a replay of at least ``seconds``, and how many calls it makes.
 
     Args:
-        capture: a replay of so many rotations.
-        calls: of one rotation.
-        per_call: seconds.
-        seconds: how long.
+        capture: returns a replay of so many rotations.
+        calls: calls of one rotation.
+        per_call: seconds of one call.
+        seconds: shortest duration.
     """
     rotation_s = max(per_call * calls, 1e-9)
     times = math.ceil(min(seconds, GRAPH_S) / rotation_s)
@@ -68,7 +68,7 @@ def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, sec
 
 
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
-    """Every replay once, and on until the time is over: clocks settle under the load they will see."""
+    """Run every replay at least once and until the time is up, so that clocks settle under this load."""
     every = tuple(replays)
     until = time.monotonic() + seconds
     while True:
@@ -80,7 +80,7 @@ def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
 
 
 def time_undisturbed(replays: Sequence[Replay], device: Device) -> list[Timing]:
-    """Time of each replay, one after another, with nothing collected meanwhile."""
+    """Time each replay, one after another, without garbage collection in between."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -19,7 +19,7 @@ STAGES = {
 
 @dataclass
 class Stages:
-    """Seconds by stage. A stage within another one counts as itself alone."""
+    """Seconds by stage. A stage within another stage does not count for the outer one."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     now: Callable[[], float] = time.monotonic
@@ -38,7 +38,7 @@ class Stages:
             self._running.pop()
 
     def take(self) -> dict[str, float]:
-        """What was counted since the last taking; counting begins anew."""
+        """Return the seconds of each stage since the last call, and start from zero."""
         self._turn()
         taken, self.seconds = self.seconds, {}
         return taken
@@ -51,10 +51,10 @@ class Stages:
         self._since = now
 
 
-def told(seconds: Mapping[str, float]) -> str:
-    """One line for people, the longest first: ``300 s: time 150 s (50 %), capture 75 s (25 %) …``; "" for no stage."""
+def summary(seconds: Mapping[str, float]) -> str:
+    """Return the stages in one line, longest first: ``300 s: time 150 s (50 %), capture 75 s (25 %) …``."""
     total = sum(seconds.values())
     if not set(seconds) & set(STAGES):
         return ""
     parts = sorted(seconds.items(), key=lambda part: -part[1])
-    return f"{total:.0f} s: " + ", ".join(f"{name} {one:.0f} s ({100 * one / total:.0f} %)" for name, one in parts)
+    return f"{total:.0f} s: " + ", ".join(f"{name} {part:.0f} s ({100 * part / total:.0f} %)" for name, part in parts)

@@ -10,7 +10,7 @@ from lockstep.asv.recorder import Recorder, Target
 from lockstep.processes.watched import PATIENCE
 from lockstep.record.file import read_records
 from lockstep.record.model import Clocks, Estimate, Record
-from lockstep.timing.stage_times import told
+from lockstep.timing.stage_times import summary
 
 SPEC = WorkerSpec(Path("checkout"), ("kernels",), Path("benchmarks"))
 HOST = {"device": "cpu", "torch": "2.11"}
@@ -122,8 +122,8 @@ def test_where_the_time_went_is_stored_and_adds_up(make, path):
     measure(recorder, "M=2")
     spent = read_records(path)[0].spent_s
     assert (spent["time"], spent["check"], spent["rest"]) == (4.0, 2.0, 0.0)
-    assert told(recorder.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), rest 0 s (0 %)"
-    assert told(make(Fleet()).spent()) == ""
+    assert summary(recorder.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), rest 0 s (0 %)"
+    assert summary(make(Fleet()).spent()) == ""
 
 
 def test_another_ruler_is_measured_anew(make):
