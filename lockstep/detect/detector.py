@@ -84,19 +84,20 @@ class Replay(Follower):
         # Most series have nothing new to tell: what costs more is computed for those that may.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
         lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
-        if (near := np.flatnonzero((gain > lowest) & (index >= self._retry[rows]))).size:
+        if (near := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
             self._report(rows[near], index[near])
         if self.depth[rows].any():
             gain = held - np.where(relative == -1, cost, np.inf).min(axis=1)
-            if (near := np.flatnonzero(gain > 2 * settings.withdraw - ODDS_OF_MANY)).size:
+            if (near := (gain > 2 * settings.withdraw - ODDS_OF_MANY).nonzero()[0]).size:
                 self._reconsider(rows[near], index[near])
-        if (due := np.flatnonzero(index >= self._look[rows])).size:
+        if (due := (index >= self._look[rows]).nonzero()[0]).size:
             self._look_again(rows[due], index[due])
-        for place in np.flatnonzero(self._lost[rows] > settings.lost).tolist():
+        for place in (self._lost[rows] > settings.lost).nonzero()[0].tolist():
             self._lose(int(rows[place]), int(index[place]))
         unsettled = self.unsettled[rows]
-        for place in np.flatnonzero((unsettled >= 0) & (index - unsettled >= settings.settles)).tolist():
-            self._get_used(int(rows[place]), int(index[place]))
+        if unsettled.max() >= 0:
+            for place in ((unsettled >= 0) & (index - unsettled >= settings.settles)).nonzero()[0].tolist():
+                self._get_used(int(rows[place]), int(index[place]))
 
     def _report(self, rows: Ints, index: Ints) -> None:
         """Report the changes that are likely enough."""

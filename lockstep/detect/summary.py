@@ -215,7 +215,9 @@ def _noise(replay: Replay, row: int, rest: Floats) -> Noise:
         return Noise(math.nan, "short")
     series = replay.values[row, : replay.length[row]]
     since = max((shift.index for shift in replay.reported(row)), default=0)
-    found = next((found for start in (since, 0) if (found := modes(_measured(series[start:]))) is not None), None)
+    # Since the last change, or over all of the series; these are one where nothing has changed.
+    starts = dict.fromkeys((since, 0))
+    found = next((found for start in starts if (found := modes(_measured(series[start:]))) is not None), None)
     if found is not None:
         return Noise(scale, "multimodal", modes=tuple(found.levels.tolist()))
     rest = np.clip(rest, -replay.settings.gate * scale, replay.settings.gate * scale)
