@@ -33,7 +33,7 @@ _BATCH = 500
 #: every ``_WRITE_EVERY`` commits of the history, and at the latest after ``_MOST_BEHIND`` new commits.
 _WRITE_EVERY, _MOST_BEHIND = 256, 8
 
-_NEEDED = {"of", "series.names", "series.check", "scatter.variance"}
+_NEEDED = {"of", "series.names", "series.check", "noise.variance"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +113,9 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
         names, monitor = _names(arrays), from_arrays(_state(arrays))
         since = [*past, *new]
         for points in since:
-            monitor.replay.extend(np.log(points.values), points.errors, points.row)
-        if len(since) < min(1 + int(monitor.replay.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
-            _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.replay.scatter.variance))
+            monitor.detector.extend(np.log(points.values), points.errors, points.row)
+        if len(since) < min(1 + int(monitor.detector.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
+            _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.detector.noise.variance))
         else:
             _write(path, after, monitor, names, _checks(arrays["series.check"], monitor, since))
     except (ValueError, KeyError, IndexError, TypeError):
@@ -135,7 +135,7 @@ def noise_scales(path: Path, of: str) -> dict[str, float]:
         ValueError: the files are damaged, or belong to other results.
     """
     arrays, past = _loaded(path, of)
-    scale = np.sqrt(arrays["scatter.variance"])
+    scale = np.sqrt(arrays["noise.variance"])
     if past:
         recent = _arrays(_recent(path)) or {}
         scale = recent.get("scale", scale)
@@ -160,7 +160,7 @@ def analyses(path: Path, of: str, names: Sequence[str]) -> list[Analysis]:
     mine[rows] = np.arange(len(rows))
     for points in past:
         some = np.flatnonzero(mine[points.row] >= 0)
-        monitor.replay.extend(np.log(points.values[some]), points.errors[some], mine[points.row[some]])
+        monitor.detector.extend(np.log(points.values[some]), points.errors[some], mine[points.row[some]])
     return monitor.analyses()
 
 
@@ -238,7 +238,7 @@ def _write_recent(path: Path, after: str, of: str, since: Sequence[Points], scal
 def _known(stored: Arrays, names: Sequence[str], trends: Sequence[Trend]) -> dict[int, int]:
     """Map the places of the series whose first points the file knows to their rows in the file."""
     try:
-        lengths = stored["replay.length"].tolist()
+        lengths = stored["detector.length"].tolist()
         entries = zip(_names(stored), lengths, stored["series.check"].tolist(), strict=True)
         rows = {name: (row, length, tuple(check)) for row, (name, length, check) in enumerate(entries)}
     except (KeyError, ValueError, TypeError):
@@ -270,7 +270,7 @@ def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
 
 def _catch_up(monitor: Monitor, trends: Sequence[Trend]) -> None:
     """Filter the points of ``trends`` that the monitor does not have yet."""
-    start = monitor.replay.length.copy()
+    start = monitor.detector.length.copy()
     lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
     known = any(trend.errors is not None for trend in trends)
     for more in range(int((lengths - start).max(initial=0))):

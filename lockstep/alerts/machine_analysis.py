@@ -147,7 +147,7 @@ class _MachineAnalysis:
     ) -> dict[str, SeriesSteps]:
         """Return the steps of every row; cached steps are reused where nothing around them changed."""
         old = self.cached.changed if self.cached else {}
-        lengths = done.monitor.replay.length.tolist()
+        lengths = done.monitor.detector.length.tolist()
         located = []
         for place, some in done.monitor.changes().items():
             row = done.names[place]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from lockstep.detect.detector import Replay
+from lockstep.detect.detector import Detector
 from lockstep.detect.findings import Analysis, Change
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import DEFAULT, Settings
@@ -59,7 +59,7 @@ class Monitor:
 
     def __init__(self, trends: Sequence[Trend], settings: Settings = DEFAULT) -> None:
         self.better: list[Better] = [trend.better for trend in trends]
-        self.replay = Replay(len(trends), settings)
+        self.detector = Detector(len(trends), settings)
         lengths = np.array([len(trend) for trend in trends], dtype=np.int64)
         shape = len(trends), int(lengths.max(initial=0))
         values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -70,13 +70,13 @@ class Monitor:
         known = bool(np.isfinite(errors).any())
         for index in range(shape[1]):
             rows = np.flatnonzero(lengths > index)
-            self.replay.extend(values[rows, index], errors[rows, index] if known else None, rows)
+            self.detector.extend(values[rows, index], errors[rows, index] if known else None, rows)
 
     @classmethod
-    def of(cls, replay: Replay, better: Sequence[Better]) -> Monitor:
+    def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
         """A monitor of a replay that went on somewhere else; ``better`` is of its series."""
-        monitor = cls((), replay.settings)
-        monitor.better, monitor.replay = list(better), replay
+        monitor = cls((), detector.settings)
+        monitor.better, monitor.detector = list(better), detector
         return monitor
 
     def __len__(self) -> int:
@@ -94,11 +94,11 @@ class Monitor:
             the series of which something new is to be told: a change, a move, a withdrawal.
         """
         which = range(len(self)) if rows is None else rows.tolist()
-        before = {row: self.replay.news(row) for row in which}
+        before = {row: self.detector.news(row) for row in which}
         # As a trend, they are checked as one.
         trend = Trend(values, errors)
-        self.replay.extend(np.log(trend.values), trend.errors, rows)
-        return [row for row in which if self.replay.news(row) != before[row]]
+        self.detector.extend(np.log(trend.values), trend.errors, rows)
+        return [row for row in which if self.detector.news(row) != before[row]]
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """Return the analyses of the series ``rows`` (all of them if not given)."""
@@ -106,12 +106,12 @@ class Monitor:
         found: list[Analysis] = []
         for first in range(0, len(which), _TOGETHER):
             part = which[first : first + _TOGETHER]
-            found += summarise(self.replay, part, self.better)
+            found += summarise(self.detector, part, self.better)
         return found
 
     def changes(self) -> dict[int, tuple[Change, ...]]:
         """What ``analyses`` say of changes, by series, without the others; some twenty times as fast."""
-        return changes_of(self.replay, range(len(self)), self.better)
+        return changes_of(self.detector, range(len(self)), self.better)
 
 
 def _analyse_batch(job: tuple[Sequence[Trend], Settings]) -> list[Analysis]:

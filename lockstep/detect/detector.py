@@ -1,16 +1,15 @@
-"""The detector: series replayed commit by commit, and what was reported on the way.
+"""Decide, commit by commit, which changes of many series are reported, moved and withdrawn.
 
-A replay holds, for each series, the hypotheses about its present level, what has been reported and every change
-of mind. It never looks ahead: after ``n`` commits it says what it would have said had it been asked then. It is
-a plain object of arrays and lists: keep it, and a new commit costs a millisecond for a hundred series.
+A detector holds, for each series, the hypotheses about its present level, the reported changes and their revisions. It
+never looks ahead: after ``n`` commits it has reported what an analysis of those ``n`` commits reports. It is a plain
+object of arrays and lists that can be saved; one more commit takes a millisecond for a hundred series.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +17,16 @@ from numpy.typing import NDArray
 from lockstep.detect.drifts import correlated, louder, median, slopes
 from lockstep.detect.findings import Revision
 from lockstep.detect.modes import explained
-from lockstep.detect.online_filter import Follower
+from lockstep.detect.online_filter import OnlineFilter
 from lockstep.detect.run_lengths import Floats, Ints, log_odds
 from lockstep.detect.settings import Settings
+from lockstep.detect.shifts import Shift, Silence
 
-#: A sum over hypotheses may exceed its largest term by this much: what is further off need not be summed.
+#: A sum over hypotheses exceeds its largest term by at most about this much, in cost units.
 ODDS_OF_MANY = 2 * np.log(15.0)
-#: Harmonic size of two stretches from which on the bar falls no further.
+#: Harmonic size of two segments beyond which the threshold falls no further,
 LARGEST = 20.0
-#: … and up to which it rises no further.
+#: and below which it rises no further.
 SMALLEST = 2.0
 #: Cost units that a step needs beyond the bar for each time that the noise is more than assumed.
 DOUBTED = 19.0
@@ -34,35 +34,14 @@ DOUBTED = 19.0
 CLEAR = 5.0
 #: Points lie about the old level if their median is within this many of their own median deviations from it.
 ABOUT = 1.5
-#: A change that would move back by more commits than this is another one.
+#: A change that would move back by more commits than this is another change.
 FAR = 20
 #: Points that the search for two modes looks back over.
 LOOK_BACK = 60
 
 
-Silence = Literal["", "modes", "slope"]
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """A level that gave way to another.
-
-    Attributes:
-        index, earliest, latest, reported_at: see ``findings.Change``.
-        silent: why it is followed and not reported; "" if it is reported.
-        unsettled: the points from ``index`` on agree on no level.
-    """
-
-    index: int
-    earliest: int
-    latest: int
-    reported_at: int
-    silent: Silence = ""
-    unsettled: bool = False
-
-
-class Replay(Follower):
-    """What is reported of many series, and every change of mind.
+class Detector(OnlineFilter):
+    """The reported changes of many series, and their revisions.
 
     Args:
         series: how many.
@@ -77,11 +56,11 @@ class Replay(Follower):
         self._look: Ints = np.full(series, np.iinfo(np.int64).max)
 
     def judge(self, rows: Ints, index: Ints) -> None:
-        """Report what has become likely, withdraw what has become unlikely, and look again where changes lie."""
-        found, settings = self.hypotheses, self.settings
+        """Report likely changes, withdraw unlikely ones and relocate the last ones."""
+        found, settings = self.run_lengths, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         held = cost[np.arange(rows.size), self._best[rows]]
-        # Most series have nothing new to tell: what costs more is computed for those that may.
+        # Most series have nothing to report. The expensive steps run for the others only.
         gain = held - np.where(relative == 1, cost, np.inf).min(axis=1)
         lowest = 2 * settings.evidence - ODDS_OF_MANY - 2 * settings.patience * np.log(LARGEST / settings.run)
         if (near := ((gain > lowest) & (index >= self._retry[rows])).nonzero()[0]).size:
@@ -91,17 +70,17 @@ class Replay(Follower):
             if (near := (gain > 2 * settings.withdraw - ODDS_OF_MANY).nonzero()[0]).size:
                 self._reconsider(rows[near], index[near])
         if (due := (index >= self._look[rows]).nonzero()[0]).size:
-            self._look_again(rows[due], index[due])
+            self._relocate(rows[due], index[due])
         for place in (self._lost[rows] > settings.lost).nonzero()[0].tolist():
-            self._lose(int(rows[place]), int(index[place]))
+            self._report_unsettled(int(rows[place]), int(index[place]))
         unsettled = self.unsettled[rows]
         if unsettled.max() >= 0:
             for place in ((unsettled >= 0) & (index - unsettled >= settings.settles)).nonzero()[0].tolist():
-                self._get_used(int(rows[place]), int(index[place]))
+                self._accept_noise(int(rows[place]), int(index[place]))
 
     def _report(self, rows: Ints, index: Ints) -> None:
-        """Report the changes that are likely enough."""
-        found, settings = self.hypotheses, self.settings
+        """Report the changes whose log odds exceed the threshold."""
+        found, settings = self.run_lengths, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         more = np.where((relative == 1) & self._stands(rows, index), cost - 2 * self._bonus(rows), np.inf)
         held = np.where(relative == 0, cost, np.inf)
@@ -110,9 +89,9 @@ class Replay(Follower):
             self._consider(int(rows[place]), int(index[place]), strength[place])
 
     def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
-        """Mask [rows, width]: enough points lie at the level, or two did and the series has moved on from there."""
-        found, settings = self.hypotheses, self.settings
-        limit = settings.gate * np.sqrt(self.scatter.cautious(rows) * self.weights[rows, index])
+        """Return a mask [rows, width]: enough points lie at the level, or two did before the series left it."""
+        found, settings = self.run_lengths, self.settings
+        limit = settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, index])
         left = np.abs(self.values[rows, index][:, None] - found.level[rows]) > limit[:, None]
         left &= np.abs(self._off[rows][:, None]) > settings.gate
         short = (
@@ -122,8 +101,8 @@ class Replay(Follower):
         return mask
 
     def _reconsider(self, rows: Ints, index: Ints) -> None:
-        """Withdraw the last changes that have become unlikely."""
-        found = self.hypotheses
+        """Withdraw the last changes that are no longer likely."""
+        found = self.run_lengths
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
         less, held = np.where(relative == -1, cost, np.inf), np.where(relative == 0, cost, np.inf)
         for place in np.flatnonzero(log_odds(less, held) > self.settings.withdraw).tolist():
@@ -131,21 +110,21 @@ class Replay(Follower):
                 self._withdraw(int(rows[place]), int(index[place]))
 
     def _bonus(self, rows: Ints) -> Floats:
-        """How far the bar is lowered for each hypothesis, by the points that stand for it."""
-        found, settings = self.hypotheses, self.settings
+        """Return how far the threshold is lowered for each hypothesis, by the number of points that support it."""
+        found, settings = self.run_lengths, self.settings
         left = np.maximum(found.start[rows] - np.maximum(found.before[rows], 0), 1)
         right = np.maximum(found.count[rows], 1)
         size = np.clip(left * right / (left + right), SMALLEST, LARGEST)
-        # What the noise was guessed from cannot say much against it.
+        # The points that the noise was estimated from are weak evidence against that estimate.
         guessed = self._guessed[rows, None]
-        raised = settings.early * settings.burn_in / self.scatter.points[rows, None]
+        raised = settings.early * settings.burn_in / self.noise.points[rows, None]
         early = (guessed >= 0) & (found.start[rows] <= 2 * guessed)
         bonus: Floats = settings.patience * np.log(size / settings.run) - np.where(early, raised, 0.0)
         return bonus
 
     def _consider(self, row: int, now: int, strength: float) -> None:
-        """Report a change, unless there is another explanation for it."""
-        found = self.hypotheses
+        """Report a change unless modes, a slope or noise explain it."""
+        found = self.run_lengths
         rows = np.array([row])
         challengers = (found.depth[row] == self.depth[row] + 1) & self._stands(rows, rows * 0 + now)[0]
         index, earliest, latest = (int(each[0]) for each in found.locate(rows, challengers[None]))
@@ -158,56 +137,56 @@ class Replay(Follower):
         elif self._doubtful(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
-        index, earliest, latest = self._behind(row, self.shifts[row], index, earliest, latest)
+        index, earliest, latest = self._after_last_change(row, self.shifts[row], index, earliest, latest)
         self.depth[row] += 1
         found.drop(row, found.depth[row] < self.depth[row] - 1)
-        self._settle(rows)
+        self._choose_best(rows)
         self.shifts[row].append(Shift(index, earliest, latest, now, silent))
         self._look[row] = now + 1
         self.unsettled[row] = -1
-        # How far off points were is counted from the level that has ended.
+        # These counts refer to the level that has ended.
         self._off[row], self._odd[row], self._lost[row] = 0.0, -1, 0.0
-        self.scatter.forget(row, index, now + 1, int(self._seen[row]))
+        self.noise.forget(row, index, now + 1, int(self._seen[row]))
         if switched:
-            self._take_back(row, now, switched)
+            self._withdraw_switches(row, now, switched)
         self._catch_up(row, now)
 
     def _doubtful(self, row: int, index: int, now: int, strength: float) -> bool:
         """Return whether noise that is correlated, or larger around ``index``, explains a step of that strength."""
-        settings, deviation = self.settings, float(np.sqrt(self.scatter.variance[row]))
+        settings, deviation = self.settings, float(np.sqrt(self.noise.variance[row]))
         points = self.values[row, index : now + 1]
         points = points[np.isfinite(points)]
-        before, after = self.scatter.residuals(row, index), (points - median(points)) / deviation
+        before, after = self.noise.residuals(row, index), (points - median(points)) / deviation
         more = correlated(np.append(before, after), settings.gate) * louder(before, after)
         if strength >= 2 * settings.evidence - ODDS_OF_MANY + DOUBTED * (more - 1):
             return False
-        level = float(self.hypotheses.level[row, self._best[row]])
+        level = float(self.run_lengths.level[row, self._best[row]])
         return abs(median(points) - level) < CLEAR * math.sqrt(more) * deviation
 
     def _catch_up(self, row: int, now: int) -> None:
-        """Look for the next level as well, where the last point has left the one that was just reported."""
-        rows, found, best = np.array([row]), self.hypotheses, int(self._best[row])
+        """Start the search for the next level where the last point has left the level just reported."""
+        rows, found, best = np.array([row]), self.run_lengths, int(self._best[row])
         level, start, cost = (float(one[row, best]) for one in (found.level, found.start, found.cost))
-        limit = self.settings.gate * np.sqrt(self.scatter.cautious(rows) * self.weights[rows, now])
+        limit = self.settings.gate * np.sqrt(self.noise.cautious(rows) * self.weights[rows, now])
         if abs(self.values[row, now] - level) <= limit[0]:
             return
         before = found.select(rows)
-        self._follow(row, int(start), now, level)
+        self._restart_at(row, int(start), now, level)
         found.cost[row] += cost - found.cost[row, self._best[row]]
-        # The hypotheses without the change stay, should it have to be withdrawn.
+        # The hypotheses without the change stay, so that it can be withdrawn.
         found.recall(row, before, before.depth[0] == self.depth[row] - 1)
-        self._settle(rows)
+        self._choose_best(rows)
 
-    def _lose(self, row: int, now: int) -> None:
-        """Report that the points agree on no level any more, unless the noise explains it."""
+    def _report_unsettled(self, row: int, now: int) -> None:
+        """Report that the points agree on no level, unless noise or modes explain them."""
         first = int(self._lost_at[row])
-        if self._lost[row] < self.settings.lost * correlated(self.scatter.residuals(row, first), self.settings.gate):
+        if self._lost[row] < self.settings.lost * correlated(self.noise.residuals(row, first), self.settings.gate):
             return
-        found = self.hypotheses
+        found = self.run_lengths
         agree = (found.count[row] > 1) & (found.count[row] > now - found.start[row])
         agree &= found.depth[row] == self.depth[row] + 1
         if agree.any() and self._lost[row] < self.settings.lost + self.settings.gate**2 - self.settings.unsettled:
-            return  # The newest points may be a level: the next one tells.
+            return  # The newest points may be a level; the next point decides.
         if self._switched(row, first, now) is not None:
             self._lost[row] = 0.0
             return
@@ -217,35 +196,35 @@ class Replay(Follower):
         self.shifts[row].append(Shift(first, first, first, now, unsettled=True))
         self.unsettled[row] = first
         self._look[row] = np.iinfo(np.int64).max
-        self.scatter.forget(row, first, now + 1, int(self._seen[row]))
-        self._follow(row, first, now, np.nan)
+        self.noise.forget(row, first, now + 1, int(self._seen[row]))
+        self._restart_at(row, first, now, np.nan)
 
     def _noisier(self, row: int, first: int, now: int) -> bool:
         """Raise the noise of a series whose points lie far off on both sides of its level; return whether they do."""
-        level = float(self.hypotheses.level[row, self._best[row]])
+        level = float(self.run_lengths.level[row, self._best[row]])
         points = self.values[row, first : now + 1]
         points = points[np.isfinite(points)]
-        limit, middle = self.settings.gate * float(np.sqrt(self.scatter.variance[row])), median(points)
+        limit, middle = self.settings.gate * float(np.sqrt(self.noise.variance[row])), median(points)
         if points.max() < level + limit or points.min() > level - limit:
             return False
         if abs(middle - level) > ABOUT * median(np.abs(points - middle)):
             return False
-        self.scatter.restart(row, points, int(self._seen[row]))
-        self._follow(row, first, now, level)
+        self.noise.restart(row, points, int(self._seen[row]))
+        self._restart_at(row, first, now, level)
         self._look[row] = np.iinfo(np.int64).max
         return True
 
-    def _get_used(self, row: int, now: int) -> None:
-        """Take what does not settle for a level with more noise."""
+    def _accept_noise(self, row: int, now: int) -> None:
+        """Turn unsettled points into a level with more noise."""
         first = int(self.unsettled[row])
         self.unsettled[row] = -1
         self.shifts[row][-1] = replace(self.shifts[row][-1], unsettled=False)
         points = self.values[row, first : now + 1]
-        self.scatter.restart(row, points[np.isfinite(points)], int(self._seen[row]))
-        self._follow(row, first, now, median(points))
+        self.noise.restart(row, points[np.isfinite(points)], int(self._seen[row]))
+        self._restart_at(row, first, now, median(points))
 
     def _switched(self, row: int, index: int, now: int) -> int | None:
-        """How many reported changes are switches between modes like that at ``index``; ``None`` if that is none."""
+        """Return how many reported changes are switches between modes as at ``index``; ``None`` if that is not one."""
         series = self.values[row, : now + 1]
         measured = np.isfinite(series)
         places = np.cumsum(measured) - measured
@@ -253,17 +232,17 @@ class Replay(Follower):
         return explained(series[measured], edges, int(places[index]))
 
     def _slopes(self, row: int, index: int, now: int) -> bool:
-        """Whether a slope explains the points since the last reported change better than a step at ``index``."""
+        """Return whether a slope explains the points since the last reported change better than a step at ``index``."""
         begin = max([shift.index for shift in self.reported(row) if shift.index < index] + [now - 2 * LOOK_BACK, 0])
         before, after = self.values[row, begin:index], self.values[row, index : now + 1]
         before, after = before[np.isfinite(before)], after[np.isfinite(after)]
-        noise = float(np.sqrt(self.scatter.variance[row]))
+        noise = float(np.sqrt(self.noise.variance[row]))
         return slopes(np.concatenate([before, after]), before.size, noise, self.settings.gate)
 
-    def _take_back(self, row: int, now: int, count: int) -> None:
+    def _withdraw_switches(self, row: int, now: int, count: int) -> None:
         """Withdraw the newest reported changes, which were switches between modes."""
-        told = [place for place, shift in enumerate(self.shifts[row]) if not shift.silent]
-        for place in told[-count:]:
+        reported = [place for place, shift in enumerate(self.shifts[row]) if not shift.silent]
+        for place in reported[-count:]:
             shift = self.shifts[row][place]
             self._revise(row, shift, now, None, "the series switches between a few levels")
             self.shifts[row][place] = replace(shift, silent="modes")
@@ -274,25 +253,25 @@ class Replay(Follower):
             self._revise(row, shift, now, None, "later points are at the level of before")
         if self.shifts[row] and self.shifts[row][-1].unsettled:
             self.unsettled[row] = self.shifts[row][-1].index
-        found = self.hypotheses
+        found = self.run_lengths
         self.depth[row] -= 1
         found.drop(row, found.depth[row] > self.depth[row] + 1)
-        self._settle(np.array([row]))
+        self._choose_best(np.array([row]))
         self._look[row] = np.iinfo(np.int64).max
 
-    def _look_again(self, rows: Ints, index: Ints) -> None:
-        """Where the last changes lie, as far as is known by now."""
-        found = self.hypotheses
+    def _relocate(self, rows: Ints, index: Ints) -> None:
+        """Estimate again where the last changes lie."""
+        found = self.run_lengths
         places = found.locate(rows, found.depth[rows] == self.depth[rows, None])
         for row, now, index_now, *ends in zip(*(each.tolist() for each in (rows, index, *places)), strict=True):
             shift = self.shifts[row][-1]
             self._look[row] = now + 1 + (now - shift.reported_at) // 2
             if index_now < shift.index - FAR:
-                # Another change, which was never likely enough: without this one, it is no change at all.
+                # This is another change, which was never likely enough. Without it there is no change.
                 found.depth[row] -= (found.depth[row] == self.depth[row]) & (found.start[row] < shift.index - FAR)
                 self._withdraw(row, now)
                 continue
-            index_now, *ends = self._behind(row, self.shifts[row][:-1], index_now, *ends)
+            index_now, *ends = self._after_last_change(row, self.shifts[row][:-1], index_now, *ends)
             if index_now != shift.index and not shift.silent:
                 self._revise(row, shift, now, index_now, "later points place it better")
             shift = replace(shift, index=index_now, earliest=ends[0], latest=ends[1])
@@ -300,8 +279,8 @@ class Replay(Follower):
                 shift = replace(shift, reported_at=now, silent="")
             self.shifts[row][-1] = shift
 
-    def _behind(self, row: int, shifts: Sequence[Shift], *places: int) -> tuple[int, ...]:
-        """The places, none of which may lie before the second point of the level that the last of ``shifts`` began."""
+    def _after_last_change(self, row: int, shifts: Sequence[Shift], *places: int) -> tuple[int, ...]:
+        """Return the places, moved to the second point of the level that the last of ``shifts`` began or later."""
         if not shifts or min(places) > shifts[-1].index:
             return places
         first = shifts[-1].index + 1
@@ -315,10 +294,10 @@ class Replay(Follower):
         self.revisions[row].append(Revision(shift.reported_at, now, shift.index, moved_to, size, why))
 
     def news(self, row: int) -> tuple[int, int]:
-        """A pair that changes whenever there is something new to tell of a series."""
+        """Return a pair that differs after every new report or revision of a series."""
         last = self.shifts[row][-1].reported_at if self.shifts[row] else -1
         return len(self.revisions[row]), last
 
     def reported(self, row: int) -> Iterator[Shift]:
-        """The changes of one series that are believed now, oldest first."""
+        """Return the reported changes of one series that stand, oldest first."""
         return (shift for shift in self.shifts[row] if not shift.silent)

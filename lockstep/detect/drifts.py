@@ -39,7 +39,7 @@ def slopes(y: Floats, split: int, noise: float, gate: float) -> bool:
     Where it bends is chosen as freely as where the step lies. An outlier costs ``gate²`` at most.
 
     Args:
-        y: log values of the stretch before the step and the one after, none missing.
+        y: log values of the segment before the step and the one after, none missing.
         split: position of the first point after the step.
         noise: standard deviation of a point.
         gate: see ``Settings``.

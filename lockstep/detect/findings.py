@@ -104,7 +104,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A stretch of the series between changes.
+    """A segment of the series between changes.
 
     Attributes:
         start, stop: its points are ``start <= index < stop``.
@@ -129,7 +129,7 @@ class Analysis:
         changes: what is believed now, oldest first.
         revisions: what was believed and is not, in the order of ``revised_at``. A withdrawn change is
             in no other place.
-        levels: the stretches between changes, oldest first; they cover the whole series.
+        levels: the segments between changes, oldest first; they cover the whole series.
         noise: of the series.
         outliers: points that lie far off their level and stand alone.
         mde: smallest relative change that would be reported within ``Settings.prompt`` commits with 80 %

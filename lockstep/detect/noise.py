@@ -31,7 +31,7 @@ _USUAL = 50
 MEDIAN_SQUARE, _THIRD_SQUARE = 0.4549, 1.3233
 
 
-class Scatter:
+class NoiseEstimate:
     """The noise of many series.
 
     Attributes:

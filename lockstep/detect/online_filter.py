@@ -1,21 +1,21 @@
 """The points of many series, taken in commit by commit by the hypotheses about their levels.
 
-``Follower`` holds what the points say; ``lockstep.detect.detector`` decides what is reported of it.
+``OnlineFilter`` holds what the points say; ``lockstep.detect.detector`` decides what is reported of it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lockstep.detect.noise import Scatter
-from lockstep.detect.run_lengths import Floats, Hypotheses, Ints, sooner
+from lockstep.detect.noise import NoiseEstimate
+from lockstep.detect.run_lengths import Floats, Ints, RunLengths, log_odds_former
 from lockstep.detect.settings import Settings
 
 #: The first points of a series that a level may begin with and be no change: those before it are odd.
 _FIRST = 3
 
 
-class Follower:
+class OnlineFilter:
     """The state of many series after the commits that they have seen.
 
     Attributes:
@@ -36,8 +36,8 @@ class Follower:
         self.length: Ints = np.zeros(series, dtype=np.int64)
         self.values: Floats = np.full((series, 64), np.nan)
         self.weights: Floats = np.ones((series, 64))
-        self.scatter = Scatter(series, settings)
-        self.hypotheses = Hypotheses.empty(series, settings.width)
+        self.noise = NoiseEstimate(series, settings)
+        self.run_lengths = RunLengths.empty(series, settings.width)
         self.depth: Ints = np.zeros(series, dtype=np.int64)
         self.unsettled: Ints = np.full(series, -1, dtype=np.int64)
         #: Index of the last point that the noise was first guessed from, where no errors told of it.
@@ -76,19 +76,19 @@ class Follower:
         if not rows.size:
             return
         self.values[rows, index] = values
-        self.scatter.see(rows, values)
+        self.noise.see(rows, values)
         if errors is not None:
-            self.weights[rows, index] = self.scatter.weigh(rows, errors)
+            self.weights[rows, index] = self.noise.weigh(rows, errors)
         self._seen[rows] += 1
         seen = self._seen[rows]
-        going = self.scatter.points[rows] > 0
+        going = self.noise.points[rows] > 0
         if going.all():
             self._take_in(rows, values, index)
         else:
             if going.any():
                 self._take_in(rows[going], values[going], index[going])
             # Intervals tell roughly how noisy a series is: it need not be watched for as long.
-            enough = np.where(self.scatter.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
+            enough = np.where(self.noise.told(rows, seen), self.settings.burn_in_known, self.settings.burn_in)
             ready = ~going & (seen >= enough)
             for count in np.unique(seen[ready]):
                 self._start(rows[ready & (seen == count)], int(count))
@@ -106,13 +106,13 @@ class Follower:
     def _take_in(self, rows: Ints, y: Floats, index: Ints) -> None:
         self._advance(rows, y, index)
         self.judge(rows, index)
-        self.scatter.refresh(rows, index + 1, self._seen[rows])
+        self.noise.refresh(rows, index + 1, self._seen[rows])
 
     def _start(self, rows: Ints, burn_in: int) -> None:
         """Guess the noise from the first ``burn_in`` measured points and run them through the filter."""
         index = np.nonzero(np.isfinite(self.values[rows]))[1].reshape(rows.size, burn_in)
         points = self.values[rows[:, None], index]
-        self.scatter.start(rows, points)
+        self.noise.start(rows, points)
         self._begin(rows, points[:, 0], index[:, 0])
         for column in range(1, burn_in):
             self._advance(rows, points[:, column], index[:, column], burnt=column)
@@ -124,7 +124,7 @@ class Follower:
     def _begin(self, rows: Ints, y: Floats, index: Ints) -> None:
         """Add to each of ``rows`` the hypothesis of a level that begins at ``index``, with no level before it."""
         none = np.full(rows.size, -1, dtype=np.int64)
-        self.hypotheses.begin(
+        self.run_lengths.begin(
             rows,
             y,
             self.weights[rows, index],
@@ -133,25 +133,25 @@ class Follower:
             before=none,
             depth=self.depth[rows],
             former=none,
-            sooner=np.full(rows.size, -np.inf),
+            log_odds_former=np.full(rows.size, -np.inf),
             origin=none,
             keep=none,
             settings=self.settings,
         )
-        self._settle(rows)
+        self._choose_best(rows)
         self._last[rows], self._off[rows], self._odd[rows], self._lost[rows] = index, 0.0, -1, 0.0
 
     def _advance(self, rows: Ints, y: Floats, index: Ints, burnt: int = _FIRST + 1) -> None:
         """Filter one point of each of ``rows``; ``burnt``: how many came before, if it is one of the first."""
-        found, settings = self.hypotheses, self.settings
+        found, settings = self.run_lengths, self.settings
         weights = self.weights[rows, index]
         best = self._best[rows]
         cost, start = found.cost[rows, best], found.start[rows, best]
-        scale = self.scatter.cautious(rows)
+        scale = self.noise.cautious(rows)
         where = slice(None) if rows.size == self.length.size else rows
         off = found.advance(where, y, weights, index - self._last[rows], scale, settings)
         missed = off[np.arange(rows.size), best]
-        self.scatter.note(rows, index, missed * np.sqrt(scale))
+        self.noise.note(rows, index, missed * np.sqrt(scale))
         birth = cost + 2 * settings.novelty
         first = burnt < _FIRST
         found.begin(
@@ -164,13 +164,13 @@ class Follower:
             before=start * 0 - 1 if first else start,
             depth=self.depth[rows] + (not first),
             former=self._last[rows],
-            sooner=sooner(self._off[rows], missed) if burnt > _FIRST else np.full(rows.size, -np.inf),
+            log_odds_former=log_odds_former(self._off[rows], missed) if burnt > _FIRST else np.full(rows.size, -np.inf),
             origin=np.where(self._odd[rows] < self._last[rows], self._odd[rows], -1),
             keep=best,
             settings=settings,
         )
         self._note(rows, index, missed, first)
-        self._settle(rows)
+        self._choose_best(rows)
 
     def _note(self, rows: Ints, index: Ints, missed: Floats, first: bool) -> None:
         """Count the odd points in a row; the ``first`` ones of a series are none.
@@ -187,13 +187,13 @@ class Follower:
         spared = np.where(odd, settings.gate**2, missed * missed) - settings.unsettled
         self._lost[rows] = np.where(odd | (lost > 0), np.maximum(lost + spared, 0.0), 0.0)
 
-    def _settle(self, rows: Ints) -> None:
+    def _choose_best(self, rows: Ints) -> None:
         """Find the best hypothesis that holds just what has been reported."""
-        found = self.hypotheses
+        found = self.run_lengths
         held = np.where(found.depth[rows] == self.depth[rows][:, None], found.cost[rows], np.inf)
         self._best[rows] = held.argmin(axis=1)
 
-    def _follow(self, row: int, first: int, now: int, level: float) -> None:
+    def _restart_at(self, row: int, first: int, now: int, level: float) -> None:
         """Run the points ``first`` to ``now`` of one series anew, about a level that begins there.
 
         Args:
@@ -202,7 +202,7 @@ class Follower:
             level: log value of the level, about as sure as that of one point; NaN for points that agree on no level.
         """
         rows = np.array([row])
-        self.hypotheses.drop(row, np.ones(self.settings.width, dtype=bool))
+        self.run_lengths.drop(row, np.ones(self.settings.width, dtype=bool))
         self._begin(rows, np.array([level]), rows * 0 + first)
         for index in range(first + 1, now + 1):
             if np.isfinite(self.values[row, index]):

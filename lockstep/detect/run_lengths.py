@@ -1,14 +1,13 @@
-"""For many series at once: since when has the level been what it is?
+"""Filter many series at once under several hypotheses about where the present level began.
 
-Each series keeps up to ``width`` hypotheses, each of them a commit at which the present level began. A
-hypothesis is a Kalman filter with two states, the level (which stays) and a slow wandering about it (an
-autoregression of order one), and the cost that the points have had under it so far. A point far off costs a
-fixed amount and teaches the filter nothing: the bounded loss of Fearnhead and Rigaill ("Changepoint detection in
-the presence of outliers", JASA 114, 2019). A new hypothesis begins at every point, on top of the best one that
-holds what has been reported, as in the recursion of optimal partitioning (Jackson et al. 2005; Killick et al.,
-"PELT", JASA 107, 2012); where there is no room, the costliest goes.
+Each series has up to ``width`` run-length hypotheses; a hypothesis is the commit at which the present level began. It
+is a Kalman filter with two states: the level, which is constant, and a slow drift about it, an autoregression of order
+one. It carries the cost of the points so far. A point beyond the gate costs a fixed amount and does not update the
+filter: the bounded loss of Fearnhead and Rigaill ("Changepoint detection in the presence of outliers", JASA 114, 2019).
+A new hypothesis begins at every point, on top of the best one that holds the reported changes, as in optimal
+partitioning (Jackson et al. 2005; Killick et al., "PELT", JASA 107, 2012). It replaces the costliest hypothesis.
 
-All variances are in units of the series' noise variance; costs are minus twice a log likelihood.
+Variances are in units of the series' noise variance; costs are minus twice a log likelihood.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ TAIL = 0.025
 
 
 @dataclass(slots=True)
-class Hypotheses:
+class RunLengths:
     """Arrays [series, width]; unused places have infinite cost.
 
     Attributes:
@@ -48,7 +47,7 @@ class Hypotheses:
         count: points at the level, outliers apart.
         depth: changes on the path.
         former: index of the measured point before ``start``.
-        sooner: log odds that the change came at ``former``, with a point that lies at neither level.
+        log_odds_former: log odds that the change came at ``former``, with a point that lies at neither level.
         origin: index of the first of two or more such points in a row up to ``former``; -1 for none.
     """
 
@@ -63,11 +62,11 @@ class Hypotheses:
     count: Ints
     depth: Ints
     former: Ints
-    sooner: Floats
+    log_odds_former: Floats
     origin: Ints
 
     @classmethod
-    def empty(cls, series: int, width: int) -> Hypotheses:
+    def empty(cls, series: int, width: int) -> RunLengths:
         """Room for that many series, with no hypothesis."""
         shape = (series, width)
 
@@ -83,9 +82,9 @@ class Hypotheses:
             *(counts(), np.full(shape, -np.inf), counts()),
         )
 
-    def select(self, rows: Ints) -> Hypotheses:
+    def select(self, rows: Ints) -> RunLengths:
         """A copy of these series."""
-        return Hypotheses(*(getattr(self, name)[rows] for name in self.__slots__))
+        return RunLengths(*(getattr(self, name)[rows] for name in self.__slots__))
 
     def advance(
         self, rows: Ints | slice, y: Floats, weight: Floats, commits: Ints, scale: Floats, settings: Settings
@@ -142,7 +141,7 @@ class Hypotheses:
         before: Ints,
         depth: Ints,
         former: Ints,
-        sooner: Floats,
+        log_odds_former: Floats,
         origin: Ints,
         keep: Ints,
         settings: Settings,
@@ -169,7 +168,7 @@ class Hypotheses:
             (self.count, 1),
             (self.depth, depth),
             (self.former, former),
-            (self.sooner, sooner),
+            (self.log_odds_former, log_odds_former),
             (self.origin, origin),
         ):
             array[rows, place] = value
@@ -179,7 +178,7 @@ class Hypotheses:
         self.cost[row, places] = np.inf
         self.depth[row, places] = -9
 
-    def recall(self, row: int, before: Hypotheses, places: NDArray[np.bool_]) -> None:
+    def recall(self, row: int, before: RunLengths, places: NDArray[np.bool_]) -> None:
         """Put the hypotheses ``places`` (mask) of one series back as they were ``before``."""
         wanted = np.flatnonzero(places & np.isfinite(before.cost[0]))
         room = np.argsort(-self.cost[row], kind="stable")[: wanted.size]
@@ -198,10 +197,10 @@ class Hypotheses:
         """
         cost = np.where(among, self.cost[rows], np.inf)
         share = np.exp((cost.min(axis=1, keepdims=True) - cost) / 2)
-        # The change also came a point earlier, as likely as ``sooner`` says, or with the first of several such points.
+        # The change may also have come a point earlier (``log_odds_former``), or with the first of several such points.
         origin = self.origin[rows]
         start = np.hstack([self.start[rows], self.former[rows], origin])
-        earlier = share * np.exp(np.where(among, self.sooner[rows], -np.inf))
+        earlier = share * np.exp(np.where(among, self.log_odds_former[rows], -np.inf))
         share = np.hstack([share, earlier, np.where(origin >= 0, 2 * earlier, 0.0)])
         order = np.argsort(start, axis=1)
         start, share = np.take_along_axis(start, order, axis=1), np.take_along_axis(share, order, axis=1)
@@ -229,7 +228,7 @@ def _within(start: Ints, share: Floats, reach: int) -> Floats:
     return found
 
 
-def sooner(former: Floats, first: Floats) -> Floats:
+def log_odds_former(former: Floats, first: Floats) -> Floats:
     """Log odds that a change came a point before the first one that lies at the new level.
 
     The first point after a change may lie anywhere from below the old level to beyond the new one, all places alike.

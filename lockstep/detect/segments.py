@@ -1,4 +1,4 @@
-"""The stretches of many series between their changes: their means and how far these can be trusted."""
+"""Compute the mean of every segment between changes, and its interval."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockstep.detect.detector import Replay
+from lockstep.detect.detector import Detector
 from lockstep.detect.noise import CAUTION, MEDIAN_SQUARE
 from lockstep.detect.run_lengths import Floats, Ints
 from lockstep.detect.settings import Settings
@@ -19,8 +19,8 @@ _AT_ONCE = 131_072
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches:
-    """Some stretches, arrays of one length; each says the same whatever the others are.
+class Segments:
+    """Segments as arrays of one length. The values of a segment do not depend on the others.
 
     Attributes:
         row: the series of each. start, stop: its points are ``start <= index < stop``.
@@ -46,19 +46,21 @@ class Stretches:
     unsettled: NDArray[np.bool_]
 
 
-def between_changes(replay: Replay, rows: Ints) -> Stretches:
-    """Every stretch between the reported changes of the series ``rows``, by series, oldest first."""
-    edges = [[(0, False), *((shift.index, shift.unsettled) for shift in replay.reported(row))] for row in rows.tolist()]
+def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
+    """Return every segment between the reported changes of the series ``rows``, by series, oldest first."""
+    edges = [
+        [(0, False), *((shift.index, shift.unsettled) for shift in detector.reported(row))] for row in rows.tolist()
+    ]
     many = np.array([len(one) for one in edges], dtype=np.int64)
     start = np.array([edge for one in edges for edge, _ in one], dtype=np.int64)
     unsettled = np.array([odd for one in edges for _, odd in one], dtype=np.bool_)
     stop = np.append(start[1:], 0)
-    stop[np.cumsum(many) - 1] = replay.length[rows]
-    return stretches(replay, np.repeat(rows, many), start, stop, unsettled)
+    stop[np.cumsum(many) - 1] = detector.length[rows]
+    return segments(detector, np.repeat(rows, many), start, stop, unsettled)
 
 
-def stretches(replay: Replay, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Stretches:
-    """These stretches; ``unsettled``: those whose points agree on no level."""
+def segments(detector: Detector, row: Ints, start: Ints, stop: Ints, unsettled: NDArray[np.bool_]) -> Segments:
+    """Return the statistics of these segments; ``unsettled`` marks those whose points agree on no level."""
     mean, count, scale, fit = (np.full(row.size, np.nan) for _ in range(4))
     # As wide as the next power of two, and no wider for its company: sums of other widths round otherwise.
     width = 2 ** np.ceil(np.log2(np.maximum(stop - start, 8))).astype(np.int64)
@@ -67,23 +69,23 @@ def stretches(replay: Replay, row: Ints, start: Ints, stop: Ints, unsettled: NDA
         step = max(1, _AT_ONCE // wide)
         for first in range(0, of.size, step):
             some = of[first : first + step]
-            mean[some], count[some], scale[some], fit[some] = _means(replay, row[some], start[some], stop[some], wide)
+            mean[some], count[some], scale[some], fit[some] = _means(detector, row[some], start[some], stop[some], wide)
     points = np.where(count > 0, count, np.nan)
-    error = scale * np.sqrt(1 / points + wandering(points, replay.settings))
+    error = scale * np.sqrt(1 / points + wandering(points, detector.settings))
     low, high = mean - WIDE * error, mean + WIDE * error
     # A mean of few points that most of them contradict is no level.
-    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < replay.settings.settles))
+    unsettled = unsettled | ((fit < 0.5) & (start > 0) & (stop - start < detector.settings.settles))
     for place in np.flatnonzero(unsettled).tolist():
-        y = np.sort(replay.values[row[place], start[place] : stop[place]])  # NaN last
+        y = np.sort(detector.values[row[place], start[place] : stop[place]])  # NaN last
         y = y[np.isfinite(y)]
         # One of the points, also where they are even in number.
         mean[place], low[place], high[place] = y[(y.size - 1) // 2], y[0], y[-1]
         error[place] = (high[place] - low[place]) / (2 * WIDE)
-    return Stretches(row, start, stop, mean, low, high, error, np.nan_to_num(count), scale, unsettled)
+    return Segments(row, start, stop, mean, low, high, error, np.nan_to_num(count), scale, unsettled)
 
 
 def wandering(count: ArrayLike, settings: Settings) -> Floats:
-    """What slow wandering adds to the variance of a mean of ``count`` points, in units of the noise variance."""
+    """Return what slow drift adds to the variance of a mean of ``count`` points, in units of the noise variance."""
     memory = settings.memory
     independent = (1 + memory) / (1 - memory) / np.maximum(count, 1.0)
     added: Floats = settings.wander**2 * np.minimum(1.0, independent)
@@ -91,40 +93,40 @@ def wandering(count: ArrayLike, settings: Settings) -> Floats:
 
 
 def limits(scale: Floats, gate: float) -> Floats:
-    """How far from the middle a point of this standard deviation is an outlier; infinite while nothing is known."""
+    """Return the distance from the median beyond which a point is an outlier; infinite while the noise is unknown."""
     found: Floats = np.where(np.isfinite(scale), gate * scale, np.inf)
     return found
 
 
-def _means(replay: Replay, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of each stretch: the mean without outliers, the weight of the points in it, the noise of a usual point, and the
-    share of the points that lie by the mean, as far as the noise of the series goes.
+def _means(detector: Detector, row: Ints, start: Ints, stop: Ints, width: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return, for each segment, the mean without outliers, the weight of its points, the standard deviation of a usual
+    point, and the share of points within the gate of the mean by the noise of the series.
     """
     grid = start[:, None] + np.arange(width)
     there = grid < stop[:, None]
     at = row[:, None], np.where(there, grid, start[:, None])
-    y = np.where(there, replay.values[at], np.nan)
-    weights = 1 / replay.weights[at]
+    y = np.where(there, detector.values[at], np.nan)
+    weights = 1 / detector.weights[at]
     measured = np.isfinite(y)
     off = y - _medians(y, measured)[:, None]
     # Noise of its own, as far as the points tell of it; the series' noise counts for a few points.
     points = measured.sum(axis=1)
     own = _medians(off * off * weights, measured) / MEDIAN_SQUARE * points / np.maximum(points - 1, 1)
-    scale = np.sqrt((CAUTION * replay.scatter.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))
-    near = measured & (np.abs(off) <= limits(scale[:, None] / np.sqrt(weights), replay.settings.gate))
+    scale = np.sqrt((CAUTION * detector.noise.variance[row] + points * np.nan_to_num(own)) / (CAUTION + points))
+    near = measured & (np.abs(off) <= limits(scale[:, None] / np.sqrt(weights), detector.settings.gate))
     none = ~near.any(axis=1)
     near[none] = measured[none]
     taken = np.where(near, weights, 0.0)
     count = taken.sum(axis=1)
     total = (taken * np.where(near, y, 0.0)).sum(axis=1)
     mean = total / np.where(count > 0, count, np.nan)
-    usual = np.sqrt(replay.scatter.variance[row, None] / weights)
-    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual, replay.settings.gate))
+    usual = np.sqrt(detector.noise.variance[row, None] / weights)
+    fit = measured & (np.abs(y - mean[:, None]) <= limits(usual, detector.settings.gate))
     return mean, count, scale, fit.sum(axis=1) / np.maximum(points, 1)
 
 
 def _medians(y: Floats, measured: NDArray[np.bool_]) -> Floats:
-    """Median of each row's measured points; NaN for none."""
+    """Return the median of each row's measured points; NaN for none."""
     ordered = np.sort(y, axis=1)  # NaN last
     count, which = measured.sum(axis=1), np.arange(len(y))
     found: Floats = (ordered[which, np.maximum(count - 1, 0) // 2] + ordered[which, count // 2]) / 2

@@ -14,7 +14,7 @@ class Settings:
         burn_in_known: the same where every point so far has an error.
         evidence: log odds, step against none, at which a change is reported when three points show it.
         patience: how fast that bar falls as more points show it: by ``patience · log(n / 3)``, where n is the
-            harmonic size of the two stretches. Many more chances of three odd points in a row come by than of thirty.
+            harmonic size of the two segments. Many more chances of three odd points in a row come by than of thirty.
         withdraw: log odds, none against step, at which a reported change is withdrawn; below 0 while a step is still
             the likelier.
         novelty: log odds against a change at any one commit, before the data are seen.

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.analysis import Monitor
-from lockstep.detect.detector import Replay, Shift
+from lockstep.detect.detector import Detector
 from lockstep.detect.findings import Revision
 from lockstep.detect.run_lengths import Ints
 from lockstep.detect.settings import DEFAULT, Settings
+from lockstep.detect.shifts import Shift
 from lockstep.detect.trend import Better
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -32,11 +33,11 @@ _NOWHERE = -1
 
 def to_arrays(monitor: Monitor) -> dict[str, NDArray[Any]]:
     """The state of a monitor; the arrays are its own, not copies."""
-    replay = monitor.replay
-    arrays = {f"{part}.{name}": array for part, name, array in _arrays(replay)}
+    detector = monitor.detector
+    arrays = {f"{part}.{name}": array for part, name, array in _arrays(detector)}
     arrays["higher"] = np.array([better == "higher" for better in monitor.better])
-    shifts = [(row, s) for row, some in enumerate(replay.shifts) for s in some]
-    revisions = [(row, r) for row, some in enumerate(replay.revisions) for r in some]
+    shifts = [(row, s) for row, some in enumerate(detector.shifts) for s in some]
+    revisions = [(row, r) for row, some in enumerate(detector.revisions) for r in some]
     rows: dict[str, list[list[Any]]] = {
         "shift": [[row, s.index, s.earliest, s.latest, s.reported_at, s.silent, s.unsettled] for row, s in shifts],
         "revision": [
@@ -57,18 +58,18 @@ def from_arrays(arrays: Arrays, settings: Settings = DEFAULT) -> Monitor:
         ValueError, KeyError: the arrays are no state.
     """
     better: list[Better] = ["higher" if one else "lower" for one in arrays["higher"].tolist()]
-    replay = Replay(len(better), settings)
-    for part, name, fresh in list(_arrays(replay)):
+    detector = Detector(len(better), settings)
+    for part, name, fresh in list(_arrays(detector)):
         array = arrays[f"{part}.{name}"]
         if array.dtype != fresh.dtype or array.ndim != fresh.ndim or len(array) != len(better):
             raise ValueError(f"{part}.{name} does not fit")
-        setattr(_part(replay, part), name, array)
+        setattr(_part(detector, part), name, array)
     for row, *shift in _rows(arrays, "shift"):
-        replay.shifts[row].append(Shift(*shift))
+        detector.shifts[row].append(Shift(*shift))
     for row, reported_at, revised_at, index, moved_to, size, why in _rows(arrays, "revision"):
         moved = None if moved_to == _NOWHERE else moved_to
-        replay.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, why))
-    return Monitor.of(replay, better)
+        detector.revisions[row].append(Revision(reported_at, revised_at, index, moved, size, why))
+    return Monitor.of(detector, better)
 
 
 def select(arrays: Arrays, rows: Ints) -> dict[str, NDArray[Any]]:
@@ -98,7 +99,7 @@ def together(states: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
             parts = [part + start for part, start in zip(parts, starts[:-1], strict=True)]
         elif parts[0].ndim == 2:
             wide = max(part.shape[1] for part in parts)
-            parts = [_widened(part, wide, 1.0 if name == "replay.weights" else np.nan) for part in parts]
+            parts = [_widened(part, wide, 1.0 if name == "detector.weights" else np.nan) for part in parts]
         found[name] = np.concatenate(parts)
     return found
 
@@ -109,17 +110,17 @@ def _widened(array: NDArray[Any], width: int, blank: float) -> NDArray[Any]:
     return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=blank)
 
 
-def _part(replay: Replay, part: str) -> object:
-    return {"replay": replay, "scatter": replay.scatter, "hypotheses": replay.hypotheses}[part]
+def _part(detector: Detector, part: str) -> object:
+    return {"detector": detector, "noise": detector.noise, "run_lengths": detector.run_lengths}[part]
 
 
-def _arrays(replay: Replay) -> list[tuple[str, str, NDArray[Any]]]:
-    """Every array of a replay: part, name, array; one that is added to a class is kept without another word."""
+def _arrays(detector: Detector) -> list[tuple[str, str, NDArray[Any]]]:
+    """Every array of a detector: part, name, array; one that is added to a class is kept without another word."""
     found = []
-    for part in ("replay", "scatter"):
-        found += [(part, name, value) for name, value in vars(_part(replay, part)).items() if _is_array(value)]
-    names = type(replay.hypotheses).__slots__
-    return [*found, *(("hypotheses", name, getattr(replay.hypotheses, name)) for name in names)]
+    for part in ("detector", "noise"):
+        found += [(part, name, value) for name, value in vars(_part(detector, part)).items() if _is_array(value)]
+    names = type(detector.run_lengths).__slots__
+    return [*found, *(("run_lengths", name, getattr(detector.run_lengths, name)) for name in names)]
 
 
 def _is_array(value: object) -> bool:

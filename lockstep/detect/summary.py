@@ -10,14 +10,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.detect.detector import LARGEST, Replay, Shift
+from lockstep.detect.detector import LARGEST, Detector
 from lockstep.detect.drifts import autocorrelation
 from lockstep.detect.findings import Analysis, Change, Level, Noise, Sense
 from lockstep.detect.modes import modes, step_within
 from lockstep.detect.noise import CAUTION
 from lockstep.detect.run_lengths import Floats, Ints
-from lockstep.detect.segments import WIDE, Stretches, between_changes, limits, wandering
+from lockstep.detect.segments import WIDE, Segments, limits, segments_between_changes, wandering
 from lockstep.detect.settings import Settings
+from lockstep.detect.shifts import Shift
 from lockstep.detect.trend import Better
 
 #: Normal quantile of a power of 80 %.
@@ -28,38 +29,38 @@ _LINKED, _SLOPING = 0.35, 5.0
 _MOST = 1000
 
 
-def changes_of(replay: Replay, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
     """The changes of those of the series ``rows`` that report some; ``better`` is of all series."""
-    those = [row for row in rows if any(True for _ in replay.reported(row))]
-    return _changes(replay, between_changes(replay, np.array(those, dtype=np.int64)), better)
+    those = [row for row in rows if any(True for _ in detector.reported(row))]
+    return _changes(detector, segments_between_changes(detector, np.array(those, dtype=np.int64)), better)
 
 
-def summarise(replay: Replay, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
+def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
     """The analyses of the series ``rows``, in each trend's own unit.
 
     Args:
-        replay: of all series.
+        detector: of all series.
         rows: which.
         better: of all series.
     """
-    found = between_changes(replay, np.array(rows, dtype=np.int64))
-    changes = _changes(replay, found, better)
+    found = segments_between_changes(detector, np.array(rows, dtype=np.int64))
+    changes = _changes(detector, found, better)
     starts = np.flatnonzero(found.start == 0).tolist()
     several = [slice(first, after) for first, after in itertools.pairwise([*starts, found.row.size])]
     present = np.array([one.stop - 1 for one in several], dtype=np.int64)
-    scale = np.sqrt(replay.scatter.variance[found.row[present]])
-    mde = np.expm1(smallest_step(scale, found.count[present], replay.settings.prompt + 1, replay.settings))
-    repeats = _repeats(scale, found.count[present], replay.settings)
+    scale = np.sqrt(detector.noise.variance[found.row[present]])
+    mde = np.expm1(smallest_step(scale, found.count[present], detector.settings.prompt + 1, detector.settings))
+    repeats = _repeats(scale, found.count[present], detector.settings)
     levels = _levels(found)
     analyses = []
     for place, (row, own) in enumerate(zip(rows, several, strict=True)):
-        apart = [_apart(replay, found, at) for at in range(own.start, own.stop)]
-        noise = _noise(replay, row, apart[-1][1])
+        apart = [_outliers(detector, found, at) for at in range(own.start, own.stop)]
+        noise = _noise(detector, row, apart[-1][1])
         known = noise.kind != "short"
         analyses.append(
             Analysis(
                 changes=changes.get(row, ()),
-                revisions=tuple(replay.revisions[row]),
+                revisions=tuple(detector.revisions[row]),
                 levels=tuple(level for level in levels[own] if math.isfinite(level.value)),
                 noise=noise,
                 outliers=tuple(index for odd, _ in apart for index in odd),
@@ -102,32 +103,32 @@ def _repeats(scale: Floats, before: Floats, settings: Settings) -> Ints:
     return low
 
 
-def _levels(found: Stretches) -> list[Level]:
+def _levels(found: Segments) -> list[Level]:
     columns = found.start, found.stop, *map(np.exp, (found.mean, found.low, found.high)), found.unsettled
     return list(map(Level, *(column.tolist() for column in columns)))
 
 
-def _apart(replay: Replay, found: Stretches, at: int) -> tuple[list[int], Floats]:
-    """Where the outliers of a stretch lie in the series, and how far its points are from its mean."""
+def _outliers(detector: Detector, found: Segments, at: int) -> tuple[list[int], Floats]:
+    """Where the outliers of a segment lie in the series, and how far its points are from its mean."""
     row, start, stop = (int(one[at]) for one in (found.row, found.start, found.stop))
-    y = replay.values[row, start:stop]
+    y = detector.values[row, start:stop]
     index = np.flatnonzero(np.isfinite(y))
     rest = y[index] - found.mean[at]
-    spread = found.scale[at] * np.sqrt(replay.weights[row, start + index])
-    odd = np.abs(rest) > limits(spread, np.inf if found.unsettled[at] else replay.settings.gate)
+    spread = found.scale[at] * np.sqrt(detector.weights[row, start + index])
+    odd = np.abs(rest) > limits(spread, np.inf if found.unsettled[at] else detector.settings.gate)
     return (start + index[odd]).tolist(), rest
 
 
-def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
-    """The change at the start of every stretch but each series' first; series without one are left out."""
-    settings = replay.settings
+def _changes(detector: Detector, found: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+    """The change at the start of every segment but each series' first; series without one are left out."""
+    settings = detector.settings
     right = np.flatnonzero(found.start > 0)
     left = right - 1
     size = found.mean[right] - found.mean[left]
     error = np.hypot(found.error[left], found.error[right])
     # Points that agree on no level lie far from each other, and that is no doubt about them: one is as sure as any.
     open_ = found.unsettled[left] | found.unsettled[right]
-    error = np.where(open_, np.sqrt(2 * replay.scatter.variance[found.row[right]]), error)
+    error = np.where(open_, np.sqrt(2 * detector.noise.variance[found.row[right]]), error)
     with np.errstate(divide="ignore", invalid="ignore"):
         count = found.count[left] * found.count[right] / (found.count[left] + found.count[right])
         evidence = np.where(error > 0, (size / error) ** 2 / 2, np.inf)
@@ -148,16 +149,16 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
         *(one.tolist() for one in columns), strict=True
     ):
         if row not in shifts:
-            shifts[row] = replay.reported(row)
+            shifts[row] = detector.reported(row)
         shift = next(shifts[row])
-        own = _within_modes(replay, row, shift.index)
+        own = _within_modes(detector, row, shift.index)
         if own is not None:
             remains = own[0] if remains == log_size else remains
             log_size, low, high = own[0], own[0] - WIDE * own[1], own[0] + WIDE * own[1]
         changes[row].append(
             Change(
                 index=shift.index,
-                last_before=_last_measured(replay, row, shift.index),
+                last_before=_last_measured(detector, row, shift.index),
                 earliest=min(shift.earliest, shift.index),
                 latest=max(shift.latest, shift.index),
                 size=log_size,
@@ -173,7 +174,7 @@ def _changes(replay: Replay, found: Stretches, better: Sequence[Better]) -> dict
     return {row: tuple(some) for row, some in changes.items()}
 
 
-def _interval(found: Stretches, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
+def _interval(found: Segments, left: Ints, right: Ints, size: Floats, error: Floats) -> tuple[Floats, Floats]:
     """Ends of the intervals of the sizes; the points themselves where they agree on no level."""
     low, high = size - WIDE * error, size + WIDE * error
     open_ = found.unsettled[left] | found.unsettled[right]
@@ -183,19 +184,19 @@ def _interval(found: Stretches, left: Ints, right: Ints, size: Floats, error: Fl
     )
 
 
-def _within_modes(replay: Replay, row: int, index: int) -> tuple[float, float] | None:
+def _within_modes(detector: Detector, row: int, index: int) -> tuple[float, float] | None:
     """The step at ``index`` and its standard error if the series switches between levels on both sides of it."""
-    if not any(shift.silent == "modes" for shift in replay.shifts[row]):
+    if not any(shift.silent == "modes" for shift in detector.shifts[row]):
         return None
-    edges = [0, *(shift.index for shift in replay.reported(row)), int(replay.length[row])]
+    edges = [0, *(shift.index for shift in detector.reported(row)), int(detector.length[row])]
     at = edges.index(index)
-    before, after = (replay.values[row, edges[at + side] : edges[at + side + 1]] for side in (-1, 0))
+    before, after = (detector.values[row, edges[at + side] : edges[at + side + 1]] for side in (-1, 0))
     return step_within(_measured(before), _measured(after))
 
 
-def _last_measured(replay: Replay, row: int, before: int) -> int:
+def _last_measured(detector: Detector, row: int, before: int) -> int:
     at = before - 1
-    while math.isnan(replay.values[row, at]):
+    while math.isnan(detector.values[row, at]):
         at -= 1
     return at
 
@@ -208,19 +209,19 @@ def _measured(series: Floats) -> Floats:
     return series[np.isfinite(series)]
 
 
-def _noise(replay: Replay, row: int, rest: Floats) -> Noise:
+def _noise(detector: Detector, row: int, rest: Floats) -> Noise:
     """How a series scatters. ``rest``: its present level's points, less that level."""
-    scale = float(np.sqrt(replay.scatter.variance[row]))
+    scale = float(np.sqrt(detector.noise.variance[row]))
     if not math.isfinite(scale):
         return Noise(math.nan, "short")
-    series = replay.values[row, : replay.length[row]]
-    since = max((shift.index for shift in replay.reported(row)), default=0)
+    series = detector.values[row, : detector.length[row]]
+    since = max((shift.index for shift in detector.reported(row)), default=0)
     # Since the last change, or over all of the series; these are one where nothing has changed.
     starts = dict.fromkeys((since, 0))
     found = next((found for start in starts if (found := modes(_measured(series[start:]))) is not None), None)
     if found is not None:
         return Noise(scale, "multimodal", modes=tuple(found.levels.tolist()))
-    rest = np.clip(rest, -replay.settings.gate * scale, replay.settings.gate * scale)
+    rest = np.clip(rest, -detector.settings.gate * scale, detector.settings.gate * scale)
     if rest.size < 12:
         return Noise(scale, "steady")
     where = np.arange(rest.size) - (rest.size - 1) / 2

@@ -330,8 +330,8 @@ class TestMonitor:
 
     def test_what_is_no_state_is_refused(self):
         arrays = to_arrays(Monitor(self.trends()))
-        with pytest.raises(ValueError, match=r"replay\.length does not fit"):
-            from_arrays(arrays | {"replay.length": np.zeros(5)})
+        with pytest.raises(ValueError, match=r"detector\.length does not fit"):
+            from_arrays(arrays | {"detector.length": np.zeros(5)})
 
     def test_refuses_what_a_trend_refuses(self):
         with pytest.raises(ValueError, match="positive"):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.detect.noise import CAUTION, Scatter, spread
+from lockstep.detect.noise import CAUTION, NoiseEstimate, spread
 from lockstep.detect.settings import DEFAULT
 
 ROW = np.array([0])
@@ -15,7 +15,7 @@ FLOOR = 1e-12
 
 def scatter(innovations, start=DEFAULT.burn_in):
     """One series that began with ``start`` points without noise, then missed its forecasts by that much."""
-    made = Scatter(1, DEFAULT)
+    made = NoiseEstimate(1, DEFAULT)
     made.start(ROW, np.zeros((1, start)))
     for index, missed in enumerate(innovations):
         made.note(ROW, np.array([index]), np.array([missed]))
@@ -51,23 +51,23 @@ def test_the_spread_of_one_point_is_its_square():
 
 def test_half_of_a_weight_is_the_points_own_error_over_the_usual_one():
     # The usual error is a geometric mean: of 1 and 2 it is √2, with another √2 it stays.
-    assert weigh(Scatter(1, DEFAULT), 1, 2, math.sqrt(2)) == pytest.approx([1, 0.5 + 0.5 * 2, 1])
+    assert weigh(NoiseEstimate(1, DEFAULT), 1, 2, math.sqrt(2)) == pytest.approx([1, 0.5 + 0.5 * 2, 1])
 
 
 def test_what_has_no_error_weighs_one_and_does_not_count():
-    made = Scatter(1, DEFAULT)
+    made = NoiseEstimate(1, DEFAULT)
     assert weigh(made, math.nan, 1, math.nan, 2, math.inf) == pytest.approx([1, 1, 1, 1.5, 1])
     assert made.told(np.array([0, 0]), np.array([2, 5])).tolist() == [True, False]
 
 
 def test_the_usual_error_follows_the_last_fifty():
-    made = Scatter(1, DEFAULT)
+    made = NoiseEstimate(1, DEFAULT)
     assert weigh(made, *[1e-3] * 200) == pytest.approx([1] * 200)
     assert weigh(made, 0.1) == pytest.approx([0.5 + 0.5 * 100 ** (2 * 50 / 51)])
 
 
 def test_the_first_guess_is_the_sample_variance_and_never_nothing():
-    made = Scatter(3, DEFAULT)
+    made = NoiseEstimate(3, DEFAULT)
     steps = np.linspace(-1, 1, DEFAULT.burn_in)
     made.start(np.array([2, 0]), np.array([7 + 0.01 * steps, 0 * steps]))
     assert made.variance == pytest.approx([FLOOR, math.nan, 1e-4 * steps.var(ddof=1)], nan_ok=True)
@@ -78,7 +78,7 @@ def test_the_first_guess_is_the_sample_variance_and_never_nothing():
 
 @pytest.mark.parametrize(("off", "noise"), [(0, 1.5), (2, 2), (9, 4)])
 def test_a_guess_from_three_points_keeps_to_what_their_errors_tell(off, noise):
-    made, error = Scatter(1, DEFAULT), 1e-3
+    made, error = NoiseEstimate(1, DEFAULT), 1e-3
     weigh(made, error, error, error)
     made.start(ROW, error * np.array([[-off, 0, off]]))  # a sample variance of off²
     assert made.variance == pytest.approx([(noise * error) ** 2])
@@ -117,7 +117,7 @@ def test_the_first_guess_stands_until_four_more_points_are_known():
 
 
 def test_only_the_series_that_are_due_are_made_anew():
-    made, rows = Scatter(2, DEFAULT), np.array([0, 1])
+    made, rows = NoiseEstimate(2, DEFAULT), np.array([0, 1])
     made.start(rows, np.zeros((2, 10)))
     for index in range(20):
         made.note(rows, np.array([index, index]), np.array([0.01, 0.02]))
@@ -134,7 +134,7 @@ def test_residuals_are_innovations_in_standard_deviations_without_gaps():
 
 
 def test_rounded_numbers_are_no_quieter_than_their_rounding():
-    made = Scatter(1, DEFAULT)
+    made = NoiseEstimate(1, DEFAULT)
     for value in (0.0, 0.0, 0.02, 0.0, 0.01, 0.0):
         made.see(ROW, np.array([value]))
     made.start(ROW, np.zeros((1, DEFAULT.burn_in)))
@@ -143,7 +143,7 @@ def test_rounded_numbers_are_no_quieter_than_their_rounding():
 
 def test_a_step_among_the_first_points_is_not_noise():
     points = np.random.default_rng(1).normal(0, 0.01, (400, DEFAULT.burn_in))
-    made, stepped = Scatter(400, DEFAULT), Scatter(400, DEFAULT)
+    made, stepped = NoiseEstimate(400, DEFAULT), NoiseEstimate(400, DEFAULT)
     made.start(np.arange(400), points)
     stepped.start(np.arange(400), points + 0.2 * (np.arange(DEFAULT.burn_in) >= 5))
     assert np.median(made.variance) == pytest.approx(1e-4, rel=0.15)
