@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from lockstep.alerts.followed_series import name_in
 from lockstep.alerts.reported_points import SeriesReports
 from lockstep.alerts.steps import Facts, Move, SeriesName, Step
 from lockstep.detect import Change
+
+#: Fields of a step that are stored, in this order. The row names the series.
+_FIELDS = tuple(field.name for field in fields(Step) if field.name != "series")
 
 #: Identity of a change within its series. Later points may change its size, not its place.
 Place = tuple[int, int, int, int, int]
@@ -107,22 +110,18 @@ class _Shared:
         self._places: dict[int, int] = {}
 
     def step(self, step: Step) -> list[Any]:
-        """Return the arguments of ``_step``."""
-        touched = step.touched
-        return [
-            self._fact(step.before),
-            self._fact(step.after),
-            *(step.size, step.low, step.high, step.confidence, step.left, step.first, step.last),
-            self._text(step.good),
-            [self._text(commit) for commit in step.between],
-            None if touched is None else [self._text(commit) for commit in touched],
-            step.unknown,
-            self._text(step.reported_at),
-            _move_json(step.own),
-            _move_json(step.baseline),
-            {name: _move_json(move) for name, move in step.controls.items()},
-            step.unsettled,
-        ]
+        """Return the content of ``_step``."""
+        values = vars(step) | {
+            **{side: self._fact(getattr(step, side)) for side in ("before", "after")},
+            **{name: self._text(getattr(step, name)) for name in ("good", "reported_at")},
+            **{
+                name: move and [move.log, move.noise] for name, move in (("own", step.own), ("baseline", step.baseline))
+            },
+            "between": list(map(self._text, step.between)),
+            "touched": None if step.touched is None else list(map(self._text, step.touched)),
+            "controls": {name: [move.log, move.noise] for name, move in step.controls.items()},
+        }
+        return [values[name] for name in _FIELDS]
 
     def _text(self, text: str) -> int:
         return self.texts.setdefault(text, len(self.texts))
@@ -135,29 +134,17 @@ class _Shared:
 
 
 def _step(series: SeriesName, texts: Sequence[str], facts: Sequence[Facts], content: Sequence[Any]) -> Step:
-    before, after, size, low, high, confidence, left, first, last, *others = content
-    good, between, touched, unknown, reported_at, own, baseline, controls, unsettled = others
-    return Step(
-        series=series,
-        before=facts[before],
-        after=facts[after],
-        size=size,
-        low=low,
-        high=high,
-        confidence=confidence,
-        first=first,
-        last=last,
-        good=texts[good],
-        between=tuple([texts[commit] for commit in between]),
-        touched=None if touched is None else tuple([texts[commit] for commit in touched]),
-        unknown=unknown,
-        reported_at=texts[reported_at],
-        own=_move(own),
-        baseline=_move(baseline),
-        controls={name: Move(*move) for name, move in controls.items()},
-        left=left,
-        unsettled=unsettled,
-    )
+    values = dict(zip(_FIELDS, content, strict=True))
+    touched = values["touched"]
+    values |= {
+        **{side: facts[values[side]] for side in ("before", "after")},
+        **{name: texts[values[name]] for name in ("good", "reported_at")},
+        **{name: values[name] and Move(*values[name]) for name in ("own", "baseline")},
+        "between": tuple([texts[commit] for commit in values["between"]]),
+        "touched": None if touched is None else tuple([texts[commit] for commit in touched]),
+        "controls": {name: Move(*move) for name, move in values["controls"].items()},
+    }
+    return Step(series, **values)
 
 
 def _spans(rising: Sequence[int]) -> list[list[int]]:
@@ -170,11 +157,3 @@ def _spans(rising: Sequence[int]) -> list[list[int]]:
 
 def _expanded(spans: Sequence[Sequence[int]]) -> list[int]:
     return [number for first, last in spans for number in range(first, last + 1)]
-
-
-def _move_json(move: Move | None) -> list[float] | None:
-    return None if move is None else [move.log, move.noise]
-
-
-def _move(content: list[float] | None) -> Move | None:
-    return None if content is None else Move(*content)
