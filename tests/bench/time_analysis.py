@@ -2,10 +2,9 @@
 
     python tests/bench/time_analysis.py FOLDER
 
-The first analysis, the same results again, and then after one more commit of every machine, which is written to the
-tree: from the new files on disk to what pages and alerts read, in a process that runs already, part by part. The last
-lines are of ``lockstep alerts list --no-list`` as the dashboard runs it, its start and its imports included. CPU
-seconds are of this process and those that it starts.
+Times the first analysis, the same results again, and one more commit of every machine, which is written to the tree:
+from the new files to the findings and alerts, part by part, in a running process. The last lines time ``lockstep alerts
+list --no-list`` as the dashboard runs it, including start and imports. CPU seconds include child processes.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def main() -> None:
 
 
 def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
-    """What ``lockstep alerts list`` does before it lists, printed part by part; seconds, and of CPU."""
+    """Do what ``lockstep alerts list`` does before it lists; print each part, return seconds and CPU seconds."""
     alerts = AlertStore(Database(cache / "alerts.sqlite"))
     parts: dict[str, float] = {}
 
@@ -85,20 +84,20 @@ def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
 
     thresholds, before = Thresholds(), cpu()
     store = Store.open(folder, cache=cache)
-    results, kept = timed("files", store.current), AnalysisCache(store.cache)
+    results, cache_files = timed("files", store.current), AnalysisCache(store.cache)
     now = datetime.now(UTC)
-    picture = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, kept))
-    timed("pages", lambda: publish(picture, results, kept, key_of(results, thresholds, folder, ())))
-    timed("alerts", lambda: alerts.sync(picture.current_alerts))
+    result = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, cache_files))
+    timed("pages", lambda: publish(result, results, cache_files, key_of(results, thresholds, folder, ())))
+    timed("alerts", lambda: alerts.sync(result.current_alerts))
     took, used = sum(parts.values()), cpu() - before
     each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
-    found = f"{sum(picture.series.values())} series, {len(picture.found)} changes, {len(picture.alerts)} alerts"
+    found = f"{sum(result.series.values())} series, {len(result.found)} changes, {len(result.alerts)} alerts"
     print(f"{what:11} {took:.2f} s, {used:.2f} s of CPU ({each}); {found}", flush=True)
     return took, used
 
 
 def outside(folder: Path, cache: Path, new: bool) -> tuple[float, float]:
-    """The same by the verb, in a process of its own, perhaps after a further commit."""
+    """Run the verb in its own process, after a further commit if ``new``; return seconds and CPU seconds."""
     if new:
         add_commit(folder)
     began, before = time.perf_counter(), cpu()
@@ -109,7 +108,7 @@ def outside(folder: Path, cache: Path, new: bool) -> tuple[float, float]:
 
 
 def start(folder: Path, cache: Path) -> float:
-    """Seconds of CPU until the verb begins, and for what it imports: those of an analysis of nothing."""
+    """Return the CPU seconds of start and imports: those of an analysis of an empty folder."""
     nothing = cache / "nothing"
     nothing.mkdir(exist_ok=True)
     outside(nothing, cache / "of nothing", new=False)
@@ -117,7 +116,7 @@ def start(folder: Path, cache: Path) -> float:
 
 
 def add_commit(folder: Path) -> None:
-    """One more commit of every machine, an hour after its newest, with the numbers of one shortly before."""
+    """Write one more commit of every machine, an hour after its newest, with the numbers of a recent one."""
     for machine in sorted(path.parent for path in folder.glob("*/machine.json")):
         contents = sorted((json.loads(path.read_bytes()) for path in newest(machine)), key=lambda one: one["date"])
         before = contents[-1]
@@ -128,13 +127,13 @@ def add_commit(folder: Path) -> None:
 
 
 def newest(machine: Path) -> list[Path]:
-    """The files that were written last, as far as the clock of the file system tells."""
+    """Return the newest files by the clock of the file system."""
     files = [path for path in machine.glob("*.json") if path.name != "machine.json"]
     return sorted(files, key=lambda path: path.stat().st_mtime_ns)[-20:]
 
 
 def cpu() -> float:
-    """Seconds of CPU so far."""
+    """Return the CPU seconds used so far."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
