@@ -1,7 +1,8 @@
-"""The charts, as plain Plotly dictionaries (``plotly.graph_objects`` would check them at 30 ms each)."""
+"""The chart of a trend, as a plain Plotly dictionary (``plotly.graph_objects`` would check it for 30 ms)."""
 
 from __future__ import annotations
 
+import base64
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,20 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-from dashboard.charts.axes import commit_axis, value_axis, within
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboard.charts.axes import commit_axis, value_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.thinning import envelope, telling_points
 from lockstep.compare.number_format import THIN, decimals
-from lockstep.compare.rows import STATE_LABELS, Measured, Quantity, Row, described
-from lockstep.history.model import Commit
+from lockstep.compare.row_table import RowTable
+from lockstep.compare.rows import STATE_LABELS, Measured, Quantity, Row
+from lockstep.history.model import STATES, Commit, Floats, Ints
 
 Figure = dict[str, Any]
+
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -30,39 +38,71 @@ class Mark:
 
 
 def trend(
-    rows: Sequence[Row],
+    rows: RowTable,
     commits: Sequence[Commit],
-    quantity: str,
+    what: Quantity,
     drawn: Mapping[str, Style],
     scheme: Scheme,
     marks: Sequence[Mark] = (),
     zoom: tuple[float, ...] = (),
+    columns: int = 0,
 ) -> Figure:
-    """One quantity of one case over the commits of a machine, one line a variant with its interval as a band.
+    """Return the chart of one quantity of one case over the commits of a machine.
+
+    Each variant has a line, and its interval is a band.
+
+    Twenty series of two thousand commits are forty thousand points. With a marker and a hover each they take the server
+    seconds and the browser longer, so ``columns`` thins them out (``dashboard.charts.thinning``).
 
     Args:
         rows: of one machine, suite, case and cache state.
         commits: the x axis, oldest first.
-        quantity: a name in ``QUANTITIES``.
+        what: the quantity.
         drawn: the variants to draw, in order, and how.
         scheme: "light" or "dark".
         marks: changes to mark.
         zoom: range of the x axis, () all; the other axis fits what is in it.
+        columns: of pixels that the chart has about: a line has at most two points in each; 0 draws every point.
     """
-    what = described(rows, quantity)
-    place = {commit.hash: index for index, commit in enumerate(commits)}
-    lows, highs = _extremes([row for row in rows if within(place[row.commit], zoom)], quantity, drawn)
-    bands, lines, absent = [], [], []
+    first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
+    thinned = _Thinned(first, last, (last - first) / columns) if columns else None
+    bands: list[Figure] = []
+    lines: list[Figure] = []
+    ends: list[float] = []
+    failed: list[tuple[int, str]] = []
+    variants = np.array([key.variant for key in rows.keys], dtype=object)
     for variant, style in drawn.items():
-        own = sorted((row for row in rows if row.variant == variant), key=lambda row: place[row.commit])
-        for run in _runs(own, quantity):
-            points = [(place[row.commit], row, row.measured(quantity)) for row in run]
-            bands.append(_band([(x, m) for x, _, m in points if m], style, scheme))
-            lines.append(_line(points, commits, what, variant, style, scheme))
-        absent += [row for row in own if row.state == "failed"]
-    ends = (min(lows), max(highs)) if lows else None
-    failed = [(place[row.commit], _failed_text(row, commits[place[row.commit]])) for row in absent]
-    return finished([*bands, *lines], commits, what, ends, failed, scheme, marks, zoom)
+        own = rows.select(np.flatnonzero(variants == variant))
+        own = own.select(np.argsort(own.columns["commit"], kind="stable"))
+        x, (y, low, high) = own.columns["commit"], own.interval(what.name)
+        for run in _runs(y, own.columns["version"]):
+            seen = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
+            ends += [*np.fmin(y[seen], low[seen]).tolist(), *np.fmax(y[seen], high[seen]).tolist()]
+            if thinned:
+                run = thinned.near(x, run)
+            known = run[~np.isnan(low[run]) & ~np.isnan(high[run])]
+            if len(run):
+                bands.append(_band(x[known], low[known], high[known], style, scheme, thinned))
+                shape = stroke(style, scheme) | {"name": escape(variant)}
+                lines.append(_line(own, run, x, y, what, commits, shape, thinned))
+        for place in np.flatnonzero(own.columns["state"] == STATES.index("failed")).tolist():
+            failed.append((int(x[place]), _failed_text(own[place], commits[x[place]])))
+    extent = (min(ends), max(ends)) if ends else None
+    return finished([*bands, *lines], commits, what, extent, failed, scheme, marks, zoom)
+
+
+@dataclass(frozen=True)
+class _Thinned:
+    """How many points a chart has pixels for: commits from ``first`` to ``last``, in columns of so many commits."""
+
+    first: float
+    last: float
+    width: float
+
+    def near(self, x: Ints, run: Places) -> Places:
+        """Return the points in view, and as far away as a drag of the whole chart leads."""
+        near = (x[run] >= 2 * self.first - self.last) & (x[run] <= 2 * self.last - self.first)
+        return run[near]
 
 
 def finished(
@@ -136,51 +176,52 @@ def _signs(marks: Sequence[Mark]) -> Figure:
     }
 
 
-def _extremes(rows: Sequence[Row], quantity: str, drawn: Mapping[str, Style]) -> tuple[list[float], list[float]]:
-    values = [value for row in rows if row.variant in drawn and (value := row.measured(quantity))]
-    return [v.value if v.low is None else v.low for v in values], [
-        v.value if v.high is None else v.high for v in values
-    ]
+def _runs(y: Floats, version: Ints) -> list[Places]:
+    """Return the places of stretches that compare: a new version, or a commit without a number, begins another."""
+    places = np.flatnonzero(~np.isnan(y))
+    turn = (np.diff(places) > 1) | (np.diff(version[places]) != 0)
+    return np.split(places, np.flatnonzero(turn) + 1) if len(places) else []
 
 
-def _runs(rows: Sequence[Row], quantity: str) -> list[list[Row]]:
-    """Stretches that compare: a new ruler, or a commit at which the series failed, begins another."""
-    runs: list[list[Row]] = []
-    version = None
-    for row in rows:
-        if row.measured(quantity) is None:
-            version = None
-            continue
-        if row.version != version:
-            runs.append([])
-        version = row.version
-        runs[-1].append(row)
-    return runs
-
-
-def _band(points: Sequence[tuple[int, Measured]], style: Style, scheme: Scheme) -> Figure:
-    known = [(x, m.low, m.high) for x, m in points if m.low is not None and m.high is not None]
-    xs = [x for x, _, _ in known]
-    outline = [high for _, _, high in known] + [low for _, low, _ in reversed(known)]
+def _band(x: Ints, low: Floats, high: Floats, style: Style, scheme: Scheme, thinned: _Thinned | None) -> Figure:
+    at: Floats | Ints = x
+    if thinned and len(x):
+        at, low, high = envelope(x, low, high, thinned.width)
+    outline = np.concatenate([at, at[::-1]]), np.concatenate([high, low[::-1]])
+    xs, ys = (packed(values) if thinned else values.tolist() for values in outline)
     fill = {"fill": "toself", "fillcolor": style.band(scheme), "line": {"width": 0}, "mode": "lines"}
-    return {"type": "scatter", "x": xs + xs[::-1], "y": outline, "hoverinfo": "skip", **fill}
+    return {"type": "scatter", "x": xs, "y": ys, "hoverinfo": "skip", **fill}
 
 
 def _line(
-    points: Sequence[tuple[int, Row, Measured | None]],
-    commits: Sequence[Commit],
+    rows: RowTable,
+    run: Places,
+    x: Ints,
+    y: Floats,
     what: Quantity,
-    variant: str,
-    style: Style,
-    scheme: Scheme,
+    commits: Sequence[Commit],
+    shape: Figure,
+    thinned: _Thinned | None,
 ) -> Figure:
-    return {
-        **stroke(style, scheme),
-        "name": escape(variant),
-        "x": [x for x, _, _ in points],
-        "y": [value.value for _, _, value in points if value],
-        "text": [hover_text(row, value, what, commit_line(commits[x])) for x, row, value in points if value],
-    }
+    if thinned:
+        run = run[telling_points(x[run], y[run], thinned.width)]
+        name, unit = shape["name"], escape(what.unit)
+        hover = f"<b>{name}</b><br><b>%{{y:,.4r}} {unit}</b><br>%{{text}}<extra></extra>"
+        texts = [commits[at].short for at in x[run].tolist()]
+        thin = {"mode": "lines", "hovertemplate": hover}
+        return shape | thin | {"x": packed(x[run]), "y": packed(y[run]), "text": texts}
+    low, high = rows.interval(what.name)[1:]
+    texts = []
+    for place in run.tolist():
+        ends = (None if np.isnan(end) else float(end) for end in (low[place], high[place]))
+        texts.append(hover_text(rows[place], Measured(float(y[place]), *ends), what, commit_line(commits[x[place]])))
+    return shape | {"x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
+
+
+def packed(values: Floats | Ints) -> dict[str, str]:
+    """Return numbers as Plotly's typed array: 4 bytes each in place of 18."""
+    kind = "i4" if values.dtype.kind == "i" else "f4"
+    return {"dtype": kind, "bdata": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
 
 
 def stroke(style: Style, scheme: Scheme) -> Figure:

@@ -12,7 +12,6 @@ from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html,
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.change_marks import marks
 from dashboard.charts.legend import suite_styles, swatch
-from dashboard.charts.long_trend import DRAWN, LONG, long_trend, long_trends
 from dashboard.charts.roofline import roofline
 from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import Scheme, Style
@@ -23,8 +22,8 @@ from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
-from lockstep.compare.row_table import newest_rows, rows_at, rows_of
-from lockstep.compare.rows import RELATIVE, described, quantities_of, relative_rows, series_of
+from lockstep.compare.row_table import newest_rows, rows_at, rows_over
+from lockstep.compare.rows import described, quantities_of, series_of
 from lockstep.compare.status import found_by_key
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, Series, SeriesKey
@@ -36,6 +35,9 @@ MOST_CASES = 20
 
 #: Columns of pixels of a long trend, beside others and alone in its row.
 _COLUMNS, _COLUMNS_ALONE = 400, 800
+
+#: Points of a page from which its trends are thinned out.
+LONG = 3_000
 
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
@@ -214,29 +216,29 @@ def trends(
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
     shown = [key for key in keys if key[3] in cases and key[2] in drawn]
-    long = len(shown) * len(commits) > LONG and set(address.quantities) <= set(DRAWN)
-    lines = long_trends(results, address.suite, shown) if long else {}
-    wanted = [] if long else [one for key in shown for one in keys[key]]
-    rows = rows_of(results, wanted)
+    long = len(shown) * len(commits) > LONG
+    rows = rows_over(results, address.machine, [series for key in shown for series in keys[key]], texts=not long)
+    case_of = np.array([key.case for key in rows.keys], dtype=object)
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    if RELATIVE in address.quantities:
-        rows = relative_rows(sorted(rows, key=lambda row: place[row.commit]))
     found = found_by_key(results, address.machine, picture)
+    columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     charts: list[Any] = []
     for case in cases:
-        own = [row for row in rows if row.case == case]
-        told = [(key[2], one) for key in keys if key[3] == case and key[2] in drawn for one in found.get(key, ())]
-        marked = marks(told, commits, place, scheme)
+        own = rows.select(np.flatnonzero(case_of == case))
+        changes = [
+            (key.variant, one)
+            for key in keys
+            if key.case == case and key.variant in drawn
+            for one in found.get(key, ())
+        ]
+        marked = marks(changes, commits, place, scheme)
         for name in address.quantities:
-            what = described(own, name)
+            measured = own.select(np.flatnonzero(~np.isnan(own.measured(name))))
+            what = described(measured[:1], name)
             heading = [mono(case), f"{what.label} {what.unit}".replace("% of floor %", "% of floor")]
-            known = {key[2]: line for key, line in lines.get(name, {}).items() if key[3] == case}
             figure = None
-            if any(np.any(line.value > 0) for line in known.values()):
-                columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
-                figure = long_trend(known, commits, what, drawn, scheme, marked, address.zoom, columns)
-            elif any(row.measured(name) for row in own):
-                figure = trend(own, commits, name, drawn, scheme, marked, address.zoom)
+            if len(measured):
+                figure = trend(own, commits, what, drawn, scheme, marked, address.zoom, columns if long else 0)
             chart: Any
             if figure is not None:
                 identity = {"type": "family-chart", "at": len(charts)}

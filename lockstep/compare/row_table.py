@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.compare.rows import SHOWN_AS, Measured, Row, case_axes
+from lockstep.compare.rows import RELATIVE, SHOWN_AS, VALUE, Measured, Row, case_axes
 from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, Series, SeriesKey
 from lockstep.history.series_keys import PARTS, KeyIndex
 from lockstep.history.snapshot import Results
@@ -114,21 +114,43 @@ class RowTable(Sequence[Row]):
         return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
 
     def measured(self, quantity: str) -> Floats:
-        """Return ``Row.measured`` of all rows, NaN where a row has no such number."""
+        """Return ``Row.measured`` of all rows, and of ``RELATIVE``; NaN where a row has no such number."""
+        return self.interval(quantity)[0]
+
+    def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:
+        """Return ``measured`` and both ends of its interval, NaN unknown."""
+        part: Part = "speedup" if quantity == "speedup" else "value" if quantity == VALUE else "latency"
+        value, low, high = (self.column(name) for name in _names(part)[:3])
         if quantity == "speedup":
-            return self.column("speedup")
-        if quantity == "value":
-            return self.column("value") * self.factors if "value" in self.columns else self.column("value")
-        latency = self.column("latency")
-        if quantity == "latency":
-            return 1e6 * latency
+            return value, low, high
+        if quantity in (VALUE, "latency"):
+            factor: Any = 1e6 if quantity == "latency" else self.factors if VALUE in self.columns else 1.0
+            return factor * value, factor * low, factor * high
+        if quantity == RELATIVE:
+            timed = ~np.isnan(value)
+            others = (self.column(name) for name in _names("value")[:3])
+            own = zip((value, low, high), others, strict=True)
+            value, low, high = (np.where(timed, time, other) for time, other in own)
+            first = self._first(value)
+            return value / first, low / first, high / first
         numerators = {
             "floor": 100 * self.columns["floor_s"],
             "bandwidth": self.columns["bytes"] / 1e9,
             "compute": self.columns["flops"] / 1e12,
         }
-        numerator = numerators[quantity]
-        return np.where(numerator > 0, numerator / latency, np.nan)
+        numerator = np.where(numerators[quantity] > 0, numerators[quantity], np.nan)
+        return numerator / value, numerator / high, numerator / low
+
+    def _first(self, value: Floats) -> Floats:
+        """Return for each row the first positive value of the same series and version; NaN if there is none."""
+        pairs = self.columns["key"].astype(np.int64) << 32 | self.columns["version"]
+        _, group = np.unique(pairs, return_inverse=True)
+        first = np.full(len(self), np.nan)
+        order = np.argsort(-self.columns["commit"], kind="stable")
+        order = order[value[order] > 0]
+        # The oldest is written last.
+        first[group[order]] = value[order]
+        return first[group]
 
     @property
     def series_keys(self) -> KeyIndex:
@@ -296,14 +318,18 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
     return tables[0].with_columns(columns)
 
 
+def rows_over(results: Results, machine: str, series: Iterable[Series], texts: bool = True) -> RowTable:
+    """Return every row of some series of a machine, by series, then oldest first; ``texts``: with notes and reasons."""
+    names = _SHARED if texts else tuple(name for name in _SHARED if name not in _TEXTS)
+    return _table(results, machine, results.columns(machine, names, series=series))
+
+
 def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
     """Return every row of some series, by machine, by series, then oldest first."""
     of: dict[str, list[Series]] = {}
     for each in series:
         of.setdefault(each.machine, []).append(each)
-    there = [name for name in results.machines if name in of]
-    columns = ((name, results.columns(name, _SHARED, series=of[name])) for name in there)
-    return [row for name, points in columns for row in _table(results, name, points)]
+    return [row for name in results.machines if name in of for row in rows_over(results, name, of[name])]
 
 
 def _table(results: Results, machine: str, points: Columns) -> RowTable:
@@ -319,9 +345,10 @@ def _table(results: Results, machine: str, points: Columns) -> RowTable:
     main = np.empty(count, dtype=np.intp)
     for some in (ratio, ~ratio):
         main[row[some]] = np.flatnonzero(some)
-    columns = {name: points[name][main] for name in ("rank", "commit", *_SHARED)} | {"key": key[main]}
+    shown = [name for name in _SHARED if name in points]
+    columns = {name: points[name][main] for name in ("rank", "commit", *shown)} | {"key": key[main]}
     for name in _TEXTS:
-        columns[name] = _interned(columns[name])
+        columns[name] = _interned(columns[name]) if name in columns else _without_text(count)
     for code, name in enumerate(PARTS):
         own = np.flatnonzero(part == code)
         if len(own):
@@ -361,6 +388,12 @@ def _names(part: Part) -> tuple[str, str, str, str]:
 
 def _unit(benchmark: Benchmark) -> tuple[str, float]:
     return SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+
+
+def _without_text(count: int) -> NDArray[Any]:
+    texts = np.empty(count, dtype=object)
+    texts.fill("")
+    return texts
 
 
 def _interned(texts: NDArray[Any]) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from lockstep.compare.number_format import significant
@@ -91,7 +91,6 @@ class Row:
         value, unit, higher_is_better: of a benchmark that does not measure seconds.
         axes: parameters of the case, as text.
         baseline: variant that the speedup refers to; "" unknown.
-        relative: see ``relative_rows``.
         flops, bytes: the task's cost in operations and bytes; 0 unknown.
         floor_s: seconds at the machine's own rates.
         bound: which rate makes the floor, "bandwidth" or "compute"; "" unknown.
@@ -121,7 +120,6 @@ class Row:
     higher_is_better: bool = False
     axes: tuple[tuple[str, str], ...] = ()
     baseline: str = ""
-    relative: Measured | None = None
 
     @property
     def machine(self) -> str:
@@ -153,11 +151,9 @@ class Row:
         latency = self.latency
         if quantity == VALUE:
             return self.value
-        if quantity == RELATIVE:
-            return self.relative
         if quantity == "speedup":
             return self.speedup
-        if latency is None:
+        if latency is None or quantity == RELATIVE:
             return None
         if quantity == "latency":
             return latency.times(1e6)
@@ -198,17 +194,6 @@ def described(rows: Iterable[Row], quantity: str) -> Quantity:
         return Quantity(RELATIVE, "Relative to the first", "×", False)
     row = next((row for row in rows if row.value), None)
     return Quantity(VALUE, "Value", row.unit if row else "", row.higher_is_better if row else False)
-
-
-def relative_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their latency (or value) over the first one of the same series and ruler; oldest first."""
-    first: dict[tuple[SeriesKey, str], float] = {}
-    found = []
-    for row in rows:
-        own = row.latency or row.value
-        base = first.setdefault((row.key, row.version), own.value) if own and own.value > 0 else None
-        found.append(replace(row, relative=own.times(1 / base) if own and base else None))
-    return found
 
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import urllib.request
 from argparse import ArgumentParser
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from asv.util import UserError
@@ -28,7 +29,8 @@ from dashboard.pages import family, overview
 from dashboard.server.app import PLOTLY, create_app, page
 from dashboard.server.command import Dashboard, listen
 from lockstep.alerts.findings import Findings
-from lockstep.compare.row_table import newest_rows
+from lockstep.compare.row_table import newest_rows, rows_over
+from lockstep.compare.rows import QUANTITIES
 from lockstep.record.model import Estimate
 
 CASE = "M=8,K=4096,N=2048"
@@ -150,13 +152,18 @@ def test_choosing_nothing_says_so(client, chosen):
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 
 
+def rows_of_case(results):
+    """Every row of a case."""
+    rows = rows_over(results, MACHINE, results.series(machine=MACHINE))
+    return rows.select(np.array([key.case == CASE for key in rows.keys]))
+
+
 def test_a_trend_holds_the_numbers_and_breaks_at_a_new_ruler(store):
     write_measurement(
         store.root, [record(version="ruler2", latency=Estimate(4e-6, 3.9e-6, 4.1e-6))], commit="d" * 40, date=DATE + 9
     )
     results = store.current()
-    rows = [row for row in every_row(results) if row.case == CASE]
-    figure = trend(rows, results.commits(), "latency", styles(["splitk"], set()), "light")
+    figure = trend(rows_of_case(results), results.commits(), QUANTITIES["latency"], styles(["splitk"], set()), "light")
     go.Figure(figure)
     lines = [trace for trace in figure["data"] if trace.get("name") == "splitk"]
     assert [trace["x"] for trace in lines] == [[0, 1, 2], [3]]
@@ -173,8 +180,7 @@ def test_a_failure_is_marked_with_its_reason(store):
     failed = record(state="failed", reason="off by <b>0.3</b>", latency=None, speedup=None)
     write_measurement(store.root, [failed], commit="d" * 40, date=DATE + 9)
     results = store.current()
-    rows = [row for row in every_row(results) if row.case == CASE]
-    figure = trend(rows, results.commits(), "latency", styles(["splitk"], set()), "dark")
+    figure = trend(rows_of_case(results), results.commits(), QUANTITIES["latency"], styles(["splitk"], set()), "dark")
     go.Figure(figure)
     mark = figure["data"][-1]
     assert mark["x"] == [3]
@@ -183,8 +189,9 @@ def test_a_failure_is_marked_with_its_reason(store):
 
 def test_a_quiet_series_is_not_blown_up(store):
     results = store.current()
-    rows = [row for row in every_row(results) if row.case == CASE and row.commit[0] != "c"]
-    figure = trend(rows, results.commits(), "latency", styles(["splitk"], set()), "light")
+    rows = rows_of_case(results)
+    quiet = rows.select(rows.columns["commit"] != 2)
+    figure = trend(quiet, results.commits(), QUANTITIES["latency"], styles(["splitk"], set()), "light")
     low, high = figure["layout"]["yaxis"]["range"]
     assert (high - low) / low > 0.1
 
