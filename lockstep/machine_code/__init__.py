@@ -12,11 +12,12 @@
 ``docs/machine-code.md`` says what is compared and what a trace can miss.
 """
 
-from lockstep.machine_code.compare import Comparison, codes_of, compare
+from lockstep.machine_code.compare import Comparison, compare
 from lockstep.machine_code.differences import CodeChange, differences
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 from lockstep.machine_code.session import TooSlow, TracingFailed, Tree
 from lockstep.machine_code.targets import Target, TargetError
+from lockstep.machine_code.tree_codes import codes_of
 
 __all__ = [
     "CaseCode",

@@ -1,8 +1,9 @@
 """What kernels are compiled for, and how many blocks of one fit on a multiprocessor there.
 
-Limits of each architecture: CUDA Programming Guide, appendix "Compute Capabilities", technical specifications.
-Allocation units: ``cuda_occupancy.h`` of the CUDA toolkit. Multiprocessors: NVIDIA's architecture whitepapers (A100,
-H100, RTX Blackwell) and the data sheets of B200, Jetson AGX Orin and GB10.
+Sources. Blocks and shared memory a multiprocessor, allocation units: ``cuda_occupancy.h`` of the CUDA toolkit (13.5).
+Threads a multiprocessor: the CUDA Programming Guide, "Compute Capabilities"; for 8.7 and 12.0 PyTorch's
+``torch/headeronly/macros/Macros.h``, and 12.1 is taken as 12.0. Multiprocessors: NVIDIA's architecture whitepapers
+(A100, H100, RTX Blackwell), the data sheets of B200, Jetson AGX Orin (2048 cores, 128 each) and GB10 (6144 cores).
 """
 
 from __future__ import annotations

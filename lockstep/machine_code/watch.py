@@ -1,7 +1,7 @@
 """A watch over the code under test: whatever it asks of the world is noted, in all its packages and while they load.
 
 The watch is a profiling function of the thread (``sys.setprofile``) and an audit hook of the process. It looks at each
-function of the code under test once for what it mentions (``purity.refused_mentions``), at each call of a Python or C
+function of the code under test once for what it mentions (``mentions.refused_mentions``), at each call of a Python or C
 function by what it is, and at each file, process, socket and foreign library by the audit event. The backward of an
 autograd function runs in the same thread: tensors here are on "meta", whose backward torch runs in the caller's thread.
 """
@@ -22,6 +22,7 @@ from lockstep.machine_code.foreign import unknown_globals
 from lockstep.machine_code.imports import Judge
 from lockstep.machine_code.listener import TRANSPARENT, doubted_by
 from lockstep.machine_code.mentions import refused_mentions
+from lockstep.machine_code.module_state import ModuleState
 from lockstep.machine_code.purity import PURE, allowed, is_foreign, refused_call, refused_scope, top
 from lockstep.machine_code.tree_files import FILES, TreeFiles
 
@@ -70,9 +71,8 @@ class Watch:
         self._files = TreeFiles(root, self.packages)
         self._doubt: Callable[[str], None] | None = None
         self._codes: dict[int, tuple[CodeType, _Known]] = {}
-        self._spoilt: dict[str, str] = {}
         self._caches: list[Any] = []
-        self._before: dict[str, Any] | None = None
+        self._state = ModuleState(self.packages)
         sys.addaudithook(self._audit)
         judge = Judge(self._own, self._report)
         judge.watch_imports(self._is_own)
@@ -87,16 +87,15 @@ class Watch:
             self._doubt(reason)
 
     def begin_case(self) -> None:
-        """Forget what the modules held before: what they hold when the case begins is what its calls may change."""
-        self._before = None
+        """Say that another case begins."""
+        self._state.begin_case()
 
     @contextlib.contextmanager
     def calls(self, doubt: Callable[[str], None]) -> Iterator[None]:
         """Within the block, tell ``doubt`` why what runs cannot be trusted."""
         self._forget()
         before, self._doubt = self._doubt, doubt
-        if self._before is None:
-            self._before = self._state()
+        self._state.begin_call()
         asked: list[str] = []
 
         def noted(reason: str) -> None:
@@ -110,11 +109,7 @@ class Watch:
             finally:
                 self._doubt = before
         if asked:
-            # What was asked may be remembered, and later cases would ask no more.
-            former, self._before = self._before, self._state()
-            for name, content in self._before.items():
-                if content != former.get(name):
-                    self._spoilt.setdefault(name, f"{asked[0]}, and {name} may remember the answer")
+            self._state.asked(asked[0])
 
     @contextlib.contextmanager
     def loads(self) -> Iterator[None]:
@@ -163,8 +158,8 @@ class Watch:
         if event == "call":
             known = self._known(frame)
             if known.own:
-                if known.module in self._spoilt:
-                    self._doubt(self._spoilt[known.module])
+                if known.module in self._state.spoilt:
+                    self._doubt(self._state.spoilt[known.module])
                 for reason in known.reasons:
                     self._doubt(f"{known.name} {reason}")
             elif not known.harmless:
@@ -295,14 +290,6 @@ class Watch:
         harmless = own or loading or top(module) in self._own or allowed(module, code.co_qualname)
         return _Known(module, f"{module}.{code.co_qualname}", own, foreign, harmless, reasons)
 
-    def _state(self) -> dict[str, Any]:
-        """What the modules under test hold, so far as it shows that something was remembered."""
-        return {
-            name: [(key, id(value), _held(value)) for key, value in vars(module).items()]
-            for name, module in list(sys.modules.items())
-            if top(name) in self.packages and module is not None
-        }
-
 
 def _failed(function: Any) -> str:
     """Why the failure of a function written in C is a doubt: one of torch may fail here and not on a GPU."""
@@ -323,18 +310,6 @@ class _Known:
     ) -> None:
         self.module, self.name, self.own, self.foreign = module, name, own, foreign
         self.harmless, self.reasons = harmless, reasons
-
-
-def _held(value: Any) -> Any:
-    """How much a value holds, and which objects."""
-    if isinstance(value, dict):
-        return len(value), [id(part) for part in value.values()]
-    if isinstance(value, list | set):
-        return len(value), [id(part) for part in value]
-    if isinstance(value, ModuleType):
-        return None  # its own, where it is under test
-    inside = getattr(value, "__dict__", None)
-    return [(name, id(part)) for name, part in list(inside.items())] if inside else None
 
 
 @contextlib.contextmanager

@@ -18,8 +18,8 @@ from project import make_project
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache, cache_path
-from lockstep.machine_code.compare import kept_codes
 from lockstep.machine_code.suite_sources import tree_files
+from lockstep.machine_code.tree_codes import kept_codes
 from lockstep.machine_code.trees import RefError, sources, unpack
 from lockstep.suite.discovery import load_suites
 
@@ -514,7 +514,7 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
         readers.add(threading.get_ident())
         return tree_files(*arguments)
 
-    monkeypatch.setattr(sys.modules[compare.__module__], "tree_files", read)
+    monkeypatch.setattr(sys.modules[kept_codes.__module__], "tree_files", read)
     head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
     comparison = compare(base, head, [suite], SM90)
     # Two threads that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905).

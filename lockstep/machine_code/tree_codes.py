@@ -1,0 +1,189 @@
+"""The code of one tree: from the cache, else traced and compiled in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+
+from lockstep.gpu.toolchain import ASSEMBLER, own_assembler
+from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
+from lockstep.machine_code.session import Session, Tree
+from lockstep.machine_code.sources import digest
+from lockstep.machine_code.suite_sources import definition_files, tree_files
+from lockstep.machine_code.targets import Target
+from lockstep.suite.model import Suite
+
+Say = Callable[[str], None]
+
+#: Environment variables that a compiler or a kernel may read; where caches lie decides nothing.
+DECIDING = ("TRITON_", "MLIR_", "LLVM_", "DISABLE_", "PTXAS_", "LOCKSTEP_KERNEL_")
+NOT_DECIDING = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET")
+
+
+def codes_of(
+    tree: Tree,
+    suites: Iterable[Suite],
+    target: Target,
+    *,
+    processes: int | None = None,
+    anew: bool = False,
+    cache: Cache | None = None,
+    say: Say = lambda line: None,
+) -> Mapping[CaseKey, CaseCode]:
+    """The code of every case, every kernel compiled.
+
+    Args:
+        tree: sources.
+        suites: today's.
+        target: what to compile for.
+        processes: that compile at once; by default one for each processor.
+        anew: compile also what is known, so that Triton's own cache has it for whoever launches it.
+        cache: what was found out before; by default the user's.
+        say: told what takes long.
+
+    Raises:
+        TracingFailed: the tree's process does not start.
+    """
+    with Reader(tree, list(suites), processes or processors_here(), cache or Cache(), say) as reader:
+        codes = reader.traced(target)
+        return reader.built(target, codes, _identities(codes), anew=anew)
+
+
+def kept_codes(
+    tree: Tree, suites: Iterable[Suite], target: Target, cache: Cache | None = None
+) -> Mapping[CaseKey, CaseCode]:
+    """As ``codes_of``, from the cache alone: nothing is started, and what is not kept is left out."""
+    return Reader(tree, list(suites), 1, cache or Cache(), lambda line: None).kept(target)
+
+
+class Reader:
+    """Finds out what one tree does: from the cache, else in a process of its own."""
+
+    def __init__(self, tree: Tree, suites: Sequence[Suite], processes: int, cache: Cache, say: Say) -> None:
+        self._tree = tree
+        # Read here and not when asked: readers are asked side by side, and in CPython 3.11 (seen in 3.11.7) two threads
+        # that parse at once fail now and then with "AST constructor recursion depth mismatch" (gh-106905).
+        self._sources = {suite.name: _sources_of(tree, suite) for suite in suites}
+        self._cache = cache
+        self._say = say
+        home = suites[0].home if suites else tree.root
+        self._session = Session(tree, home, processes)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def stop(self) -> None:
+        """End what another thread waits for."""
+        self._session.stop()
+
+    def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
+        """Code of the cases that the cache knows, with the machine code that it knows."""
+        codes = self._kept_cases(target)[0]
+        return _completed(codes, self._kept_kernels(_identities(codes)))
+
+    def traced(self, target: Target) -> dict[CaseKey, CaseCode]:
+        """Code of every case, no kernel compiled."""
+        codes, missing = self._kept_cases(target)
+        if missing:
+            self._say(f"tracing {', '.join(missing)} of {self._tree.name} for {target.name}")
+            fresh = self._session.trace(missing, target)
+            for name in missing:
+                rows = [[key.variant, key.case, asdict(code)] for key, code in fresh.items() if key.suite == name]
+                self._cache.put({missing[name]: rows})
+            codes |= fresh
+        return codes
+
+    def built(
+        self, target: Target, codes: Mapping[CaseKey, CaseCode], identities: Iterable[str], *, anew: bool = False
+    ) -> dict[CaseKey, CaseCode]:
+        """The same with these kernels compiled."""
+        wanted = sorted(set(identities))
+        known = {} if anew else self._kept_kernels(wanted)
+        missing = [one for one in wanted if one not in known]
+        if missing:
+            self._say(f"compiling {len(missing)} kernels of {self._tree.name} for {target.name}")
+            users = {key.suite for key, code in codes.items() if any(one.identity in missing for one in code.kernels)}
+            fresh = self._session.build(missing, sorted(users), target)
+            self._cache.put({one: asdict(kernel) for one, kernel in fresh.items()})
+            known |= fresh
+        return _completed(codes, known)
+
+    def _kept_cases(self, target: Target) -> tuple[dict[CaseKey, CaseCode], dict[str, str]]:
+        """Code of the cases that the cache knows, and the suites that it does not, with their keys."""
+        keys = {name: self._key(name, target) for name in self._sources}
+        known = self._cache.get(keys.values())
+        codes: dict[CaseKey, CaseCode] = {}
+        for name, key in keys.items():
+            found = {CaseKey(name, *which): case_code_from(row) for *which, row in known.get(key, ())}
+            if not all(map(_still_so, found.values())):
+                known.pop(key)
+                continue
+            codes |= found
+        return codes, {name: key for name, key in keys.items() if key not in known}
+
+    def _kept_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
+        return {one: kernel_code_from(row) for one, row in self._cache.get(identities).items()}
+
+    def _key(self, suite: str, target: Target) -> str:
+        """Of everything that decides what the cases of a suite do."""
+        return "cases " + digest(f"{suite} {target} {self._tree.trusted}", self._sources[suite], _surroundings())
+
+
+def _still_so(code: CaseCode) -> bool:
+    """Whether the environment answers as it did when the case was traced."""
+    return all(os.environ.get(name) == value for name, value in code.environment)
+
+
+def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:
+    return {kernel.identity for code in codes.values() for kernel in code.kernels}
+
+
+def _completed(codes: Mapping[CaseKey, CaseCode], known: Mapping[str, KernelCode]) -> dict[CaseKey, CaseCode]:
+    """The codes with the machine code of known kernels; where a kernel stands in the sources is the tree's own."""
+
+    def complete(kernel: KernelCode) -> KernelCode:
+        found = known.get(kernel.identity)
+        return replace(kernel, machine=found.machine, failure=found.failure) if found else kernel
+
+    return {key: replace(code, kernels=tuple(complete(one) for one in code.kernels)) for key, code in codes.items()}
+
+
+def _sources_of(tree: Tree, suite: Suite) -> str:
+    """Digest of what a suite's family and the suite itself stand on."""
+    return digest(family_sources(tree, suite), definition_files(suite, tree.packages))
+
+
+def family_sources(tree: Tree, suite: Suite) -> dict[str, bytes]:
+    """Return the files that a suite's family stands on in a tree."""
+    return tree_files(tree.root, tree.packages, suite)
+
+
+@cache
+def _surroundings() -> str:
+    """Of this version of lockstep, of all that is installed, and of the environment: a kernel may import anything."""
+    home = Path(__file__).parents[1]
+    harness = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*.py")}
+    installed = sorted(f"{one.metadata['Name']} {one.version}" for one in distributions())
+    variables = sorted(
+        f"{name}={value}"
+        for name, value in os.environ.items()
+        if name.startswith(DECIDING)
+        and name not in NOT_DECIDING
+        # Naming the assembler that Triton takes anyway, as measuring processes do, decides nothing.
+        and (name, value) != (ASSEMBLER, str(own_assembler()))
+    )
+    return digest(harness, platform.python_version(), "\n".join(installed), "\n".join(variables))
+
+
+def processors_here() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0))
