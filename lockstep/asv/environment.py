@@ -1,4 +1,4 @@
-"""asv environment type "lockstep": one persistent worker a commit, today's ruler and harness.
+"""asv environment type "lockstep": one persistent worker a commit, today's suites and harness.
 
 asv starts a process for each parameter; with torch that is 2.7 s of imports a number. Here a commit is
 checked out, one worker imports torch and the packages under test from it, and asv's requests are

@@ -79,7 +79,7 @@ def compare(
     Args:
         base: sources before.
         head: sources after.
-        suites: today's; the same ruler for both.
+        suites: today's; the same benchmark definition for both.
         target: what to compile for.
         cache: what was found out before; by default the user's.
         say: told what takes long.

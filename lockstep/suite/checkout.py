@@ -1,7 +1,7 @@
-"""Importing the packages under test from a checkout, and only from there.
+"""Import the packages under test from a checkout, and only from there.
 
-The thing measured is the commit's; suites and harness are today's. Both trees hold a package of the
-same name, so the choice must not hang on the order of ``sys.path``.
+The packages under test are the commit's; suites and harness are today's. Both trees hold a package of the
+same name, so the choice must not depend on the order of ``sys.path``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> i
 
 
 class CheckoutFinder(importlib.abc.MetaPathFinder):
-    """Finds the named top-level packages under ``root`` and refuses them anywhere else."""
+    """Find the named top-level packages under ``root`` and refuse them anywhere else."""
 
     def __init__(self, root: Path, packages: Sequence[str]) -> None:
         self.root = root
@@ -48,7 +48,7 @@ def under_test(module: str) -> bool:
 
 
 def import_from(root: Path, packages: Sequence[str]) -> None:
-    """From now on the packages come from ``root``.
+    """Import the packages from ``root`` from now on.
 
     Raises:
         ImportError: one of them is already imported from elsewhere.

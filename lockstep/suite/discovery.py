@@ -28,7 +28,7 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
-        raise SuiteError(f"{benchmark_dir} is no benchmark folder: it has no __init__.py")
+        raise SuiteError(f"{benchmark_dir} is not a benchmark folder: it has no __init__.py")
     root = str(benchmark_dir.parent)
     if root not in sys.path:
         sys.path.insert(0, root)
@@ -72,7 +72,7 @@ def is_suite(value: object) -> TypeGuard[type[Suite]]:
 
 
 def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
-    """Top-level packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
+    """Return the top-level packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
     Raises:
         SuiteError: one that a suite measures is missing there; it would be today's at every commit.
@@ -122,7 +122,7 @@ def has_family(root: Path, suite: Suite) -> bool:
 
 
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
-    """The suite of this name, or all suites of this family.
+    """Return the suite of this name, or all suites of this family.
 
     Raises:
         SuiteError: neither exists; the message names the nearest.
@@ -134,19 +134,19 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
 
 
 def match_cases(suite: Suite, text: str) -> list[Case]:
-    """Cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
+    """Return the cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
 
     Raises:
-        SuiteError: none has; the message lists the labels.
+        SuiteError: no case has them; the message lists the labels.
     """
     return [case for case in suite.all_cases if _has(case, text)] or [suite.case(text)]
 
 
 def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, list[str] | None]:
-    """By suite, the labels of the cases that any of ``texts`` picks; ``None``, which is all, where there are no texts.
+    """Return, by suite, the labels of the cases that any of ``texts`` picks; ``None``, which means all, without texts.
 
     Raises:
-        SuiteError: a text picks no case of any suite; the message lists the labels of the first.
+        SuiteError: a text picks no case of any suite; the message lists the labels of the first suite.
     """
     if not texts:
         return dict.fromkeys((suite.name for suite in suites), None)
@@ -165,7 +165,7 @@ def _has(case: Case, text: str) -> bool:
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """``"; did you mean …?"`` with the close matches, or ``"; there is …"`` with all of them."""
+    """Return ``"; did you mean …?"`` with the close matches, or ``"; there is …"`` with all names."""
     names = list(known)
     close = difflib.get_close_matches(wrong, names, n=3)
     if close:

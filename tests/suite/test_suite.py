@@ -561,7 +561,7 @@ def test_a_suite_module_that_fails_is_named(tmp_path, monkeypatch):
     folder = write_project(tmp_path, "import no_such_module")
     with pytest.raises(SuiteError, match=r"suite module ruler\S*\.thing cannot be imported: ModuleNotFoundError"):
         load_suites(folder)
-    with pytest.raises(SuiteError, match="is no benchmark folder"):
+    with pytest.raises(SuiteError, match="is not a benchmark folder"):
         load_suites(tmp_path / "toy" / "missing")
 
 
