@@ -72,7 +72,7 @@ def is_suite(value: object) -> TypeGuard[type[Suite]]:
 
 
 def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
-    """Return the top-level packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
+    """Return the packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
     Raises:
         SuiteError: one that a suite measures is missing there; it would be today's at every commit.
