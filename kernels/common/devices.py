@@ -7,12 +7,21 @@ compiled without a launch, which needs no GPU. Any other device raises an error 
 from __future__ import annotations
 
 import functools
+import os
 
 import torch
 import triton
 
 #: Streaming multiprocessors assumed on a CPU (Triton's interpreter): an H100's or H200's.
 SM_COUNT_WITHOUT_GPU = 132
+
+
+def interpreted() -> bool:
+    """Return whether Triton's interpreter runs kernels, by the variable that ``triton.knobs.runtime.interpret`` reads.
+
+    The knob itself may also be assigned, so a trace cannot know its value and proves nothing for code that asks it.
+    """
+    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
 
 
 def require_triton(tensor: torch.Tensor, variant: str) -> None:
@@ -22,8 +31,7 @@ def require_triton(tensor: torch.Tensor, variant: str) -> None:
         NotImplementedError: the tensor is on a CPU and Triton's interpreter is off. The suites
             show it as n/a.
     """
-    # The knob behind TRITON_INTERPRET; read late because tests set it before importing kernels.
-    if tensor.device.type == "cpu" and not triton.knobs.runtime.interpret:
+    if tensor.device.type == "cpu" and not interpreted():
         raise NotImplementedError(f"{variant} is a Triton kernel and needs a CUDA tensor, got a CPU tensor")
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-import triton
 from torch.nn.functional import silu
 
-from kernels.common.devices import require_triton
+from kernels.common.devices import interpreted, require_triton
 from kernels.common.warp_specialized import TileConfig
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped import triton_kernels as grouped_triton
@@ -139,7 +138,7 @@ class Fused(Products):
 
 
 def _has_triton(tensor: torch.Tensor) -> bool:
-    return tensor.device.type != "cpu" or bool(triton.knobs.runtime.interpret)
+    return tensor.device.type != "cpu" or interpreted()
 
 
 class Bmm(Fused):

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 
-from kernels.common.devices import require_triton
+from kernels.common.devices import interpreted, require_triton
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
 from kernels.w4a16.arguments import expect_planes, output
@@ -162,7 +161,7 @@ def w4a16(
     if name == "ring" and (config or not _why_no_ring(x, out)):
         return ring(x, words, scales32, out=out)
     # A variant that refuses these arguments is replaced by one that takes any.
-    no_triton = x.device.type == "cpu" and not triton.knobs.runtime.interpret
+    no_triton = x.device.type == "cpu" and not interpreted()
     if name == "dequant" or (not config and (len(x) > LARGEST_PLANES_M or no_triton)):
         return dequant(x, words, scales32, out=out)
     return planes(x, words, scales32, out=out)

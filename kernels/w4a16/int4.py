@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from kernels.common.arguments import expect
-from kernels.common.devices import capability
+from kernels.common.devices import capability, interpreted
 
 #: Code of the weight zero.
 ZERO_POINT = 8
@@ -225,7 +225,7 @@ def dequantise_planes(words: torch.Tensor, scales32: torch.Tensor, K: int) -> to
         K: rows of the weight.
     """
     groups, N = scales32.shape
-    if words.device.type == "cpu" and not triton.knobs.runtime.interpret:
+    if words.device.type == "cpu" and not interpreted():
         return dequantise(unpack_planes(words, K, N), scales32.to(torch.float16))
     weight = torch.empty(N, K, dtype=torch.float16, device=words.device)
     k_tiles = words.shape[1]

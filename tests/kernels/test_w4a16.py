@@ -75,7 +75,7 @@ def test_sizes_that_no_tile_divides(variant):
 
 @pytest.mark.parametrize("variant", ["fp16", "dequant", "best"])
 def test_quick_cases_run_on_a_cpu_without_the_interpreter(variant, monkeypatch):
-    monkeypatch.setattr("triton.knobs.runtime.interpret", False)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
     for case in SUITE.quick:
         assert checker(case, device=torch.device("cpu")).error(FAMILY, variant) < 5e-4
 
