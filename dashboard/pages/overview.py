@@ -8,6 +8,7 @@ from typing import Any
 import dash_mantine_components as dmc
 import numpy as np
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
 from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_height, heatmap
@@ -176,6 +177,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     )
     def offer(machine: str) -> tuple[list[Any], list[Any]]:
         results = store.current()
+        if machine not in results.machines:
+            raise PreventUpdate
         return _sinces(results, machine), columns(results, machine)
 
     register_rows(app, store, findings)
