@@ -22,7 +22,7 @@ from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.row_table import rows_at
+from lockstep.compare.read_rows import rows_at
 from lockstep.compare.rows import STATE_LABELS, described
 from lockstep.compare.verdict import LOUDEST, SIGNS
 from lockstep.history.model import STATES, Commit, Run

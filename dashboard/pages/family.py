@@ -22,7 +22,7 @@ from dashboard.pages.parts import back_link, graph, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
-from lockstep.compare.row_table import newest_rows, rows_at, rows_over
+from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.rows import described, quantities_of, series_of
 from lockstep.compare.status import found_by_key
 from lockstep.history.display_names import natural

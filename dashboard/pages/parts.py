@@ -15,7 +15,8 @@ from dashboard.charts.theme import GRAPH_CONFIG
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import whole
 from lockstep.compare.verdict import sign
-from lockstep.history.model import Commit, Problem
+from lockstep.history.model import Commit
+from lockstep.history.problems import Problem
 
 #: A list longer than this helps nobody; the rest is counted.
 MOST_PROBLEMS = 200

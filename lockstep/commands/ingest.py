@@ -16,7 +16,7 @@ from lockstep.commands.locations import add_location_options, check_locations, o
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
-    from lockstep.history.model import Refreshed
+    from lockstep.history.problems import Refreshed
     from lockstep.history.snapshot import Results
 
 

@@ -7,7 +7,7 @@ time of arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -17,23 +17,25 @@ from numpy.typing import NDArray
 
 from lockstep.compare.rows import RELATIVE, SHOWN_AS, VALUE, Measured, Row, case_axes
 from lockstep.history.model import STATES, Benchmark, Commit, Floats, Ints, Part, Series, SeriesKey
-from lockstep.history.series_keys import PARTS, KeyIndex
-from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_cache import remembered
+from lockstep.history.series_keys import KeyIndex
 
 Indices = NDArray[np.intp] | Ints
 Columns = Mapping[str, NDArray[Any]]
 
-#: Of a point: its number, the interval and the error.
-_ENDS = ("value", "low", "high", "error")
-
-_TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
-_SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "measured_at"), *_TEXTS)
+TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
+#: Columns that a row takes from its point as they are.
+SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "measured_at"), *TEXTS)
 
 
 @dataclass(frozen=True, eq=False)
-class _Machine:
-    """What the rows of a machine share."""
+class MachineFacts:
+    """What the rows of a machine share.
+
+    Attributes:
+        index: keys of its series.
+        commits: its commits, oldest first, and ``clock_states`` the clock state of the run at each.
+        benchmarks: by name. versions: texts by index.
+    """
 
     index: KeyIndex
     commits: tuple[Commit, ...]
@@ -72,7 +74,7 @@ class RowTable(Sequence[Row]):
             Unknown numbers are NaN; a column that no row has is left out.
     """
 
-    def __init__(self, machine: _Machine, columns: Columns) -> None:
+    def __init__(self, machine: MachineFacts, columns: Columns) -> None:
         self._machine = machine
         self.columns = columns
         self._length = len(columns.places if isinstance(columns, _View) else columns["key"])
@@ -120,7 +122,7 @@ class RowTable(Sequence[Row]):
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:
         """Return ``measured`` and both ends of its interval, NaN unknown."""
         part: Part = "speedup" if quantity == "speedup" else "value" if quantity == VALUE else "latency"
-        value, low, high = (self.column(name) for name in _names(part)[:3])
+        value, low, high = (self.column(name) for name in interval_names(part)[:3])
         if quantity == "speedup":
             return value, low, high
         if quantity in (VALUE, "latency"):
@@ -128,10 +130,10 @@ class RowTable(Sequence[Row]):
             return factor * value, factor * low, factor * high
         if quantity == RELATIVE:
             timed = ~np.isnan(value)
-            others = (self.column(name) for name in _names("value")[:3])
+            others = (self.column(name) for name in interval_names("value")[:3])
             own = zip((value, low, high), others, strict=True)
             value, low, high = (np.where(timed, time, other) for time, other in own)
-            first = self._first(value)
+            first = np.where(value > 0, self._first(value), np.nan)
             return value / first, low / first, high / first
         numerators = {
             "floor": 100 * self.columns["floor_s"],
@@ -267,45 +269,14 @@ class RowTable(Sequence[Row]):
         )
 
     def _measured(self, part: Part, place: int) -> Measured | None:
-        value, *ends = (self.number(name, place) for name in _names(part))
+        value, *ends = (self.number(name, place) for name in interval_names(part))
         return None if value is None else Measured(value, *ends)
-
-
-@remembered
-def _machine(results: Results, machine: str) -> _Machine:
-    runs = results.runs_of(machine)
-    states = tuple(run.clock_state for run in runs)
-    return _Machine(results.keys(machine), results.commits(machine), states, results.benchmarks, results.versions)
-
-
-@remembered
-def newest_rows(results: Results, machine: str) -> RowTable:
-    """Return the newest row of every series of a machine, in the order of the series."""
-    rows = _table(results, machine, results.columns(machine, _SHARED))
-    # Latency and speedup of a series may have come to an end at different commits.
-    key, commit = rows.columns["key"], rows.columns["commit"]
-    newest = np.full(len(rows.series_keys.keys), -1, dtype=np.int32)
-    np.maximum.at(newest, key, commit)
-    own = commit == newest[key]
-    return rows if own.all() else rows.select(own)
-
-
-@remembered
-def rows_at(results: Results, machine: str, commit: str) -> RowTable:
-    """Return the rows of one commit (its full hash)."""
-    commits = results.commits(machine)
-    if commits and commit == commits[-1].hash:
-        # The newest point of whatever was measured there: read once for both.
-        rows = newest_rows(results, machine)
-        own = rows.columns["commit"] == len(commits) - 1
-        return rows if own.all() else rows.select(own)
-    return _table(results, machine, results.columns(machine, _SHARED, commit))
 
 
 def no_rows() -> RowTable:
     """Return the rows of a machine that has none."""
     index = KeyIndex((), (), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.uint8))
-    return RowTable(_Machine(index, (), (), {}, ()), _nothing())
+    return RowTable(MachineFacts(index, (), (), {}, ()), no_columns())
 
 
 def concatenated(tables: Sequence[RowTable]) -> RowTable:
@@ -318,89 +289,19 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
     return tables[0].with_columns(columns)
 
 
-def rows_over(results: Results, machine: str, series: Iterable[Series], texts: bool = True) -> RowTable:
-    """Return every row of some series of a machine, by series, then oldest first; ``texts``: with notes and reasons."""
-    names = _SHARED if texts else tuple(name for name in _SHARED if name not in _TEXTS)
-    return _table(results, machine, results.columns(machine, names, series=series))
-
-
-def rows_of(results: Results, series: Iterable[Series]) -> list[Row]:
-    """Return every row of some series, by machine, by series, then oldest first."""
-    of: dict[str, list[Series]] = {}
-    for each in series:
-        of.setdefault(each.machine, []).append(each)
-    return [row for name in results.machines if name in of for row in rows_over(results, name, of[name])]
-
-
-def _table(results: Results, machine: str, points: Columns) -> RowTable:
-    """Return points as rows, in the order of the points: a latency and a speedup of one commit are one row."""
-    shared = _machine(results, machine)
-    index = shared.index
-    if not points:
-        return RowTable(shared, _nothing())
-    key, part = index.key_at[points["rank"]], index.part_at[points["rank"]]
-    # What the record says stands at both points; the state of the row is its latency's.
-    ratio = part == PARTS.index("speedup")
-    row, count = _rows_of_points(key, points["commit"])
-    main = np.empty(count, dtype=np.intp)
-    for some in (ratio, ~ratio):
-        main[row[some]] = np.flatnonzero(some)
-    shown = [name for name in _SHARED if name in points]
-    columns = {name: points[name][main] for name in ("rank", "commit", *shown)} | {"key": key[main]}
-    for name in _TEXTS:
-        columns[name] = _interned(columns[name]) if name in columns else _without_text(count)
-    for code, name in enumerate(PARTS):
-        own = np.flatnonzero(part == code)
-        if len(own):
-            columns |= _numbers(name, {end: points[end][own] for end in _ENDS}, row[own], count)
-    return RowTable(shared, columns)
-
-
-def _nothing() -> Columns:
+def no_columns() -> Columns:
+    """Return the columns of no row."""
     numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", "commit", "rank", "version", "state")}
-    return {name: np.empty(0, dtype=object if name in _TEXTS else float) for name in _SHARED} | numbers
+    return {name: np.empty(0, dtype=object if name in TEXTS else float) for name in SHARED} | numbers
 
 
-def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:
-    """Return the place of each point's row, and how many rows there are: a row is a key at a commit."""
-    pairs = key.astype(np.int64) << 32 | commit
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    place = np.empty(len(first), dtype=np.intp)
-    place[np.argsort(first)] = np.arange(len(first))
-    return place[inverse], len(first)
-
-
-def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str, Floats]:
-    """Return the four columns of a number, from the points that have it."""
-    values = points["value"]
-    known = ~np.isnan(values) if part == "value" else values > 0
-    found = {}
-    for name, end in zip(_names(part), _ENDS, strict=True):
-        column = np.full(count, np.nan)
-        column[row] = np.where(known, points[end], np.nan)
-        found[name] = column
-    return found
-
-
-def _names(part: Part) -> tuple[str, str, str, str]:
+def interval_names(part: Part) -> tuple[str, str, str, str]:
+    """Return the names of the columns of a number: its value, both ends of its interval, its error."""
     return part, f"{part}_low", f"{part}_high", f"{part}_error"
 
 
 def _unit(benchmark: Benchmark) -> tuple[str, float]:
     return SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
-
-
-def _without_text(count: int) -> NDArray[Any]:
-    texts = np.empty(count, dtype=object)
-    texts.fill("")
-    return texts
-
-
-def _interned(texts: NDArray[Any]) -> NDArray[Any]:
-    """Return the texts, equal ones as one object."""
-    seen: dict[str, str] = {}
-    texts[:] = [seen.setdefault(text, text) for text in texts.tolist()]
-    return texts
 
 
 def _other_axes(series: Series) -> tuple[tuple[str, str], ...]:

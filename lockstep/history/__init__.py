@@ -1,6 +1,6 @@
 """Any asv results tree as a store of points: ours, or another project's.
 
-``Store`` keeps a columnar cache in step with the files; ``Results`` is a frozen picture of it, with the
+``Store`` keeps a columnar cache in step with the files; ``Results`` is a snapshot of it, with the
 queries; ``model`` has the nouns. Nothing here decides what a number means.
 
     results = Store.open(Path("results")).current()

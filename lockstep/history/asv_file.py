@@ -19,7 +19,8 @@ import numpy as np
 
 from lockstep.history.asv_head import Head, read_head, updated
 from lockstep.history.columns import MOST_SAMPLES, FilePoints
-from lockstep.history.model import STATES, Complaint, Floats
+from lockstep.history.model import STATES, Floats
+from lockstep.history.problems import Complaint
 from lockstep.history.series_ids import Ids, SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.history.model import Complaint
+from lockstep.history.problems import Complaint
 from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
 
 #: A hash, or what somebody gave to ``asv run --set-commit-hash``. It goes into addresses, hence no slash.

@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from lockstep.history.model import Problem
+from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
 from lockstep.history.sqlite_wal import keep_write_ahead_log
 
@@ -119,7 +119,7 @@ class Catalog:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction, which readers see whole or not at all; raises the picture's generation."""
+        """A transaction, which readers see whole or not at all; raises the generation of the snapshot."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -17,8 +17,8 @@ import numpy as np
 from lockstep.history.asv_file import AsvFile, read_asv
 from lockstep.history.catalog import Intake, Part, RunRow
 from lockstep.history.columns import FilePoints, as_table
-from lockstep.history.model import Complaint, Problem
 from lockstep.history.parquet import MOST_PARTS, write_part
+from lockstep.history.problems import Complaint, Problem
 from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp
 from lockstep.history.series_ids import SeriesIds

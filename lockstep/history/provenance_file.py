@@ -15,7 +15,8 @@ import numpy as np
 
 from lockstep.history.asv_file import AsvFile, sampled
 from lockstep.history.columns import COLUMNS, FilePoints, blank
-from lockstep.history.model import STATES, Complaint
+from lockstep.history.model import STATES
+from lockstep.history.problems import Complaint
 from lockstep.history.series_ids import SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
 from lockstep.record.file import SUFFIX, read_records

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lockstep.history.model import Problem
+from lockstep.history.problems import Problem
 from lockstep.history.validation import shown
 from lockstep.record.file import SUFFIX
 

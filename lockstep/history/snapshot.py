@@ -1,4 +1,4 @@
-"""A frozen picture of a results folder, and the questions that it answers."""
+"""A snapshot of a results folder, and the questions that it answers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from lockstep.history.model import STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
 from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
 from lockstep.history.series_keys import KeyIndex
-from lockstep.history.snapshot_contents import Contents, Shelf
+from lockstep.history.snapshot_contents import Contents, MachineIndex
 from lockstep.timing.intervals import standard_error
 
 
 class Results:
-    """Everything that a results folder says, as it was at one refresh. Safe to use from several threads.
+    """All results of a folder, as they were at one refresh. Safe to use from several threads.
 
     Attributes:
         root: the folder.
@@ -47,18 +47,18 @@ class Results:
         self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
         self._contents = contents
         self._reader = reader
-        self._shelves = {name: Shelf(name, contents) for name in self.machines}
+        self._machines = {name: MachineIndex(name, contents) for name in self.machines}
         self._states: dict[tuple[str, int | None], str] = {}
 
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
         """Commits that a machine (``None``: any) has results of, oldest first; () for an unknown machine."""
         if machine is None:
             return self._contents.commits
-        return self._shelves[machine].commits if machine in self._shelves else ()
+        return self._machines[machine].commits if machine in self._machines else ()
 
     def runs_of(self, machine: str) -> tuple[Run, ...]:
         """Runs of a machine in the order of its commits, one each; () for an unknown machine."""
-        return tuple(self.runs[index] for index in self._shelves[machine].runs) if machine in self._shelves else ()
+        return tuple(self.runs[index] for index in self._machines[machine].runs) if machine in self._machines else ()
 
     def state(self, machine: str, first: int | None = None) -> str:
         """What the points of a machine, or those of its first commits, are made from: the same text, the same points.
@@ -66,14 +66,14 @@ class Results:
         It tells results in one cache apart; a cache that was made anew tells the same results otherwise. "" for an
         unknown machine.
         """
-        shelf = self._shelves.get(machine)
-        if shelf is None:
+        index = self._machines.get(machine)
+        if index is None:
             return ""
         asked = (machine, first)
         if asked not in self._states:
-            runs = zip(shelf.runs, shelf.commits[:first], strict=False)
-            of = [f"{shelf.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
-            of += [repr(self.benchmarks[name]) for name in sorted(shelf.benchmarks)]
+            runs = zip(index.runs, index.commits[:first], strict=False)
+            of = [f"{index.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
+            of += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
             text = "\n".join(of).encode("utf-8", "surrogateescape")
             self._states[asked] = blake2b(text, digest_size=16).hexdigest()
         return self._states[asked]
@@ -94,12 +94,12 @@ class Results:
             axes: values that the parameters of these names must have.
         """
         wanted = (axes or {}).items()
-        shelves = [shelf for name, shelf in self._shelves.items() if machine in (None, name)]
+        indices = [index for name, index in self._machines.items() if machine in (None, name)]
         # Pages ask for one benchmark after the other: together they must not scan everything each time.
         named = (
             one
-            for shelf in shelves
-            for one in (shelf.series.values() if benchmark is None else shelf.series_of(benchmark))
+            for index in indices
+            for one in (index.series.values() if benchmark is None else index.series_of(benchmark))
         )
         if wanted:
             named = (one for one in named if all(pair in one.axes for pair in wanted))
@@ -120,21 +120,21 @@ class Results:
         """
         wanted: dict[str, set[int]] = defaultdict(set)
         if series is None:
-            wanted |= {name: set(shelf.series) for name, shelf in self._shelves.items()}
+            wanted |= {name: set(index.series) for name, index in self._machines.items()}
         else:
             for one in series:
-                shelf = self._shelves.get(one.machine)
-                if shelf and one in shelf.numbers:
-                    wanted[one.machine].add(shelf.numbers[one])
+                index = self._machines.get(one.machine)
+                if index and one in index.numbers:
+                    wanted[one.machine].add(index.numbers[one])
         for name, numbers in wanted.items():
             yield from self.trends_of(name, numbers, last)
 
     def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
         """``trends`` of the series of a machine that have these numbers, see ``number``."""
-        shelf = self._shelves[machine]
-        source = shelf.source if last is None else shelf.newest(last)
+        index = self._machines[machine]
+        source = index.source if last is None else index.newest(last)
         for found in self._reader.numbers(source, sorted(numbers)):
-            yield from self._trends(found, shelf)
+            yield from self._trends(found, index)
 
     def newest(self, machine: str, commits: int) -> Numbers:
         """The points of a machine's last commits, in columns, of which ``version`` holds indices.
@@ -143,20 +143,20 @@ class Results:
             machine: one of ``machines``.
             commits: how many; a few, since all of it is in memory at once.
         """
-        found = self._reader.every(self._shelves[machine].newest(commits))
+        found = self._reader.every(self._machines[machine].newest(commits))
         return replace(found, version=np.searchsorted(self._version_ids, found.version))
 
     def count(self, machine: str) -> int:
         """How many series a machine has; 0 for an unknown one."""
-        return self._shelves[machine].count if machine in self._shelves else 0
+        return self._machines[machine].count if machine in self._machines else 0
 
     def number(self, series: Series) -> int:
-        """What tells the series from all others of its machine in ``Numbers.series``, and always does.
+        """Return the number of a series in ``Numbers.series``; no cache and no process has another.
 
         Raises:
             KeyError: there is no such series.
         """
-        return self._shelves[series.machine].numbers[series]
+        return self._machines[series.machine].numbers[series]
 
     def points(self, *series: Series) -> list[Point]:
         """Every point of some series with all that is known of it; by machine, by series, then oldest first.
@@ -164,15 +164,15 @@ class Results:
         A point takes about 20 µs: for numbers over many series there are ``trends``.
         """
         found: list[Point] = []
-        for name, shelf in self._shelves.items():
-            numbers = [shelf.numbers[one] for one in series if one.machine == name and one in shelf.numbers]
+        for name, index in self._machines.items():
+            numbers = [index.numbers[one] for one in series if one.machine == name and one in index.numbers]
             if numbers:
-                found += self._points(self._reader.rows(shelf.source, series=numbers), shelf)
+                found += self._points(self._reader.rows(index.source, series=numbers), index)
         return found
 
     def keys(self, machine: str) -> KeyIndex:
         """Keys of the series of one of ``machines``."""
-        return self._shelves[machine].keys
+        return self._machines[machine].keys
 
     def columns(
         self, machine: str, names: Collection[str], commit: str | None = None, series: Iterable[Series] | None = None
@@ -190,22 +190,22 @@ class Results:
             point's series among ``series(machine)``, "commit", an index into ``commits(machine)``, and "error", the
             standard error of the logarithm of "value".
         """
-        shelf = self._shelves[machine]
+        index = self._machines[machine]
         names = {*_IDENTITY, *names}
         if series is not None:
-            numbers = [shelf.numbers[each] for each in series if each in shelf.numbers]
-            rows = self._reader.rows(shelf.source, series=numbers, names=names) if numbers else {}
+            numbers = [index.numbers[each] for each in series if each in index.numbers]
+            rows = self._reader.rows(index.source, series=numbers, names=names) if numbers else {}
         elif commit is None:
-            rows = self._reader.latest(shelf.source, names)
+            rows = self._reader.latest(index.source, names)
         else:
             rows = (
-                self._reader.rows(shelf.source, runs=shelf.ids_at[commit], names=names)
-                if commit in shelf.ids_at
+                self._reader.rows(index.source, runs=index.ids_at[commit], names=names)
+                if commit in index.ids_at
                 else {}
             )
         if not rows:
             return {}
-        order, commits, _, ranks = _in_order(rows, shelf)
+        order, commits, _, ranks = _in_order(rows, index)
         rows["error"] = errors(rows)
         rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
         found = {name: rows.pop(name)[order] for name in tuple(rows)}
@@ -229,26 +229,26 @@ class Results:
             start: place of the first point.
             count: points at most.
         """
-        shelf = self._shelves[machine]
-        rows = self._reader.rows(shelf.source, runs=shelf.ids_at[commit]) if commit in shelf.ids_at else {}
-        return list(self._points(rows, shelf, start, start + count)), len(rows["run"]) if rows else 0
+        index = self._machines[machine]
+        rows = self._reader.rows(index.source, runs=index.ids_at[commit]) if commit in index.ids_at else {}
+        return list(self._points(rows, index, start, start + count)), len(rows["run"]) if rows else 0
 
     def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
         """Give the points of a machine at a commit (its full hash), or the newest of every series, one by one.
 
         They are in the order of ``series()``. Together they take a kilobyte each: who needs them once holds none.
         """
-        shelf = self._shelves.get(machine)
-        if shelf and commit is None:
-            yield from self._points(self._reader.latest(shelf.source), shelf)
-        elif shelf and commit in shelf.ids_at:
-            yield from self._points(self._reader.rows(shelf.source, runs=shelf.ids_at[commit]), shelf)
+        index = self._machines.get(machine)
+        if index and commit is None:
+            yield from self._points(self._reader.latest(index.source), index)
+        elif index and commit in index.ids_at:
+            yield from self._points(self._reader.rows(index.source, runs=index.ids_at[commit]), index)
 
-    def _trends(self, found: Numbers, shelf: Shelf) -> Iterator[Trend]:
+    def _trends(self, found: Numbers, index: MachineIndex) -> Iterator[Trend]:
         version = np.searchsorted(self._version_ids, found.version).astype(np.int32)
         for start, end in pairwise(found.starts):
             own = slice(start, end)
-            series = shelf.one(int(found.series[start]))
+            series = index.one(int(found.series[start]))
             yield Trend(
                 series=series,
                 benchmark=self.benchmarks[series.benchmark],
@@ -267,24 +267,24 @@ class Results:
                 repeat=found.repeat[own],
             )
 
-    def _points(self, rows: Rows, shelf: Shelf, start: int = 0, end: int | None = None) -> Iterator[Point]:
+    def _points(self, rows: Rows, index: MachineIndex, start: int = 0, end: int | None = None) -> Iterator[Point]:
         """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
         if not rows:
             return
-        order, commits, runs, _ = _in_order(rows, shelf)
+        order, commits, runs, _ = _in_order(rows, index)
         order, commits, runs = order[start:end], commits[start:end], runs[start:end]
         for start in range(0, len(order), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             portion = {name: values[order[some]] for name, values in rows.items()}
-            yield from self._portion(portion, commits[some], [self.runs[run] for run in runs[some].tolist()], shelf)
+            yield from self._portion(portion, commits[some], [self.runs[run] for run in runs[some].tolist()], index)
 
-    def _portion(self, rows: Rows, commits: Ints, runs: list[Run], shelf: Shelf) -> Iterator[Point]:
+    def _portion(self, rows: Rows, commits: Ints, runs: list[Run], index: MachineIndex) -> Iterator[Point]:
         """Give the points of rows that are in order."""
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
         columns |= {
-            "series": [shelf.series[series] for series in rows["series"].tolist()],
+            "series": [index.series[series] for series in rows["series"].tolist()],
             "commit": commits.tolist(),
             "run": runs,
             "state": states,
@@ -307,7 +307,7 @@ _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "ratio
 #: Points that are made together: their columns are lists of objects.
 _AT_ONCE = 4096
 
-#: What asv's file tells by NaN and by null.
+#: What asv's file means by NaN and by null.
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}
 
 _NUMBERS = (
@@ -320,12 +320,12 @@ _AS_STORED = (
 )
 
 
-def _in_order(rows: Rows, shelf: Shelf) -> tuple[NDArray[np.intp], Ints, Ints, Ints]:
+def _in_order(rows: Rows, index: MachineIndex) -> tuple[NDArray[np.intp], Ints, Ints, Ints]:
     """Return the order of rows by series and commit, and of the rows in order commit, run and rank of the series."""
-    place, _ = lookup(shelf.source.ids, rows["run"])
-    commits, ranks = shelf.source.commits[place], shelf.ranks(rows["series"]).astype(np.int32)
+    place, _ = lookup(index.source.ids, rows["run"])
+    commits, ranks = index.source.commits[place], index.ranks(rows["series"]).astype(np.int32)
     order = np.lexsort((commits, ranks))
-    return order, commits[order], shelf.source.runs[place][order], ranks[order]
+    return order, commits[order], index.source.runs[place][order], ranks[order]
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""What was worked out of a picture of the results, kept as long as the picture and no longer."""
+"""Results of functions of a snapshot, cached as long as the snapshot lives."""
 
 from __future__ import annotations
 
@@ -17,56 +17,55 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class _Made:
-    """A thing, once it is made."""
+class _Entry:
+    """A cached value, once it is computed; ``size`` is its number of items, if it is a collection."""
 
     done: bool = False
     value: Any = None
-    #: Items that it holds, if it is a collection.
-    held: int = 0
+    size: int = 0
 
 
-#: Things that one function keeps of a picture, the longest unused goes first: a walk along the commits must not
-#: push out what every page of a machine needs. Fewer are kept of things that hold very much together.
-_MOST, _MOST_HELD = 16, 200_000
+#: Values that are cached of one function and snapshot, and items in all of them; the longest unused goes first. The
+#: limit is for each function: a walk along the commits must not push out what every page of a machine needs.
+_MOST, _MOST_ITEMS = 16, 200_000
 
-_KEPT: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Made]]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Entry]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
-#: Held by the thread that makes things. Python runs one thread at a time, so several that make large things take no
-#: less time than one after the other, and hold the memory of all at once.
-_MAKING = threading.RLock()
+#: Held by the thread that computes. Python runs one thread at a time, so several that compute large values take no less
+#: time than one after the other, and need the memory of all at once.
+_COMPUTING = threading.RLock()
 
 
 def once(results: Results, who: Hashable, key: Hashable, make: Callable[[], T]) -> T:
-    """What ``make`` gives, made once for this picture and key; who asks meanwhile waits for it.
+    """Return what ``make`` returns, computed once for this snapshot and key; other threads wait for it.
 
     Args:
-        results: the picture; a refreshed one is another.
-        who: what is made. key: of what.
-        make: takes nothing, and gives something that nobody changes.
+        results: the snapshot.
+        who: the function. key: its arguments.
+        make: takes nothing, and returns a value that nobody changes.
     """
     with _LOCK:
-        kept = _KEPT.setdefault(results, {}).setdefault(who, OrderedDict())
-        made = kept.setdefault(key, _Made())
-        kept.move_to_end(key)
-        while len(kept) > _MOST:
-            kept.popitem(last=False)
-    if not made.done:
-        with _MAKING:
-            if not made.done:
-                made.value = make()
-                made.held = len(made.value) if isinstance(made.value, Sized) else 1
-                made.done = True
+        entries = _CACHE.setdefault(results, {}).setdefault(who, OrderedDict())
+        entry = entries.setdefault(key, _Entry())
+        entries.move_to_end(key)
+        while len(entries) > _MOST:
+            entries.popitem(last=False)
+    if not entry.done:
+        with _COMPUTING:
+            if not entry.done:
+                entry.value = make()
+                entry.size = len(entry.value) if isinstance(entry.value, Sized) else 1
+                entry.done = True
                 with _LOCK:
-                    while len(kept) > 1 and sum(one.held for one in kept.values()) > _MOST_HELD:
-                        kept.popitem(last=False)
-    found: T = made.value
+                    while len(entries) > 1 and sum(each.size for each in entries.values()) > _MOST_ITEMS:
+                        entries.popitem(last=False)
+    found: T = entry.value
     return found
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
-    """``once`` for a function of a picture and further (hashable) arguments."""
+    """Cache a function of a snapshot and further (hashable) arguments, see ``once``."""
 
     @wraps(function)
     def ask(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:

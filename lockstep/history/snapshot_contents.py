@@ -1,4 +1,4 @@
-"""What a picture is made of: read from the manifest at one moment, and kept in memory."""
+"""Contents of a snapshot, apart from the points: read from the manifest at one moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.catalog import Reading, RunRow
 from lockstep.history.machines import machine_names
-from lockstep.history.model import Benchmark, Commit, Control, Machine, Problem, Run, Series
+from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
+from lockstep.history.problems import Problem
 from lockstep.history.reader import Source
 from lockstep.history.series_ids import Ids
 from lockstep.history.series_keys import KeyIndex, index_keys
@@ -55,7 +56,7 @@ class Contents:
     problems: tuple[Problem, ...]
 
 
-class Shelf:
+class MachineIndex:
     """One machine's runs and series."""
 
     def __init__(self, name: str, contents: Contents) -> None:
@@ -65,7 +66,7 @@ class Shelf:
         place = {commit.hash: place for place, commit in enumerate(contents.commits)}
         own = [index for index, run in enumerate(contents.runs) if run.machine == name]
         own.sort(key=lambda index: place[contents.runs[index].commit])
-        #: Indices into the picture's runs, in the order of commits.
+        #: Indices into the runs of the snapshot, in the order of commits.
         self.runs = own
         self.commits = tuple(contents.commits[place[contents.runs[index].commit]] for index in own)
         #: Index of the commit, by index of the run.
@@ -120,7 +121,7 @@ class Shelf:
         found = self._made.get(number)
         if found is None:
             name, values = self._contents.known[number]
-            found = Series(self._name, name, names.axes(self._contents.benchmarks[name], values))
+            found = Series(self._name, name, names.axes(self._contents.benchmarks[name], values) if values else ())
             self._made[number] = found
         return found
 

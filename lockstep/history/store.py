@@ -21,8 +21,8 @@ from lockstep.history.catalog import MADE_BY, Catalog
 from lockstep.history.code_digest import code_digest
 from lockstep.history.commit_order import order_commits, repository_state
 from lockstep.history.ingest import batches, read_all
-from lockstep.history.model import Problem, Refreshed
 from lockstep.history.parquet import merge_parts, mergeable, sweep
+from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader, StoreError
 from lockstep.history.scan import Scan, probably_unchanged, scan
 from lockstep.history.snapshot import Results
@@ -34,7 +34,7 @@ __all__ = ["Store", "StoreError", "default_cache"]
 #: Seconds after which a cache in use is marked as such again, and after which one that is not is deleted.
 _USED, _UNUSED = 86_400.0, 7 * 86_400.0
 
-#: Seconds after which a picture is not served any more while a new one is made.
+#: Seconds after which a snapshot is no longer served while a new one is made.
 _OLD = 60.0
 
 #: Files from which on a glance comes between two scans: those of 8,000 take 50 ms of CPU.
@@ -61,8 +61,8 @@ class Store:
         self._seen: Scan | None = None
         self._scanned = 0.0
         self._strays: tuple[Problem, ...] = ()
-        self._picture: Results | None = None
-        self._pictured: tuple[str, tuple[Problem, ...]] | None = None
+        self._snapshot: Results | None = None
+        self._loaded_state: tuple[str, tuple[Problem, ...]] | None = None
 
     @classmethod
     def open(cls, results: Path, repo: Path | None = None, cache: Path | None = None, patience: float = 2.0) -> Store:
@@ -98,23 +98,25 @@ class Store:
             return self._refresh(wait)
 
     def current(self) -> Results:
-        """The picture, refreshed if it is older than ``patience``. While one thread refreshes, others get the last.
+        """Return the snapshot, refreshed if it is older than ``patience``.
+
+        While one thread refreshes, others get the last snapshot.
 
         Raises:
             StoreError: see ``refresh``.
         """
-        picture, age = self._picture, time.monotonic() - self._looked
-        if picture is not None and age < self._patience:
-            return picture
-        # Parts that an old picture needs may be gone.
-        old = picture is None or age > _OLD
-        if not self._lock.acquire(blocking=old) and picture is not None:
-            return picture
+        snapshot, age = self._snapshot, time.monotonic() - self._looked
+        if snapshot is not None and age < self._patience:
+            return snapshot
+        # Parts that an old snapshot needs may be gone.
+        old = snapshot is None or age > _OLD
+        if not self._lock.acquire(blocking=old) and snapshot is not None:
+            return snapshot
         try:
-            if self._picture is None or time.monotonic() - self._looked >= self._patience:
-                self._refresh(wait=self._picture is None, glance=True)
-            assert self._picture is not None
-            return self._picture
+            if self._snapshot is None or time.monotonic() - self._looked >= self._patience:
+                self._refresh(wait=self._snapshot is None, glance=True)
+            assert self._snapshot is not None
+            return self._snapshot
         finally:
             self._lock.release()
 
@@ -140,8 +142,8 @@ class Store:
             raise StoreError("a process that read result files was killed, for want of memory perhaps") from error
         self._looked = time.monotonic()
         self._sweep_caches()
-        assert self._picture is not None
-        problems, notes = len(self._picture.problems), len(self._picture.notes)
+        assert self._snapshot is not None
+        problems, notes = len(self._snapshot.problems), len(self._snapshot.notes)
         return Refreshed(len(seen.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
     def _settled(self) -> Scan | None:
@@ -231,10 +233,10 @@ class Store:
     def _load(self) -> None:
         catalog = Catalog(self.cache / "manifest.sqlite")
         with catalog.reading() as reading:
-            pictured = (reading.said("generation"), self._strays)
-            if pictured != self._pictured:
-                self._picture = Results(load(self.root, self._parts, reading, self._strays), self._reader)
-                self._pictured = pictured
+            state = (reading.said("generation"), self._strays)
+            if state != self._loaded_state:
+                self._snapshot = Results(load(self.root, self._parts, reading, self._strays), self._reader)
+                self._loaded_state = state
 
 
 def default_cache(root: Path) -> Path:

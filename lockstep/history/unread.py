@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.history.model import Problem, Weight
+from lockstep.history.problems import Problem, Weight
 from lockstep.history.snapshot import Results
 
 #: Reasons that a sentence lists.
