@@ -52,7 +52,10 @@ class Sides:
         loaded = self._loaded()
         for name in loaded:
             if name.partition(".")[0] in self.packages:
-                raise ImportError(f"{name} is imported already, from {sys.modules[name].__file__}")
+                raise ImportError(
+                    f"{name} is imported already, from {sys.modules[name].__file__}. "
+                    "A suite imports the package under test inside its functions"
+                )
         self._modules[None] = {name: sys.modules[name] for name in loaded}
         self._mark = _mark()
         sys.meta_path.insert(0, _Finder(self))

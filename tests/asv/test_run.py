@@ -168,6 +168,53 @@ def test_quick_looks_at_every_commit_and_saves_nothing(root):
     assert list((root / "results").glob("*/*-lockstep*")) == []
 
 
+OWN = """
+    from lockstep import Cost, Suite, grid, variant
+
+
+    class Own(Suite):
+        baseline = "torch"
+        cases = quick = grid(M=[2])
+
+        def draw(self, new, M):
+            return {"x": new.normal(M, M, dtype="float32")}
+
+        def reference(self, x):
+            return x.double() @ x.double()
+
+        def cost(self, M):
+            return Cost(2 * M**3, 8 * M**2)
+
+        @variant
+        def torch(self, x):
+            return x @ x
+
+        @variant
+        def ours(self, x):
+            from toy.product import plain
+
+            return plain(x, x)
+"""
+
+
+def test_todays_variants_run_over_commits_that_know_nothing_of_them(root):
+    project = make_project(root)  # the first commit has no toy.product
+    project.write("benchmarks/own.py", OWN)
+    done = project.lockstep("run", "ALL", "--bench", "^own")
+    assert done.returncode == 0, done.stdout
+    first, second = (project.git("rev-parse", commit) for commit in ("HEAD~1", "HEAD"))
+    before, after = provenance(project, first), provenance(project, second)
+    assert {key[:2]: record.state for key, record in before.items() if key[3] == "warm"} == {
+        ("own", "torch"): "ok",
+        ("own", "ours"): "na",
+    }
+    assert before["own", "ours", "M=2", "warm"].reason == (
+        "this commit has no such module or name: No module named 'toy.product'"
+    )
+    assert {record.state for key, record in after.items() if key[3] == "warm"} == {"ok"}
+    assert set(asv_file(project, second)) == {"own.latency", "own.speedup"}
+
+
 def test_other_benchmarks_may_be_called_as_ours_are(root):
     project = make_project(root)
     project.write(
