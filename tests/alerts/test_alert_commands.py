@@ -82,7 +82,7 @@ def test_changes_lists_what_became_slower_and_why(run, project):
         (("--repo", "nope"), "--repo nope: there is no such folder"),
     ],
 )
-def test_a_name_that_nothing_has_is_no_clean_bill(run, verb, options, said):
+def test_an_unknown_name_is_wrong_usage(run, verb, options, said):
     status, printed = run(*verb, *options)
     assert (status, said in printed) == (4, True), printed
 
@@ -108,7 +108,7 @@ def test_a_number_that_no_alert_can_have_is_wrong_usage(run, words):
     assert run("bisect", 20 * "9")[0] == 4
 
 
-def test_changes_says_where_there_are_too_few_commits_for_any(run, project, tmp_path):
+def test_changes_reports_too_few_commits(run, project, tmp_path):
     _, commits = project
     for name, length in (("five", 5), ("six", 6)):
         write_history(tmp_path / name, "h200", commits[:length], lambda n: Here(slower=1.05 if n >= 3 else 1.0))
@@ -192,7 +192,7 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     assert run("alerts", "show", "9")[0] == 4
 
 
-def test_notify_tells_once_and_says_what_is_in_doubt(run, monkeypatch):
+def test_notify_sends_once_and_lists_unconfirmed_messages(run, monkeypatch):
     service = Service()
     monkeypatch.setenv("LOCKSTEP_NOTIFY", service.url)
     monkeypatch.setenv("LOCKSTEP_URL", "https://bench.example.org")
@@ -210,7 +210,7 @@ def test_notify_tells_once_and_says_what_is_in_doubt(run, monkeypatch):
     service.server.shutdown()
 
 
-def test_what_is_wrong_is_said_in_a_line(run, tmp_path, monkeypatch):
+def test_an_error_is_one_line(run, tmp_path, monkeypatch):
     assert "there is no alert 3" in run("alerts", "ack", "3")[1]
     status, printed = run("alerts", "list", "--state", "mysql://ada:secret@host/x")
     assert status == 3
@@ -267,7 +267,7 @@ def test_the_command_starts_fast_without_what_it_does_not_need():
     assert done.stdout.strip() == "[]"
 
 
-def test_changes_says_what_it_did_not_read(run, project, tmp_path):
+def test_changes_reports_unread_files(run, project, tmp_path):
     _, commits = project
     write_history(tmp_path / "some", "h200", commits[:6], lambda n: Here())
     (tmp_path / "some" / "h200" / "deadbeef-lockstep.json").write_text("{")

@@ -182,7 +182,7 @@ def test_the_list_is_chosen_from_an_index_alone(store):
             assert "COVERING INDEX" in plan, (query, plan)
 
 
-def test_the_api_tells_all_alerts_in_parts(client, store):
+def test_the_api_pages_all_alerts(client, store):
     path, found = "/api/v1/alerts?limit=70&state=new", []
     while path:
         answer = client.get(path)

@@ -1,4 +1,4 @@
-"""Alerts are kept: one each, however often and by however many processes data are analysed; nothing is forgotten."""
+"""The store has one alert a change, however often and by however many processes the results are analysed."""
 
 import datetime
 import random
@@ -179,14 +179,14 @@ def test_a_mute_is_prolonged_without_a_word(store):
     assert sync(store, step(10), today=later, waiver=Waiver("noisy rack", longer)).reopened == ()
 
 
-def test_what_is_over_when_its_mute_ends_is_not_told_again(store):
+def test_a_recovered_alert_is_not_reopened_when_its_mute_ends(store):
     sync(store, step(10), waiver=Waiver("noisy rack", UNTIL))
     assert sync(store, step(10, left=0.001), today=UNTIL + datetime.timedelta(1)).reopened == ()
     assert states(store) == [("resolved", "fixed")]
 
 
 @EVERYWHERE
-def test_the_log_says_who_did_what(store):
+def test_the_log_names_actor_and_action(store):
     sync(store, step(10))
     store.act(1, Act("ack", "ada", "looking"), "", TODAY)
     with pytest.raises(LifecycleError, match="it is acknowledged and cannot be acknowledged"):
@@ -226,7 +226,7 @@ def test_improvements_old_changes_and_excuses_ask_nothing_of_anybody(store):
     assert store.alert(4).muted_until == UNTIL
 
 
-def test_something_slower_beside_an_improvement_is_told(store):
+def test_a_slowdown_that_joins_an_improvement_is_reported(store):
     sync(store, step(10, by=-0.1))
     worse = step(10, name=series(case="M=1,K=64"))
     assert sync(store, step(10, by=-0.1), worse).reopened == (1,)
@@ -318,7 +318,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(url):
     assert_sound(url, complete=True)
 
 
-def test_what_cannot_be_opened_is_said_without_secrets(tmp_path):
+def test_an_error_of_the_database_names_no_secret(tmp_path):
     with pytest.raises(StateError, match="does not support mysql"):
         Database("mysql://ada:secret@host/x")
     with pytest.raises(StateError) as caught:

@@ -88,7 +88,7 @@ def test_a_change_of_the_toolchain(planted):
     assert "torch 2.11.0 → 2.13.0" in alert.cause.sentence
 
 
-def test_a_change_of_the_machine_is_told_by_the_baselines_alone(planted):
+def test_a_change_of_the_machine_is_reported_by_the_baselines_alone(planted):
     _, _, picture, _ = planted
     [alert] = alerts_on(picture, "machine")
     assert alert.cause.kind == "machine"
@@ -121,7 +121,7 @@ def test_changed_machine_code_is_shown_with_the_alert(planted):
     assert alert.cause.sentence == "a commit changed it: matmul machine code aa → bb"
 
 
-def test_a_new_ruler_does_not_make_an_old_slowdown_forgotten(planted):
+def test_a_new_benchmark_version_does_not_hide_an_old_slowdown(planted):
     _, commits, picture, _ = planted
     alerts = {one.topic: one for one in alerts_on(picture, "new ruler after")}
     assert (alerts["slower"].commits, alerts["slower"].gone) == ((commits[AT],), False)
@@ -155,7 +155,7 @@ def test_kept_and_followed_until_it_is_closed(planted, tmp_path):
 
 
 def test_replayed_commit_by_commit_each_event_opens_one_alert(planted, tmp_path):
-    """What a nightly analysis sees: the store never holds two alerts for one event, whatever it was told when."""
+    """Analyse a history night by night: the store never has two alerts for one event."""
     _, commits, _, _ = planted
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
     root = tmp_path / "repo"
@@ -171,7 +171,7 @@ def test_replayed_commit_by_commit_each_event_opens_one_alert(planted, tmp_path)
     assert (one.state, one.alert.topic, len(one.alert.members)) == ("new", "slower", 3)
 
 
-def test_thresholds_decide_what_is_told(planted, tmp_path):
+def test_thresholds_decide_what_is_reported(planted, tmp_path):
     results, _, _, kept = planted
     path = tmp_path / "thresholds.toml"
     path.write_text(

@@ -46,7 +46,7 @@ def test_new_results_are_analysed_once_and_the_alert_is_there(tmp_path, store):
     assert not runner.busy
 
 
-def test_an_analysis_that_fails_says_why(tmp_path, store):
+def test_a_failed_analysis_gives_its_reason(tmp_path, store):
     thresholds = tmp_path / "thresholds.toml"
     thresholds.write_text("[default]\nmin_efect = 1\n")
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
@@ -130,7 +130,7 @@ def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who
     assert len(AlertStore(Database(str(state))).alerts(family="linear")) == 1
 
 
-def test_a_status_that_is_old_or_damaged_says_so(tmp_path):
+def test_an_old_or_damaged_status_is_reported(tmp_path):
     path, turn = tmp_path / "status", tmp_path / "turn"
     assert read_status(path, turn) == AnalysisStatus()
     write_status(path, AnalysisStatus().begin().succeed("x"))

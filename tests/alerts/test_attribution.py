@@ -54,7 +54,7 @@ def test_a_commit_when_nothing_else_differs():
 
 @pytest.mark.parametrize("recorded", [{}, {"python": "3.12"}, {"python": "3.12", "environment": "virtualenv-py3.12"}])
 def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
-    """A package of another version slows a benchmark as a commit does, and such results hold nothing that tells."""
+    """A new package version slows a benchmark as a commit does, and such results record neither."""
     foreign = sides("toolchain", recorded, recorded)
     cause = attribute(foreign)
     assert (cause.kind, cause.sentence) == (
@@ -162,7 +162,7 @@ def test_the_machine_code_is_shown_where_it_changed():
     assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
 
 
-def test_what_one_side_does_not_know_of_the_machine_code_is_no_evidence():
+def test_machine_code_unknown_on_one_side_is_not_evidence():
     for less in (None, {}, code(host="")):
         assert code_evidence(code(), less) == code_evidence(less, code()) == ()
     for less in (code(code="bb", registers="many"), code(code="bb", mix={}), code(code="bb", mix=None)):
@@ -246,7 +246,7 @@ def test_controls_say_nothing_of_a_ratio():
         ("protocol", {"tf32_matmul": "False"}, {"tf32_matmul": "True"}),
     ],
 )
-def test_what_is_measured_another_way_is_no_regression(field, before, after):
+def test_a_change_of_protocol_is_not_a_regression(field, before, after):
     base = sides(field, before, after)
     both = replace(base, before=replace(base.before, toolchain=TORCH[0]), after=replace(base.after, toolchain=TORCH[1]))
     assert attribute(both).kind == "protocol"
@@ -276,7 +276,7 @@ def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():
 
 
 @given(number=st.integers(1, 10**6), repeat=st.integers(1, 100), log=st.floats(-5, 5).filter(bool))
-def test_the_same_sampling_on_both_sides_is_no_change_of_it(number, repeat, log):
+def test_equal_sampling_on_both_sides_is_not_a_change(number, repeat, log):
     same = {"number": number, "repeat": repeat}
     assert attribute(sides("sampling", same, same, by=math.expm1(log))).kind == "own commit"
 
@@ -311,7 +311,7 @@ def asv_sampling(seconds, seed, sample_time=0.01):
     by=st.floats(-4, 4).filter(lambda log: abs(log) > 0.01).map(math.expm1),
     seed=st.integers(),
 )
-def test_what_asv_chooses_by_itself_is_no_change_of_sampling(seconds, by, seed):
+def test_sampling_chosen_by_asv_is_not_a_change(seconds, by, seed):
     before, after = asv_sampling(seconds, seed), asv_sampling(seconds * (1 + by), seed + 1)
     assert attribute(sides("sampling", before, after, by=by)).kind == "own commit", (before, after)
 
@@ -387,7 +387,7 @@ def test_the_range_is_intersected_over_the_machines():
     assert (ours.machine, ours.also_on) == ("h200", ("b200",))
 
 
-def test_a_range_says_what_narrowed_it():
+def test_a_range_names_the_machines_that_narrowed_it():
     """One machine measured every commit, the other every fourth: what it says of one commit is the other's word."""
     exact = step(11)
     seldom = step(8, 12, name=series(machine="b200"))

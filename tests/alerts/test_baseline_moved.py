@@ -81,7 +81,7 @@ def at_64(pairs):
     return {one.head_variant: one for one in pairs if one.case == CASE and one.l2 == "cold"}
 
 
-def test_compare_tells_a_baseline_that_moved_from_a_kernel_that_did(store):
+def test_compare_distinguishes_a_moved_baseline_from_a_moved_kernel(store):
     sides = Side(MACHINE, BEFORE), Side(MACHINE, AFTER)
     found = compare(store.current(), *sides, "speedup", RULES, "linear")
     told = at_64(found.pairs)
@@ -95,12 +95,12 @@ def test_compare_tells_a_baseline_that_moved_from_a_kernel_that_did(store):
     assert torch.verdict == "faster"
 
 
-def test_the_machine_code_is_told_as_far_as_the_records_know_it(store):
+def test_the_machine_code_is_reported_as_far_as_it_is_recorded(store):
     found = compare(store.current(), Side(MACHINE, BEFORE), Side(MACHINE, AFTER), "speedup", RULES)
     assert at_64(found.pairs)["triton"].code == "the kernels are the same"
 
 
-def test_the_page_says_so_with_both_times(store):
+def test_the_page_shows_both_times_of_a_moved_baseline(store):
     chosen = dict.fromkeys(page.KEYS, "") | {"bm": MACHINE, "bc": BEFORE, "hm": MACHINE, "hc": AFTER}
     text = words(page.body(store.current(), chosen | {"suite": "linear"}, "light", RULES))
     assert "\\u25c7 4 baseline moved" in text
@@ -108,7 +108,7 @@ def test_the_page_says_so_with_both_times(store):
     assert "baseline's time \\u22121.6 %, own \\u22120.1 %" in text
 
 
-def test_the_api_says_so_with_both_times(store):
+def test_the_api_gives_both_times_of_a_moved_baseline(store):
     client = create_app(store).server.test_client()
     asked = f"/api/v1/compare?bm={MACHINE}&bc={BEFORE}&hm={MACHINE}&hc={AFTER}&suite=linear"
     told = client.get(asked).json
@@ -118,7 +118,7 @@ def test_the_api_says_so_with_both_times(store):
     assert best["times"]["baseline"] == pytest.approx(-0.0164, abs=1e-3)
 
 
-def test_the_commits_page_says_so(store):
+def test_the_page_of_the_commit_shows_the_moved_baseline(store):
     results = store.current()
     found = compare_commit(results, MACHINE, AFTER, None, RULES)
     told = {

@@ -103,7 +103,7 @@ def test_a_side_branch_is_not_acquitted_by_the_branch_that_git_lists_after_it():
     assert found.suspects == ("s2",)
 
 
-def test_a_commit_that_cannot_be_told_is_measured_again():
+def test_an_undecided_commit_is_measured_again():
     looks = iter([(0.07, 0.0, 0.1), (0.03, 0.0, 0.1), (0.03, 0.0, 0.1)])
 
     def measure(commit):
@@ -333,11 +333,11 @@ def test_the_verb_measures_nothing_where_the_range_is_not_known(slowed, tmp_path
     assert "`git fetch --unshallow` completes the clone" in note
 
 
-def test_the_verb_tells_an_end_that_does_not_build(slowed, tmp_path):
+def test_the_verb_reports_an_end_that_does_not_build(slowed, tmp_path):
     project, commits = slowed
     project.write("toy/product.py", "raise ImportError('no such thing')\n")
     broken = project.commit("Break it")
-    # Today's tree tells which variants there are.
+    # Today's tree defines the variants.
     project.git("checkout", "-q", commits[4])
     try:
         alert_of(tmp_path / "alerts.sqlite", [*commits, broken], (0, 5))

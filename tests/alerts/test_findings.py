@@ -97,7 +97,7 @@ def seldom(request, monkeypatch):
     return request.param
 
 
-def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
+def test_commit_after_commit_finds_the_same_as_all_at_once(growing, seldom):
     before = 0
     for upto in (12, 16, 17, 18, 23, 24, LENGTH):
         growing.add(growing.commits[before:upto])
@@ -112,7 +112,7 @@ def test_commit_after_commit_says_the_same_as_all_at_once(growing, seldom):
 
 
 @pytest.mark.parametrize("files", [0, 1, 3])
-def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom, files):
+def test_killed_between_two_files_it_finds_the_same(growing, monkeypatch, seldom, files):
     growing.add(growing.commits[:20])
     growing.looked(growing.kept)
     for commit in growing.commits[20:22]:
@@ -132,7 +132,7 @@ def test_killed_between_two_files_it_says_the_same(growing, monkeypatch, seldom,
     growing.says_the_same()
 
 
-def test_what_is_measured_later_in_between_says_the_same(growing):
+def test_commits_measured_later_in_between_give_the_same_findings(growing):
     growing.add(growing.commits[::2])
     growing.looked(growing.kept)
     growing.add(growing.commits[1 : AT + 2 : 2])

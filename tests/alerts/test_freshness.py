@@ -1,4 +1,4 @@
-"""What is measured no longer is told of, and what merely was not asked for is not."""
+"""A series that is no longer measured is reported, one that was not selected is not."""
 
 import pytest
 from alerting import series
@@ -27,18 +27,18 @@ def alerts_of(*series, now=NOW, commits=COMMITS):
 STEADY = report(range(60), variant="torch")
 
 
-def test_everything_that_reports_says_nothing():
+def test_series_that_report_give_no_alert():
     assert alerts_of(STEADY, report(range(60))) == []
 
 
-def test_a_case_that_stopped_is_told_after_three_commits():
+def test_a_stopped_case_is_reported_after_three_commits():
     assert alerts_of(STEADY, report(range(60)), report(range(57), case="M=1")) == [
         ("stopped", "linear", COMMITS[57][0], "since 39393939 1 series report nothing: linear.triton M=1 cold")
     ]
     assert alerts_of(STEADY, report(range(60)), report(range(58), case="M=1")) == []
 
 
-def test_a_case_that_fails_is_told_at_once():
+def test_a_failing_case_is_reported_at_once():
     states = ["number"] * 59 + ["failed"]
     [(topic, _, after, text)] = alerts_of(STEADY, report(range(60), states), report(range(60), case="M=1"))
     assert (topic, after) == ("stopped", COMMITS[59][0])
@@ -107,7 +107,7 @@ def test_a_version_that_changed_is_a_change_of_the_measuring():
 
 
 @pytest.mark.parametrize("versions", [["v1"] * 55 + [""] * 5, [""] * 55 + ["v1"] * 5])
-def test_an_unknown_version_is_no_other_one(versions):
+def test_an_unknown_version_is_not_a_new_version(versions):
     assert alerts_of(STEADY, report(range(60), versions=versions)) == []
 
 

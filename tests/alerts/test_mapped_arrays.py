@@ -26,7 +26,7 @@ def test_they_are_what_was_saved(tmp_path):
         assert not found[name].flags.writeable
 
 
-def test_what_cannot_be_mapped_is_told(tmp_path):
+def test_a_file_that_cannot_be_mapped_is_reported(tmp_path):
     path = tmp_path / "some.npz"
     np.savez_compressed(path, **ARRAYS)
     with pytest.raises(ValueError, match="not as savez writes it"):

@@ -115,7 +115,7 @@ MERGED = (
 )
 
 
-def test_a_merge_brings_its_branch_and_is_no_suspect_itself(tmp_path):
+def test_a_merge_adds_its_branch_and_is_not_a_suspect_itself(tmp_path):
     commits = graph(tmp_path / "repo", *MERGED)
     assert found(tmp_path / "repo", commits, "b", "c") == ({"s1", "s2", "m", "c"}, {"s2"}, "")
     assert found(tmp_path / "repo", commits, "m", "c") == ({"c"}, set(), "")

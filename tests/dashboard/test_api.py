@@ -65,14 +65,14 @@ def test_points_of_a_commit_are_found_by_the_beginning_of_its_hash(here, get):
     assert value == 0.0
 
 
-def test_a_comparison_is_told_with_its_cases(here, get):
+def test_a_comparison_has_its_cases(here, get):
     told = get(f"/api/v1/compare?bm=h200&bc={here.commits[11]}&hm=h200&hc=latest").json
     assert told["verdicts"] == {"slower": 3}
     assert told["geomean"] == pytest.approx(1.06, abs=0.005)
     assert all(case["low"] < case["log"] < case["high"] for case in told["cases"])
 
 
-def test_alerts_are_told_with_their_log(here, get):
+def test_alerts_have_their_log(here, get):
     every = get("/api/v1/alerts").json
     assert [one["id"] for one in every] == [one.id for one in here.service.alerts.alerts()]
     one = get(f"/api/v1/alerts/{every[0]['id']}").json
@@ -90,7 +90,7 @@ def test_alerts_are_told_with_their_log(here, get):
         "alerts/99999999999999999999", "compare?bm=h200&bc=latest&hm=h200&hc=",
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_told_as_json(get, path):
+def test_a_missing_thing_is_answered_as_json(get, path):
     assert re.search("there is no|has no results|several", get(f"/api/v1/{path}", 404).json["error"])
 
 
@@ -142,7 +142,7 @@ def test_a_hostile_name_stays_text_in_a_badge(get):
     assert len(badge("x" * 10_000, "y", "plain")) < 2_000
 
 
-def test_health_is_told(here, get, tmp_path):
+def test_health_and_metrics(here, get, tmp_path):
     assert get("/healthz").json == {"status": "ok", "machines": 3}
     broken = open_store(tmp_path / "results", cache=tmp_path / "a file")
     (tmp_path / "a file").write_text("")

@@ -145,7 +145,7 @@ def test_before_the_colours_are_known_nothing_is_drawn(client):
 
 
 @pytest.mark.parametrize("chosen", [None, []])
-def test_choosing_nothing_says_so(client, chosen):
+def test_an_empty_choice_is_reported(client, chosen):
     answer = call(
         client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, None, "dark", None, state=("linear",)
     )
@@ -158,7 +158,7 @@ def rows_of_case(results):
     return rows.select(np.array([key.case == CASE for key in rows.keys]))
 
 
-def test_a_trend_holds_the_numbers_and_breaks_at_a_new_ruler(store):
+def test_a_trend_holds_the_numbers_and_breaks_at_a_new_benchmark_version(store):
     write_measurement(
         store.root, [record(version="ruler2", latency=Estimate(4e-6, 3.9e-6, 4.1e-6))], commit="d" * 40, date=DATE + 9
     )

@@ -76,7 +76,7 @@ def test_the_list_is_asked_for_again_only_when_something_changed(tmp_path):
     assert call(here.client, "alerts-version.data", [3], (version,)).json["response"]["alerts-version"] != version
 
 
-def test_the_page_of_an_alert_tells_cause_evidence_series_and_commits(here, slower):
+def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slower):
     text = words(alert.body(slower, here.store.current(), "light"))
     for told in (
         "own commit",
@@ -126,7 +126,7 @@ def test_what_somebody_does_is_done_and_signed(here, slower, known):
         ("comment", "", "", "write the comment first"),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_is_done(here, slower, known, doing, because, until, said):
+def test_an_action_that_lacks_something_is_refused(here, slower, known, doing, because, until, said):
     client, header = known
     before = here.service.alerts.log(slower.id)
     answer = act(client, slower.id, doing, because, until, header)
@@ -136,12 +136,12 @@ def test_what_is_missing_is_said_and_nothing_is_done(here, slower, known, doing,
 
 
 @pytest.mark.parametrize("number", ["0", "999999", "x", "1e3", "-1", "9" * 30])
-def test_a_number_without_an_alert_is_told(here, number):
+def test_a_number_without_an_alert_is_reported(here, number):
     answer = call(here.client, "page.children", [f"/alert/{number}"], ("",))
     assert "There is no" in answer.text
 
 
-def test_the_overview_tells_new_alerts_from_acknowledged_ones(tmp_path):
+def test_the_overview_distinguishes_new_from_acknowledged_alerts(tmp_path):
     here = place(tmp_path)
     [one] = here.service.alerts.alerts(OPEN, machine="h200", family="linear")
 

@@ -115,7 +115,7 @@ def test_behind_a_proxy_each_address_has_its_own_attempts(tmp_path):
     assert [tried(f"192.0.2.{n}", "198.51.100.1") for n in range(most + 1)] == [403] * most + [429]
 
 
-def test_too_many_requests_are_told_when_to_come_again(tmp_path):
+def test_too_many_requests_get_a_retry_after(tmp_path):
     client = app_of(tmp_path).server.test_client()
     most = int(RATES["api"].split()[0])
     answers = [client.get("/api/v1/machines") for _ in range(most + 1)]

@@ -72,7 +72,7 @@ def test_a_new_receiver_hears_of_what_is_open_and_others_not_again(store, servic
     assert len(service.got) == 2
 
 
-def test_reopened_is_told_again_and_closed_is_not_told(store, service):
+def test_a_reopened_alert_is_sent_again_and_a_closed_one_is_not(store, service):
     sync(store, step(9))
     environment = {"LOCKSTEP_NOTIFY": service.url}
     run(store, environment)
@@ -109,7 +109,7 @@ def test_a_refused_message_waits_longer_each_time_and_arrives_once(store, servic
     assert len(service.got) == 2
 
 
-def test_a_receiver_that_takes_it_and_hangs_up_is_in_doubt_and_not_told_again(store, service):
+def test_a_message_whose_receiver_hangs_up_is_unconfirmed_and_not_sent_again(store, service):
     sync(store, step(9))
     service.answer = lambda handler: handler.connection.close()
     environment = {"LOCKSTEP_NOTIFY": service.url}
@@ -120,7 +120,7 @@ def test_a_receiver_that_takes_it_and_hangs_up_is_in_doubt_and_not_told_again(st
     assert [queued.alert for queued in Outbox(store).messages("doubt")] == [1]
 
 
-def test_what_was_closed_before_it_could_be_told_is_dropped(store, service):
+def test_a_message_about_an_alert_closed_meanwhile_is_dropped(store, service):
     sync(store, step(9))
     service.answer = lambda handler: handler.send_response(503)
     environment = {"LOCKSTEP_NOTIFY": service.url}
@@ -150,7 +150,7 @@ def many(store):
     sync(store, *(step(2 + n, name=series(family=f"f{n}")) for n in range(12)))
 
 
-def test_two_senders_at_once_tell_everything_once(store, service, tmp_path):
+def test_two_senders_at_once_send_everything_once(store, service, tmp_path):
     many(store)
     service.answer = lambda handler: (time.sleep(0.02), handler.send_response(200))
     both = [python(SEND, str(tmp_path / "alerts.sqlite"), service.url) for _ in range(2)]
@@ -158,7 +158,7 @@ def test_two_senders_at_once_tell_everything_once(store, service, tmp_path):
     assert sum(sent) == len(service.got) == len(set(service.titles)) == 12
 
 
-def test_killed_while_sending_nothing_is_told_twice_and_nothing_forgotten(store, service, tmp_path):
+def test_killed_while_sending_nothing_is_sent_twice_and_nothing_lost(store, service, tmp_path):
     many(store)
     service.answer = lambda handler: (time.sleep(0.05), handler.send_response(200))
     dice = random.Random(7)
@@ -200,7 +200,7 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
     assert "hgemm" not in second.message.body
 
 
-def test_a_digest_that_is_late_tells_what_closed_since_one_that_had_nothing_to_say(store, service):
+def test_a_late_digest_covers_the_days_without_a_digest(store, service):
     told, outbox = receivers({"LOCKSTEP_NOTIFY_DIGEST": service.url}), Outbox(store)
     assert outbox.write_digest(told, SITE, now_ms()) == 0
     sync(store, step(15, by=-0.2, name=series(family="hgemm")))
