@@ -63,8 +63,8 @@ def member_chart(
             continue
         style = drawn[name.label]
         percent = 100 * np.expm1(log[shown] - (levels[name].before if known else float(np.median(before))))
-        told = [commits[at] for at in trend.commit[shown].tolist()]
-        hover = [f"{one.short}<br>{escape(one.subject[:80])}" for one in told]
+        drawn_commits = [commits[at] for at in trend.commit[shown].tolist()]
+        hover = [f"{one.short}<br>{escape(one.subject[:80])}" for one in drawn_commits]
         colour = style.colour(scheme)
         data.append(
             {

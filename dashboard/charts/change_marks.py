@@ -16,14 +16,14 @@ from lockstep.history.model import Commit
 
 
 def marks(
-    told: Sequence[tuple[str, Finding]], commits: Sequence[Commit], place: Mapping[str, int], scheme: Scheme
+    changes: Sequence[tuple[str, Finding]], commits: Sequence[Commit], place: Mapping[str, int], scheme: Scheme
 ) -> list[Mark]:
     """Changes of several variants as marks: one a commit and direction, coloured by what they are put down to.
 
     ``place``: of each commit's hash among ``commits``.
     """
     gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
-    for variant, one in told:
+    for variant, one in changes:
         if one.commit in place:
             gathered[place[one.commit], sign(one.size)].append((variant, one))
     found = []

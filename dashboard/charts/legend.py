@@ -1,4 +1,4 @@
-"""How a suite's variants are drawn and told apart, whatever is chosen of them."""
+"""Styles of a suite's variants, the same whatever is chosen of them."""
 
 from __future__ import annotations
 

@@ -223,10 +223,10 @@ def _run_facts(run: Run) -> Any:
     """What the numbers were measured with."""
     facts = {"clocks": run.clock_state, "gpu": run.host.get("gpu", ""), **run.toolchain}
     facts |= {name: f"{control.seconds * 1e6:.2f} µs" for name, control in run.controls.items() if control.seconds}
-    told = [[html.Span(f"{name} ", className="dim"), mono(text)] for name, text in facts.items() if text]
+    texts = [[html.Span(f"{name} ", className="dim"), mono(text)] for name, text in facts.items() if text]
     if run.measured_at:
-        told.insert(0, [html.Span(f"measured {day(run.measured_at)}", className="dim")])
-    parts = [part for one in told for part in (html.Span(" · ", className="dim"), *one)]
+        texts.insert(0, [html.Span(f"measured {day(run.measured_at)}", className="dim")])
+    parts = [part for one in texts for part in (html.Span(" · ", className="dim"), *one)]
     return html.P(parts[1:], className="said")
 
 

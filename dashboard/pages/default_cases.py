@@ -29,26 +29,26 @@ def telling(results: Results, machine: str, suite: str) -> tuple[tuple[str, str]
     That is the longest recent history of any variant, and among equals the largest change from its first number to
     its last: a curve before a point, a step before a flat line.
     """
-    told: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    known_cases: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     series = [one for own in series_of(results, suite, machine).values() for one in own]
     for trend in results.trends(series, last=RECENT):
         *_, case, l2 = key_of(trend.series, trend.benchmark)
-        told[case, l2] = max(told[case, l2], _history(trend))
-    known = [(length, moved, place) for place, (length, moved) in told.items() if length]
+        known_cases[case, l2] = max(known_cases[case, l2], _history(trend))
+    known = [(length, moved, place) for place, (length, moved) in known_cases.items() if length]
     return tuple(place for *_, place in sorted(known, key=lambda one: (-one[0], -one[1], one[2])))
 
 
 def first_cache(results: Results, machine: str, suite: str, cases: Sequence[str], caches: Sequence[str]) -> str:
     """The cache state with most to tell about the asked cases, or about any."""
-    told = telling(results, machine, suite)
-    asked = [l2 for case, l2 in told if case in cases] or [l2 for _, l2 in told]
+    known_cases = telling(results, machine, suite)
+    asked = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
     return asked[0] if asked else caches[0]
 
 
 def first_cases(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
     """The cases with most to tell on this machine, small before large; a suite has shapes for others as well."""
-    told = [case for case, state in telling(results, machine, suite) if case and state == l2]
-    return sorted(told[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
+    known_cases = [case for case, state in telling(results, machine, suite) if case and state == l2]
+    return sorted(known_cases[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
 
 
 def _history(trend: Trend) -> tuple[int, float]:

@@ -122,5 +122,5 @@ def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ..
 
 
 def _facts(run: Run) -> dict[str, str]:
-    told = {"clocks": run.clock_state, "protocol": str(run.protocol) if run.protocol else ""}
-    return {name: value for name, value in {**run.toolchain, **told}.items() if value}
+    settings = {"clocks": run.clock_state, "protocol": str(run.protocol) if run.protocol else ""}
+    return {name: value for name, value in {**run.toolchain, **settings}.items() if value}

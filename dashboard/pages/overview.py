@@ -151,19 +151,22 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         model: str | None,
     ) -> tuple[Any, ...]:
         results = store.current()
-        picture = findings.of_machine(results, machine)
+        machine_findings = findings.of_machine(results, machine)
         every = statuses_of(results, machine, l2, since, visit or 0, findings)
-        told = news_of(picture, service.alerts.open_on(machine, MOST_NEWS) if service else None)
+        open_alerts = news_of(machine_findings, service.alerts.open_on(machine, MOST_NEWS) if service else None)
         compared = reference(results, machine, since, visit or 0)
         drawn, heat, suites = _drawn(
-            results, machine, l2, compared, picture, findings.thresholds, show, scheme or "light"
+            results, machine, l2, compared, machine_findings, findings.thresholds, show, scheme or "light"
         )
         return (
             # A long table is asked for by the grid, which has to ask again.
             no_update if model == "infinite" else table(results, machine, every),
             f"{machine} {l2} {since} {version}",
             [*_trouble(findings), *said(results, machine, since, visit or 0, every)],
-            [html.Div([alerts_card(machine, picture, told), *drawn], className="cards"), *news(results, told)],
+            [
+                html.Div([alerts_card(machine, machine_findings, open_alerts), *drawn], className="cards"),
+                *news(results, open_alerts),
+            ],
             heat,
             {"height": heat_height(heat)},
             _heat_words(show, suites),
@@ -229,15 +232,15 @@ def _drawn(
     machine: str,
     l2: str,
     since: Commit | None,
-    picture: MachineFindings | None,
+    machine_findings: MachineFindings | None,
     thresholds: Thresholds,
     show: str,
     scheme: Scheme,
 ) -> tuple[list[Any], dict[str, Any], int]:
     """Return the cards that count series, the heatmap, and the number of families: all that goes through all series."""
-    every = of_cache(results, machine, l2, since, picture, thresholds)
+    every = of_cache(results, machine, l2, since, machine_findings, thresholds)
     suites = np.unique(every.rows.series_keys.suite[every.rows.columns["key"]])
-    return counted(every, picture), heatmap(every, show, scheme), len(suites)
+    return counted(every, machine_findings), heatmap(every, show, scheme), len(suites)
 
 
 def _most(results: Results) -> int:

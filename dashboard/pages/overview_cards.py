@@ -23,12 +23,12 @@ from lockstep.compare.status import Statuses
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.snapshot import Results
 
-#: Alerts told in full below the cards.
+#: Alerts listed below the cards.
 MOST_NEWS = 5
 
 
 @dataclass(frozen=True)
-class Told:
+class ListedAlert:
     """An open alert, where it stands with people, and its number; 0 if nobody tracks it yet."""
 
     alert: Alert
@@ -46,7 +46,7 @@ class News:
         elsewhere: number of open alerts by other machine.
     """
 
-    first: tuple[Told, ...]
+    first: tuple[ListedAlert, ...]
     states: Mapping[State, int]
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 
@@ -56,29 +56,29 @@ class News:
         return sum(self.states.values())
 
 
-def news_of(picture: MachineFindings | None, tracked: OpenAlerts | None = None) -> News:
+def news_of(findings: MachineFindings | None, tracked: OpenAlerts | None = None) -> News:
     """Return the open alerts of a machine.
 
     Args:
-        picture: what the detector says; asked where nothing is tracked.
+        findings: what the detector found; used where nothing is tracked.
         tracked: open alerts, as people left them.
     """
     if tracked and (tracked.states or tracked.elsewhere):
-        first = tuple(Told(one.alert, one.state, one.id) for one in tracked.first)
+        first = tuple(ListedAlert(one.alert, one.state, one.id) for one in tracked.first)
         return News(first, tracked.states, tracked.elsewhere)
-    found = sorted(picture.alerts if picture else (), key=lambda one: (one.topic != "slower", -one.since))
-    return News(tuple(Told(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
+    found = sorted(findings.alerts if findings else (), key=lambda one: (one.topic != "slower", -one.since))
+    return News(tuple(ListedAlert(one, "new") for one in found[:MOST_NEWS]), {"new": len(found)} if found else {})
 
 
-def cards(every: Statuses, picture: MachineFindings | None, told: News | None = None) -> list[Any]:
+def cards(every: Statuses, findings: MachineFindings | None, open_alerts: News | None = None) -> list[Any]:
     """Return the cards: open alerts, slower, faster, failed, stale, and the geometric mean of all."""
-    return [alerts_card(every[0].row.machine if every else "", picture, told), *counted(every, picture)]
+    return [alerts_card(every[0].row.machine if every else "", findings, open_alerts), *counted(every, findings)]
 
 
-def alerts_card(machine: str, picture: MachineFindings | None, told: News | None) -> Any:
+def alerts_card(machine: str, findings: MachineFindings | None, open_alerts: News | None) -> Any:
     """Return the card that counts the open alerts of a machine."""
-    states = told.states if told else {}
-    waits = picture is None and not states
+    states = open_alerts.states if open_alerts else {}
+    waits = findings is None and not states
     alerts = "looking for changes …" if waits else _states(states) or "nothing to look at"
     return dcc.Link(
         _words("Open alerts", "…" if waits else whole(sum(states.values())), alerts),
@@ -87,36 +87,38 @@ def alerts_card(machine: str, picture: MachineFindings | None, told: News | None
     )
 
 
-def counted(every: Statuses, picture: MachineFindings | None) -> list[Any]:
+def counted(every: Statuses, findings: MachineFindings | None) -> list[Any]:
     """Return the cards that count series."""
     failed, stale, ended = (int(some.sum()) for some in (every.are("failed"), every.stale, every.are("not measured")))
     late = f"{stale - ended} behind their family" if stale > ended else "" if ended else "behind their family"
     stale_note = ", ".join(part for part in (late, f"{ended} not measured since" if ended else "") if part)
     return [
-        _changed(every, "slower", picture),
-        _changed(every, "faster", picture),
+        _changed(every, "slower", findings),
+        _changed(every, "faster", findings),
         _card("Failed", str(failed), "at their newest commit", "failed", SIGNS["failed"] if failed else ""),
         _card("Stale", str(stale), stale_note, "stale"),
-        html.Div(_words("Geomean", *_mean(every, picture)), className="count-card"),
+        html.Div(_words("Geomean", *_mean(every, findings)), className="count-card"),
     ]
 
 
-def news(results: Results, told: News) -> list[Any]:
+def news(results: Results, open_alerts: News) -> list[Any]:
     """The open alerts of the machine, one line each, and where else some are open."""
-    lines = [_line(results, one) for one in told.first]
-    if told.total > len(told.first):
-        more = dcc.Link(f"{whole(told.total - len(told.first))} more", href="/alerts?state=open", className="link")
+    lines = [_line(results, one) for one in open_alerts.first]
+    if open_alerts.total > len(open_alerts.first):
+        more = dcc.Link(
+            f"{whole(open_alerts.total - len(open_alerts.first))} more", href="/alerts?state=open", className="link"
+        )
         lines.append(html.Li(["and ", more], className="dim"))
-    if told.elsewhere:
+    if open_alerts.elsewhere:
         links: list[Any] = []
-        for name, number in sorted(told.elsewhere.items(), key=lambda one: (-one[1], one[0])):
+        for name, number in sorted(open_alerts.elsewhere.items(), key=lambda one: (-one[1], one[0])):
             links += [", " if links else "", f"{whole(number)} on "]
             links.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
-        lines.append(html.Li([f"{'Also open' if told.total else 'Open elsewhere'}: ", *links], className="dim"))
+        lines.append(html.Li([f"{'Also open' if open_alerts.total else 'Open elsewhere'}: ", *links], className="dim"))
     return [html.Ul(lines, className="news")] if lines else []
 
 
-def _line(results: Results, one: Told) -> Any:
+def _line(results: Results, one: ListedAlert) -> Any:
     alert = one.alert
     # Of a change that may come from several commits the headline says between which two.
     named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
@@ -135,7 +137,7 @@ def _line(results: Results, one: Told) -> Any:
     return html.Li(words)
 
 
-def _changed(every: Statuses, verdict: Verdict, picture: MachineFindings | None) -> Any:
+def _changed(every: Statuses, verdict: Verdict, findings: MachineFindings | None) -> Any:
     """Return the card with the number of confirmed changes, the largest of them, and how many are not confirmed."""
     found = np.flatnonzero(every.are(verdict))
     bare = every.differences.verdict == LOUDEST.index(verdict)
@@ -147,13 +149,13 @@ def _changed(every: Statuses, verdict: Verdict, picture: MachineFindings | None)
         notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
     if maybe:
         notes.append(f"{maybe}{' more' if len(found) else ''} beyond the noise, not confirmed")
-    note = "; ".join(notes) if notes and picture else _nothing(every, picture)
+    note = "; ".join(notes) if notes and findings else _nothing(every, findings)
     return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if len(found) else "")
 
 
-def _nothing(every: Statuses, picture: MachineFindings | None) -> str:
+def _nothing(every: Statuses, findings: MachineFindings | None) -> str:
     """Return why there is nothing to count: nothing was found, or nothing can be known yet."""
-    if picture is None:
+    if findings is None:
         return "looking for changes …"
     compared = ~np.isnan(every.worse)
     if not compared.any():
@@ -178,7 +180,7 @@ def _words(label: str, number: str, note: str, kind: str = "", sign: str = "") -
     ]
 
 
-def _mean(every: Statuses, picture: MachineFindings | None) -> tuple[str, str]:
+def _mean(every: Statuses, findings: MachineFindings | None) -> tuple[str, str]:
     """Return the geometric mean of how many times as fast the series are, and what it is over.
 
     A change that the noise explains counts as none.
@@ -186,7 +188,7 @@ def _mean(every: Statuses, picture: MachineFindings | None) -> tuple[str, str]:
     both = ~np.isnan(every.worse)
     changed = both & every.beyond_noise
     if not changed.any():
-        return "–", _nothing(every, picture)
+        return "–", _nothing(every, findings)
     mean = geomean(np.where(changed, every.worse, 0.0)[both])
     number, part = count(int(both.sum()), "series"), int(changed.sum())
     return f"{math.exp(-mean):.3f}×", f"as fast, over {number}, {part} changed"

@@ -130,13 +130,14 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
         if quantity in ("latency", "speedup"):
             numbers[f"{quantity}_low"] = measured.low if measured else None
             numbers[f"{quantity}_high"] = measured.high if measured else None
-    told = one.difference
-    ends = (None, None) if one.found else (told.low, told.high)
+    difference = one.difference
+    ends = (None, None) if one.found else (difference.low, difference.high)
     behind: dict[str, float] = {}
-    if told.times:
+    times = difference.times
+    if times:
         # Left out where there is none: nearly every row.
-        behind["own_change"] = 100 * math.expm1(told.times.own)
-        behind["baseline_change"] = 100 * math.expm1(told.times.baseline)
+        behind["own_change"] = 100 * math.expm1(times.own)
+        behind["baseline_change"] = 100 * math.expm1(times.baseline)
     return {
         # A cell is drawn anew only in a new row, and the analysis that comes later changes more than its value.
         "id": "\n".join((*row.key[1:], one.verdict)),
@@ -159,7 +160,9 @@ def _cells(one: Status, past: Sequence[float]) -> dict[str, Any]:
         "state": STATE_LABELS[row.state],
         "stale": one.stale,
         **behind,
-        "why": ". ".join(part for part in (row.reason, told.times.text if told.times else "", row.note) if part),
+        "why": ". ".join(
+            part for part in (row.reason, difference.times.text if difference.times else "", row.note) if part
+        ),
         "trend": past,
     }
 

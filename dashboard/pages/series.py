@@ -36,9 +36,9 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     machines = sorted({machine for machine, *rest in keys if tuple(rest) == key[1:]})
     if key not in keys:
         there = [html.Li(_elsewhere(address, machine)) for machine in machines]
-        told = [html.P("It was measured on"), html.Ul(there)] if machines else []
+        elsewhere = [html.P("It was measured on"), html.Ul(there)] if machines else []
         return notice(
-            f"{address.machine} has no such series", html.P(mono(_named(address))), *told, html.P(back_link())
+            f"{address.machine} has no such series", html.P(mono(_named(address))), *elsewhere, html.P(back_link())
         )
     choices = offered(results, address, key)
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
@@ -150,27 +150,27 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
 def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
     """How far the numbers can be trusted, in a line of facts."""
     numbers = [(point, number) for point, number in shown.points if number is not None]
-    told: list[tuple[str, str, str]] = []
+    facts: list[tuple[str, str, str]] = []
     if numbers:
         point, number = numbers[-1]
         newest = f"{significant(number.value, 4)} {shown.what.unit}"
-        told.append((f"Newest {shown.what.label.lower()}", newest, number.ends(" – ")))
+        facts.append((f"Newest {shown.what.label.lower()}", newest, number.ends(" – ")))
     if shown.analysis:
-        told += _noise_facts(shown.analysis, shown.follows)
+        facts += _noise_facts(shown.analysis, shown.follows)
     elif picture is None:
-        told.append(("Noise", "…", "looking for changes"))
+        facts.append(("Noise", "…", "looking for changes"))
     if numbers and (repeats := _epochs_for_1_percent(numbers[-1][0])):
         point = numbers[-1][0]
-        told.append(("Epochs to see 1 %", str(repeats), f"in one run, which has {point.epochs}"))
+        facts.append(("Epochs to see 1 %", str(repeats), f"in one run, which has {point.epochs}"))
     if numbers and numbers[-1][0].mde is not None:
-        told.append(
+        facts.append(
             (
                 "MDE of one run",
                 f"{100 * (numbers[-1][0].mde or 0):.2f} %",
                 "5 % false alarms, 80 % power",
             )
         )
-    told.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
+    facts.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
     return [
         html.Div(
             [
@@ -179,7 +179,7 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
                 html.Span(note, className="dim"),
             ]
         )
-        for label, value, note in told
+        for label, value, note in facts
     ]
 
 
@@ -192,7 +192,7 @@ def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]
     mde = f"{100 * analysis.mde:.2f} %" if math.isfinite(analysis.mde) else "–"
     return [
         ("Noise", scale, f"{noise.kind}, run to run, of the {follows}"),
-        ("MDE", mde, "smallest change told within three commits"),
+        ("MDE", mde, "smallest change detected within three commits"),
         ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change"),
     ]
 

@@ -20,12 +20,10 @@ from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Trend as Values
 from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
+from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 
 Mask = NDArray[np.bool_]
-
-#: Suite, variant, case and cache state of one of our series.
-_Place = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,22 +78,22 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
     A change found under an old version stays valid under a new one, so old versions come first. ``baselines`` maps
     each of our suites to its baseline.
     """
-    ours: dict[tuple[_Place, str], Trend] = {}
-    for trend in trends:
-        if trend.benchmark.ours:
-            ours[_place(trend), trend.benchmark.quantity] = trend
+    ours = {
+        (key_of(trend.series, trend.benchmark), trend.benchmark.part): trend for trend in trends if trend.benchmark.ours
+    }
     found = []
     for trend in trends:
         name = name_of(trend.series, trend.benchmark)
         own = base = None
         if trend.benchmark.ours:
-            suite, variant, case, l2 = place = _place(trend)
-            ratios = ours.get((place, "speedup"))
-            paired = variant != baselines.get(suite) and ratios is not None and bool(_numbers(ratios).any())
+            key = key_of(trend.series, trend.benchmark)
+            baseline = baselines.get(key.suite, "")
+            ratios = ours.get((key, "speedup"))
+            paired = key.variant != baseline and ratios is not None and bool(_numbers(ratios).any())
             if paired != trend.benchmark.is_ratio:
                 continue
-            own = ours.get((place, "latency"))
-            base = ours.get(((suite, baselines.get(suite, ""), case, l2), "latency")) if paired else None
+            own = ours.get((key, "latency"))
+            base = ours.get((key.of(baseline), "latency")) if paired else None
         for version, points in enumerate(by_version(trend)):
             values = values_of(points, paired_numbers(points))
             found.append(Followed(name, points, values, _at(own, points), _at(base, points), version))
@@ -150,11 +148,6 @@ def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
         if baseline:
             votes[suite][baseline] += 1
     return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}
-
-
-def _place(trend: Trend) -> _Place:
-    axes = trend.series
-    return trend.benchmark.suite, axes.axis("variant"), axes.axis("case"), axes.axis("l2")
 
 
 def _at(latency: Trend | None, points: Trend) -> Floats | None:

@@ -61,7 +61,7 @@ class AsvFile:
 def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     """Read a result file: all that asv's own loader reads.
 
-    What is wrong with single benchmarks is left out or mended, and told in ``complaints``.
+    What is wrong with single benchmarks is left out or mended, and listed in ``complaints``.
 
     Args:
         path: of the file.

@@ -151,10 +151,10 @@ def _read(
     facts: dict[str, Any] = {}
     if stamp[2:] != (0, 0):
         beside = provenance_path(path)
-        told = len(asv.complaints)
+        before = len(asv.complaints)
         try:
             asv, facts = join_provenance(beside, asv, _IDS)
-            complaints = list(asv.complaints[told:])
+            complaints = list(asv.complaints[before:])
         except OSError as error:
             complaints = [Complaint(error.strerror or str(error))]
         there = where.removesuffix(path.name) + beside.name

@@ -9,7 +9,7 @@ import pytest
 from trees import read
 
 from lockstep.compare.difference import Scope, call, compare_rows
-from lockstep.compare.read_rows import rows_at
+from lockstep.compare.read_rows import rows_at, rows_over
 from lockstep.compare.sides import Side, compare
 from lockstep.compare.verdict import LOUDEST, Change, error_of, errors_of, quantiles
 from lockstep.history.reader import ASV_QUANTILE
@@ -127,3 +127,15 @@ def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):
     loud = [pair.verdict for pair in found.pairs]
     assert loud[:3] == ["failed", "failed", "slower"]
     assert loud == sorted(loud, key=["failed", "slower", "faster", "unsure", "same"].index)
+
+
+def test_a_number_relative_to_the_first_begins_at_the_first_that_is_positive(two):
+    series = two.results.series(machine="runner")
+    rows = rows_over(two.results, "runner", series)
+    found = {}
+    for key, value in zip(rows.keys, rows.measured("relative").tolist(), strict=True):
+        found.setdefault(key.suite.removeprefix("suite.track_"), []).append(value)
+    assert found["slower"] == pytest.approx([1.0, 1.05])
+    assert found["from_zero"] == pytest.approx([math.nan, 1.0], nan_ok=True)
+    # Another version of the benchmark begins anew.
+    assert found["changed"] == pytest.approx([1.0, 1.0])
