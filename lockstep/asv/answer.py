@@ -1,4 +1,4 @@
-"""What asv is told of a record."""
+"""Convert a record to an answer for asv."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from lockstep.record.model import Record
 
 
 class NotAvailable(Exception):
-    """A series that is n/a here, or has no such number; asv stores NaN."""
+    """The series is n/a here, or lacks the number; asv stores NaN."""
 
 
 class MeasurementFailed(RuntimeError):
-    """A series that was measured and failed; asv shows it as failed, with this reason."""
+    """The measurement of the series failed; asv shows it as failed, with this reason."""
 
 
 def answer(record: Record, quantity: str) -> dict[str, Any]:
-    """Samples, and how many calls each stands for.
+    """Return the samples, and the number of calls in each.
 
     Raises:
-        NotAvailable: there is no such number.
+        NotAvailable: the record does not have the number.
         MeasurementFailed: the series failed.
     """
     if record.state == "na":

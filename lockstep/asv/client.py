@@ -19,12 +19,12 @@ class WorkerSpec:
     """What a worker measures.
 
     Attributes:
-        checkout: tree whose packages are under test.
+        checkout: tree with the packages under test.
         packages: top-level packages imported from there.
         benchmark_dir: today's suites.
-        quick: one short look only.
-        history: leave out what a history does not follow (``Suite.follows``).
-        seed: of checked inputs, places and order; ``None`` for those of a history.
+        quick: measure as short as possible, to find errors.
+        history: leave out cases that a history does not measure.
+        seed: seed of checked inputs, placement and order; ``None`` for those of a history.
         check_s: seconds that a check may take at least; see ``lockstep.processes.watched.Watched``.
     """
 
@@ -41,14 +41,14 @@ class Worker(Watched):
     """A running worker of one commit."""
 
     def __init__(self, spec: WorkerSpec, silence_s: float) -> None:
-        """Start it and wait until it is ready.
+        """Start the worker and wait until it is ready.
 
         Args:
             spec: what to measure.
-            silence_s: seconds without any event after which it counts as hung.
+            silence_s: seconds without an event after which it counts as hung.
 
         Raises:
-            WorkerDied: it did not come up; ``how`` ends with what it printed last.
+            WorkerDied: it did not start; ``how`` ends with the last line that it printed.
         """
         arguments = ["--benchmarks", str(spec.benchmark_dir), "--checkout", str(spec.checkout)]
         arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
@@ -71,10 +71,10 @@ class Worker(Watched):
         twins: Sequence[str] = (),
         reference_mhz: Mapping[str, float] | None = None,
     ) -> tuple[list[Record], dict[str, dict[str, float | str]], dict[str, float]]:
-        """Records of one case, the controls so far, and the seconds of each stage of this case.
+        """Measure a case; return its records, the controls so far, and the seconds of each stage.
 
         Raises:
-            WorkerDied: it hung, died or lost its CUDA context; start another one.
+            WorkerDied: it hung, died or lost its CUDA context; start another worker.
         """
         asked: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
         asked |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
@@ -84,7 +84,7 @@ class Worker(Watched):
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
-        """An ordinary asv benchmark: exit code and what it printed.
+        """Run an ordinary asv benchmark; return its exit code and output.
 
         Raises:
             WorkerDied: as for ``measure``.

@@ -1,9 +1,9 @@
-"""asv environment type "lockstep": one persistent worker a commit, today's suites and harness.
+"""asv environment type "lockstep": one worker for each commit, today's benchmark definitions and harness.
 
-asv starts a process for each parameter; with torch that is 2.7 s of imports a number. Here a commit is
-checked out, one worker imports torch and the packages under test from it, and asv's requests are
-answered from its measurements. asv's ``Spawner.run`` always goes through ``Environment.run`` with
-``[".../benchmark.py", "run", …]`` (asv 0.6.6), so overriding that one method is enough.
+asv starts a process for each parameter; with torch that is 2.7 s of imports for each number. Here one worker imports
+torch and the packages under test from a checkout of the commit, and its measurements answer asv's requests. asv's
+``Spawner.run`` always calls ``Environment.run`` with ``[".../benchmark.py", "run", …]`` (asv 0.6.6), so overriding that
+method is enough.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from lockstep.timing.stage_times import summary
 
 @dataclass
 class RunOptions:
-    """What ``lockstep run`` knows and asv does not hand to an environment; set on asv's conf object.
+    """Options of ``lockstep run`` that asv does not pass to an environment; set on asv's conf object.
 
     Attributes:
         machine: asv's machine name.
         clock_state: stored with every result.
-        quick: one short look only.
+        quick: measure as short as possible, to find errors.
         resume: serve records of an interrupted run.
-        save: whether anything is written to the results folder.
+        save: whether to write to the results folder.
         commits: how many commits will be measured, for the estimate of the time left; ``None``: unknown.
-        returns: filled by asv with the selected benchmarks once they are discovered.
-        environments: those that were made, so that they can be closed.
+        returns: asv adds the selected benchmarks here once they are discovered.
+        environments: the environments created so far, to close them.
     """
 
     machine: str
@@ -80,30 +80,30 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self._options = options or RunOptions(Machine.get_unique_machine_name(), "unknown")
         self._options.environments.append(self)
         self._planned: dict[tuple[str, str, str], list[str]] = {}
-        # Also when asv ends by an error: no worker may outlive the run.
+        # asv may end by an error; no worker may outlive the run.
         atexit.register(self.close)
 
     @property
     def name(self) -> str:
-        """One name for all toolchains: they are provenance, not series."""
+        """Return one name for all toolchains: the toolchain is provenance and does not start a series."""
         return "lockstep"
 
     @classmethod
     def matches(cls, python: str) -> bool:
-        """Only the interpreter that runs asv."""
+        """Return whether ``python`` is the version that runs asv."""
         return python == f"{sys.version_info[0]}.{sys.version_info[1]}"
 
     def check_presence(self) -> bool:
-        """The environment is this interpreter: it is there."""
+        """Return True: the environment is this interpreter."""
         return True
 
     @property
     def installed_commit_hash(self) -> str | None:
-        """None: a checkout is cheap, and asv then always asks for the commit it wants."""
+        """Return ``None``, so that asv always asks for the commit that it needs; a checkout is cheap."""
         return None
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
-        """Check the commit out; nothing is built or installed."""
+        """Check out the commit; nothing is built or installed."""
         self.close()
         Path(self._path).mkdir(parents=True, exist_ok=True)
         self.checkout_project(repo, commit_hash)
@@ -147,14 +147,14 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if self._progress is not None:
             self._progress.finish()
         if self._recorder is not None:
-            # The worker first: whoever interrupts the line below must not leave it running.
+            # The worker first: an interruption of the lines below must not leave it running.
             recorder, self._recorder = self._recorder, None
             recorder.close()
             if spent := summary(recorder.spent()):
                 self._say(f"{recorder.target.commit[:8]}: {spent}")
 
     def _answer(self, arguments: list[str], cwd: str) -> tuple[str, str, int]:
-        """Output, standard error and exit code of one asv request."""
+        """Return output, standard error and exit code of one request by asv."""
         assert self._recorder is not None
         _, identity, parameters, _, result_file = arguments
         name, _, index = identity.partition("-")
@@ -196,9 +196,9 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         return record
 
     def selected(self) -> Iterator[tuple[str, dict[str, Any], int, Key]]:
-        """Every selected parameter of a lockstep benchmark: name, benchmark, index, series.
+        """Yield name, benchmark, index and series of every selected parameter of a lockstep benchmark.
 
-        Selected is what ``lockstep run --bench`` left over; everything under asv's own command.
+        ``lockstep run --bench`` selects; under asv's own command all are selected.
         """
         chosen = self._options.returns.get("benchmarks")
         for name, benchmark in self._benchmarks.items():
@@ -212,20 +212,20 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
 
     @property
     def commit(self) -> str | None:
-        """The commit that is checked out, if any."""
+        """Return the commit that is checked out, or ``None``."""
         return self._recorder.target.commit if self._recorder is not None else None
 
     def parameters(self, name: str) -> list[list[str]]:
-        """asv's parameter values of a benchmark."""
+        """Return asv's parameter values of a benchmark."""
         found: list[list[str]] = self._benchmarks[name]["params"]
         return found
 
     def served(self, key: Key, version: str) -> Record | None:
-        """The record of a series if it was measured (or resumed) in this run."""
+        """Return the record of a series if this run measured or resumed it, else ``None``."""
         return self._recorder.served(key, version) if self._recorder is not None else None
 
     def _plan(self) -> dict[tuple[str, str, str], list[str]]:
-        """Selected variants of every selected case."""
+        """Return the selected variants of every selected case."""
         if not self._planned:
             for _, _, _, (suite, variant, case, l2) in self.selected():
                 variants = self._planned.setdefault((suite, case, l2), [])

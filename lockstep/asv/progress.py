@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, plain lines elsewhere, always on standard error."""
+"""Report the progress of a run on standard error: one rewritten line on a terminal, a line for each case elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Progress:
 
     Args:
         total: cases (shape × cache state) to measure in each commit.
-        commits: how many commits are measured; ``None`` if asv alone knows.
+        commits: how many commits are measured; ``None`` if only asv knows.
     """
 
     def __init__(self, total: int, commits: int | None) -> None:
@@ -26,7 +26,7 @@ class Progress:
         self._commit = ""
         self._measured = 0
         self._spent = 0.0
-        # A terminal gets one line that is rewritten; a log gets every line.
+        # rich's own live displays would redirect what asv prints on standard output meanwhile.
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
     def begin(self, commit: str) -> None:
@@ -38,12 +38,12 @@ class Progress:
             self._commit += f" ({self._begun} of {max(self.commits, self._begun)})"
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that is not overwritten."""
         self._clear()
         self._console.print(line, markup=False)
 
     def case(self, records: Iterable[Record], seconds: float, *, measured: bool) -> None:
-        """One case is done; failed series are named."""
+        """Count a case as done and name its failed series."""
         self.done += 1
         if measured:
             self._measured += 1
@@ -55,14 +55,14 @@ class Progress:
         if not rows:
             return
         ok = sum(record.state == "ok" for record in rows)
-        one = rows[0]
+        first = rows[0]
         where = f"{self._commit} [{self.done:>4}/{self.total}]".lstrip()
-        line = f"{where} {one.suite} {one.case} {one.l2}: {ok} series in {seconds:.1f} s"
+        line = f"{where} {first.suite} {first.case} {first.l2}: {ok} series in {seconds:.1f} s"
         self._clear()
         self._console.print(line + self.left(), markup=False, end="" if self._console.is_terminal else "\n")
 
     def left(self) -> str:
-        """``", about 3 min left"``, or "" before anything was measured."""
+        """Return ``", about 3 min left"``, or "" before anything was measured."""
         commits = max((self.commits or 0) - self._begun, 0)
         cases = self.total - self.done + commits * self.total
         remaining = cases * self._spent / self._measured if self._measured else 0.0
@@ -71,7 +71,7 @@ class Progress:
         return f", about {remaining:.0f} s left" if remaining < 90 else f", about {remaining / 60:.0f} min left"
 
     def finish(self) -> None:
-        """End the rewritten line."""
+        """Remove the rewritten line."""
         self._clear()
 
     def _clear(self) -> None:

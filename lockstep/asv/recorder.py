@@ -1,7 +1,7 @@
-"""The records of one commit: measured once by a worker, kept through crashes, served to every asker.
+"""Measure the records of one commit, each once, and survive crashes of the worker.
 
-What kills or hangs a worker is found and recorded as failed; everything else of the commit is still
-measured. After each case the provenance file is replaced, so an interrupted run loses one case at most.
+A variant that kills or hangs a worker is found and recorded as failed; the rest of the commit is still measured. The
+provenance file is replaced after each case, so an interrupted run loses at most one case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """What a recorder's file is about; see ``lockstep.record.model.Provenance``. No path: nothing is kept."""
+    """What a recorder's file describes; see ``lockstep.record.model.Provenance``. Without a path nothing is stored."""
 
     commit: str
     environment: str
@@ -39,12 +39,12 @@ class Recorder:
     """Measures cases of one commit on demand.
 
     Args:
-        target: what the records are of, and their file.
+        target: the commit, and the file of its records.
         spec: how to start a worker.
-        silence_s: seconds without a sign of life after which a worker is killed.
-        resume: serve what the file already holds instead of measuring it again.
-        say: told lines for people.
-        worker: how a worker is made (tests pass their own).
+        silence_s: seconds without an event after which a worker is killed.
+        resume: serve records of the file instead of measuring them again.
+        say: called with each line of progress.
+        worker: creates a worker (tests pass their own).
         ahead: compile all kernels of the commit in parallel before the first case.
     """
 
@@ -80,12 +80,12 @@ class Recorder:
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
-        """A record that needs no measuring: taken in this run, or before it when resuming."""
+        """Return a record of this run, or of an earlier run when resuming, else ``None``."""
         record = self._records.get(key)
         return record if record and key in self._fresh and record.version == version else None
 
     def record(self, key: Key, version: str, variants: Sequence[str]) -> Record:
-        """The record of a series, measuring its case (all ``variants``) if need be."""
+        """Return the record of a series; measure its case with all ``variants`` if needed."""
         known = self.served(key, version)
         if known is not None:
             return known
@@ -97,7 +97,7 @@ class Recorder:
         return self._records[key]
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
-        """An ordinary asv benchmark in the worker: exit code and output."""
+        """Run an ordinary asv benchmark in the worker; return its exit code and output."""
         try:
             return self._up().run(arguments, cwd)
         except WorkerDied as died:
@@ -105,19 +105,19 @@ class Recorder:
             return 1, str(died)
 
     def spent(self) -> dict[str, float]:
-        """Seconds of this run by stage; "rest" is asv, starting workers, and cases that ended one."""
+        """Return the seconds of this run by stage; "rest" is asv, starting workers, and cases that killed a worker."""
         rest = time.monotonic() - self._began - sum(self._stages.values())
         return {**self._stages, "rest": max(0.0, rest)}
 
     def close(self) -> None:
-        """End the worker; another one is started when it is needed."""
+        """End the worker; the next request starts another one."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
     @property
     def host(self) -> Mapping[str, str]:
-        """Facts of the machine, from the worker.
+        """Return facts of the machine from the worker.
 
         Raises:
             WorkerDied: it does not start.
@@ -130,9 +130,9 @@ class Recorder:
         """Measure a case in as many workers as it takes; nothing is stored.
 
         Args:
-            suite, case, l2: which.
-            variants: names; the baseline comes along.
-            version: of the suite, for series that cannot be measured.
+            suite, case, l2: the case.
+            variants: names; the baseline is added.
+            version: benchmark version, for series that cannot be measured.
             twins: variants measured a second time as an A/A comparison.
         """
         if self._stillborn:
@@ -155,7 +155,7 @@ class Recorder:
                     return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
                 culprit = died.variant or (group[0] if len(group) == 1 else "")
                 if not culprit:
-                    # It died while all were timed: alone with the baseline, the culprit shows itself.
+                    # It died while all were timed: time each variant alone with the baseline to find the culprit.
                     groups = [[name] for name in group] + groups
                     continue
                 self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}")
@@ -169,14 +169,14 @@ class Recorder:
             self._controls = controls or self._controls
             self._count(stages)
             for record in records:
-                # A later group measures the baseline again: the first record, with most company, stays.
+                # A later group measures the baseline again; the first record, with the most variants, counts.
                 if record.variant not in taken or taken[record.variant].state == "failed":
                     taken[record.variant] = record
         self._reference_clocks.learn(taken.values())
         return list(taken.values())
 
     def _up(self) -> Worker:
-        """The worker, started if need be.
+        """Return the worker; start it if needed.
 
         Raises:
             WorkerDied: it does not start.
@@ -188,7 +188,7 @@ class Recorder:
         return self._worker
 
     def _compile_first(self, host: Mapping[str, str]) -> None:
-        """Fill Triton's cache in parallel, once a commit; on a CPU there is nothing to compile."""
+        """Fill Triton's cache in parallel, once for each commit; a CPU has nothing to compile."""
         if host.get("device") != "cuda" or self._compiled:
             return
         self._compiled = True
@@ -204,7 +204,7 @@ class Recorder:
             self._stages[name] = self._stages.get(name, 0.0) + seconds
 
     def _load(self, resume: bool) -> None:
-        """Records of earlier runs stay in the file; when resuming they are served as well."""
+        """Load records of earlier runs, which stay in the file; when resuming, serve them as well."""
         path = self.target.path
         if path is None:
             return
@@ -213,10 +213,10 @@ class Recorder:
         except FileNotFoundError:
             return
         except RecordError as error:
-            stamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")  # an earlier one stays
+            stamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")  # microseconds, so that no earlier file is overwritten
             broken = path.with_name(f"{path.stem}.{stamp}.broken")
             path.rename(broken)
-            self._say(f"{error}. It is kept as {broken.name}; measuring starts afresh")
+            self._say(f"{error}. The file was renamed to {broken.name}; measuring starts again")
             return
         self._controls = self._before.controls
         self._records = {record.key: record for record in records}
@@ -224,15 +224,15 @@ class Recorder:
             self._fresh = set(self._records)
 
     def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
-        """One file holds records of one toolchain; another one's are kept under another name."""
+        """Rename the file if its records are of another toolchain: one file holds records of one toolchain."""
         if self._before is None or self.target.path is None or dict(self._before.host) == dict(host):
             self._host = host
             return
         changed = [f"{k} {self._before.host.get(k)} → {v}" for k, v in host.items() if self._before.host.get(k) != v]
         stamp = "".join(character for character in self._before.recorded_at if character.isdigit())[:14]
-        kept = self.target.path.with_name(f"{self.target.path.stem}.{stamp}.old")
-        self.target.path.rename(kept)
-        self._say(f"the toolchain changed ({', '.join(changed)}): earlier records are kept as {kept.name}")
+        old = self.target.path.with_name(f"{self.target.path.stem}.{stamp}.old")
+        self.target.path.rename(old)
+        self._say(f"the toolchain changed ({', '.join(changed)}): earlier records are in {old.name}")
         self._records.clear()
         self._fresh.clear()
         self._before, self._host = None, host

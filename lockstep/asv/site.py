@@ -1,8 +1,8 @@
 """asv's published site without a network.
 
-asv's pages load jQuery, flot and Bootstrap from content delivery networks: on a GPU host without a
-way out, the site is a blank page. ``asv publish`` runs every ``OutputPublisher``; the one here puts
-copies of those files beside the pages and makes the pages load them.
+asv's pages load jQuery, flot and Bootstrap from content delivery networks: on a GPU host without internet access the
+site is a blank page. ``asv publish`` runs every ``OutputPublisher``. The publisher here puts copies of those files
+beside the pages and makes the pages load them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VENDOR = Path(__file__).parent / "vendor"
 _CDNJS = "https://cdnjs.cloudflare.com/ajax/libs"
 _JSDELIVR = "https://cdn.jsdelivr.net/npm"
 
-#: What the pages of asv 0.6.6 load from elsewhere, and the copy that stands in for it.
+#: The files that the pages of asv 0.6.6 load from other hosts, and their copies.
 COPIES: Mapping[str, str] = {
     "https://code.jquery.com/jquery-3.3.1.min.js": "jquery-3.3.1.min.js",
     f"{_CDNJS}/flot/0.8.3/jquery.flot.min.js": "jquery.flot-0.8.3.min.js",
@@ -53,12 +53,12 @@ class Offline(OutputPublisher):  # type: ignore[misc]  # asv has no types
     name = "offline"
     button_label = None
     description = "Load scripts and styles from this site"
-    # Ahead of the pages: a site that cannot work offline fails before the time is spent on them.
+    # Before the pages: a site that cannot work offline fails before pages take time.
     order = 0
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Called by ``asv publish`` once asv's pages lie in ``conf.html_dir``."""
+        """Make the site local; ``asv publish`` calls this after it has written its pages to ``conf.html_dir``."""
         make_local(Path(conf.html_dir))
 
 
@@ -66,7 +66,7 @@ def make_local(html_dir: Path) -> None:
     """Copy the vendored files into ``html_dir/vendor`` and let every page there load them.
 
     Raises:
-        UserError: a page or a style sheet loads something that there is no copy of. Nothing is changed then.
+        UserError: a page or a style sheet loads a file that has no copy. Nothing is changed then.
     """
     pages = sorted(html_dir.glob("*.html"))
     unknown = [
@@ -77,7 +77,7 @@ def make_local(html_dir: Path) -> None:
     if unknown:
         listed = "\n  ".join(unknown)
         raise UserError(
-            f"asv's pages load files from other hosts that Lockstep has no copy of; {html_dir} would be dead "
+            f"asv's pages load files from other hosts that Lockstep has no copy of; {html_dir} would not work "
             f"without a network:\n  {listed}\n"
             "Install the asv version that kernel-lockstep pins, or add the files as lockstep/asv/vendor/README.md says."
         )
@@ -87,7 +87,7 @@ def make_local(html_dir: Path) -> None:
 
 
 def _without_copy(text: str) -> list[str]:
-    """Addresses on other hosts that a browser fetches by itself for this HTML or CSS, and that have no copy."""
+    """Return addresses on other hosts that a browser fetches for this HTML or CSS and that have no copy."""
     tags = (tag.group() for tag in _LOADING_TAG.finditer(text))
     named = [url[3] for tag in tags for url in _EXTERNAL.finditer(tag)]
     return [url for url in named if url not in COPIES] + _STYLE_IMPORT.findall(text)

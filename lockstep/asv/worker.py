@@ -1,4 +1,4 @@
-"""The worker of one commit: imports torch and the commit's packages once, then measures what it is asked.
+"""The worker of one commit: imports torch and the commit's packages once, then serves requests to measure.
 
 ``lockstep.processes.worker`` has the protocol. Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed",
 "twins", "reference_mhz"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``. Events:
@@ -30,15 +30,15 @@ def main() -> int:
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--all-variants", action="store_true", help="also what a history does not follow")
-    parser.add_argument("--seed", type=int, help="of checked inputs, places and order")
+    parser.add_argument("--all-variants", action="store_true", help="also cases that a history does not measure")
+    parser.add_argument("--seed", type=int, help="seed of checked inputs, placement and order")
     options = process.parse()
     load_torch()
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
-    # Suites first: they are today's, and read variant names from today's packages.
+    # Suites first: they are today's and read variant names from today's packages.
     suites = load_suites(options.benchmarks)
     import_from(options.checkout, options.packages)
 
@@ -67,7 +67,7 @@ def main() -> int:
             process.emit("ran", code=code, out=out)
             continue
         if not informed:
-            # Not before: kernels are compiled ahead, and read, once the worker says that it is ready.
+            # Not earlier: the parent compiles kernels ahead after the worker reports that it is ready.
             measurer.observer = Observer(_known_code(host, suites, options.checkout, options.packages))
             informed = True
         asked = request["measure"]
@@ -96,10 +96,10 @@ def main() -> int:
 def _known_code(
     host: Mapping[str, str], suites: Mapping[str, Suite], checkout: Path, packages: Sequence[str]
 ) -> Mapping[CaseKey, CaseCode]:
-    """What compiling ahead found out of this tree's code; nothing on a CPU."""
+    """Return the code of this tree as compiling ahead found it; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
-    # As it was when compiling ahead: it decides what kernels are, and so under what they are kept.
+    # As when compiling ahead: this variable decides which kernels are chosen, and so their keys in the cache.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.machine_code.session import Tree
@@ -111,7 +111,7 @@ def _known_code(
 
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:
-    """An ordinary asv benchmark (``time_*``, ``track_*`` …) in this process: exit code and output."""
+    """Run an ordinary asv benchmark (``time_*``, ``track_*`` …) here; return its exit code and output."""
     # Start-up: asv's runner serves only other benchmarks.
     from asv_runner.run import _run as run_benchmark
 

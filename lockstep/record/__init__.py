@@ -1,1 +1,1 @@
-"""What one measurement says: the record, its file format and its provenance."""
+"""Records of measurements, their file format and their provenance."""

@@ -1,4 +1,4 @@
-"""The provenance file: what asv's result file has no place for.
+"""The provenance file: facts that asv's result file cannot hold.
 
 asv's file of a commit and environment is ``results/MACHINE/COMMIT-ENV.json``. Clocks, intervals of a ratio and the
 toolchain go into ``COMMIT-ENV.provenance.jsonl`` beside it. The first line is a ``Provenance``; the other lines hold
@@ -29,7 +29,7 @@ class RecordError(ValueError):
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
     """Replace ``path`` with these records, atomically: a crash leaves the old file or the new one.
 
-    Records of one case, cache state and state are put together, where the first of them stands.
+    Records of one case, cache state and outcome are written together, at the place of the first one.
     """
     first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
     text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
@@ -59,7 +59,7 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
 
     Raises:
         RecordError: not UTF-8, not JSON, half written, a newer schema, or a line whose structure or identity
-            has the wrong type. Numbers and notes are handed on as they stand.
+            has the wrong type. Numbers and notes are not checked.
         FileNotFoundError: no such file.
     """
     try:
@@ -94,7 +94,7 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
 
 
 def record_from(row: dict[str, Any]) -> Record:
-    """A record from its JSON object; unknown fields are ignored."""
+    """Return a record from its JSON object; unknown fields are ignored."""
     known = _known(Record, row)
     _demand(str, row, "suite", "variant", "case", "l2", "state", "version")
     for name in ("latency", "speedup"):

@@ -1,8 +1,8 @@
-"""The lines of a provenance file below its first: what records share is written once.
+"""The lines of a provenance file after the first: fields that records share are written once.
 
-Three kinds: ``{"kernels": {id: facts}}``, at most once; ``{"common": {field: value}}``, which all records down to the
-next one have besides their own fields; and the records. ``code.kernels`` of a record holds ids. In schema 1 there were
-records alone, with the facts of each kernel in place; they read alike.
+There are three kinds. ``{"kernels": {id: facts}}`` occurs at most once. ``{"common": {field: value}}`` holds fields of
+all records up to the next such line. All other lines are records; ``code.kernels`` of a record holds ids. Schema 1 had
+only records, with the facts of each kernel in them; both are read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PARTED = "clocks"
 
 
 def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
-    """The lines of these records, those of one case, cache state and outcome together.
+    """Yield the lines of these records; records of one case, cache state and outcome come together.
 
     Args:
         records: in the order of their cases.
-        blank: fields equal to its are left out.
+        blank: a record with default values; fields equal to its fields are left out.
     """
     ordered = list(records)
     kernels = dict.fromkeys(kernel for record in ordered if record.code for kernel in record.code.kernels)
@@ -45,10 +45,10 @@ def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
 
 
 def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Records as JSON objects of their own, from these lines' objects.
+    """Yield each record as a complete JSON object, from the objects of the lines.
 
     Raises:
-        KeyError, TypeError, ValueError: a kernel that no line has told, or a line of another form.
+        KeyError, TypeError, ValueError: a record names an unknown kernel, or a line has another form.
     """
     kernels: dict[str, Any] = {}
     common: dict[str, Any] = {}
@@ -62,14 +62,14 @@ def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """A line of JSON: NaN and infinity become null (JSON has neither); floats keep seven digits."""
+    """Return a line of JSON: NaN and infinity become null (JSON has neither), floats have seven digits."""
     return json.dumps(_finite(row), separators=(",", ":")) + "\n"
 
 
 # The file is replaced after every case: without the cache, writing 1,900 records 260 times took a minute.
 @functools.lru_cache(maxsize=4096)
 def _group(records: Sequence[Record], blank: Record) -> tuple[dict[str, Any], str]:
-    """What the records share, and their lines without it."""
+    """Return the fields that the records share, and their lines without these fields."""
     defaults = asdict(blank)
     rows = [_row(record, defaults) for record in records]
     common = _shared(rows) if len(rows) > 1 else {}
@@ -88,13 +88,13 @@ def _row(record: Record, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shared(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Fields that all rows have, with the same value."""
+    """Return the fields that all rows have, with the same value."""
     first, *others = rows
-    return {name: value for name, value in first.items() if all(name in one and one[name] == value for one in others)}
+    return {name: value for name, value in first.items() if all(name in row and row[name] == value for row in others)}
 
 
 def _rest(row: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row has of the parted field beyond what is shared."""
+    """Return the part of a row's split field that is not shared."""
     if PARTED not in common or row[PARTED] == common[PARTED]:
         return {}
     return {PARTED: {name: value for name, value in row[PARTED].items() if name not in common[PARTED]}}
@@ -108,12 +108,12 @@ def _resolved(row: dict[str, Any], kernels: Mapping[str, Any]) -> dict[str, Any]
     code = row.get("code")
     if not code or not code.get("kernels"):
         return row
-    told = [kernels[one] if isinstance(one, str) else one for one in code["kernels"]]
-    return {**row, "code": {**code, "kernels": told}}
+    facts = [kernels[kernel] if isinstance(kernel, str) else kernel for kernel in code["kernels"]]
+    return {**row, "code": {**code, "kernels": facts}}
 
 
 def _identity(kernel: Kernel) -> str:
-    """Of all its facts; 32 bits, for the few hundred kernels of a file."""
+    """Return a digest of all facts of a kernel; 32 bits are enough for the few hundred kernels of a file."""
     return hashlib.sha256(json.dumps(asdict(kernel), sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -23,7 +23,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Clocks while one arm ran. ``None`` where the machine does not tell.
+    """Clocks while one arm ran; ``None`` where the machine does not report them.
 
     Attributes:
         sm_mhz: median SM clock, from SM cycles against the GPU's nanosecond timer around each replay.
@@ -31,8 +31,8 @@ class Clocks:
         temperature_c: GPU temperature in °C at the end.
         power_w: board power in W at the end.
         reasons: NVML clock-event reasons active at the end ("power cap", …), "idle" left out.
-        told_mhz: the clock at which the speedup tells the arm: the mean one that its series met when it was first
-            measured (``lockstep.timing.reference_clocks``).
+        told_mhz: the reference clock that the speedup is normalised to: the mean clock of the first measurement of the
+            series (``lockstep.timing.reference_clocks``).
     """
 
     sm_mhz: float | None = None
@@ -45,14 +45,14 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One Triton or Gluon kernel that a variant launched while it was measured.
+    """A Triton or Gluon kernel that a variant launched while it was measured.
 
     Attributes:
-        name: of the function.
-        code: fingerprint of its machine code, see ``lockstep.machine_code.MachineCode``; "" where none could be had.
-        registers: a thread.
-        spills: bytes of local memory a thread.
-        shared: bytes of shared memory a block.
+        name: name of the function.
+        code: fingerprint of its machine code, see ``lockstep.machine_code.MachineCode``; "" if unknown.
+        registers: registers per thread.
+        spills: bytes of local memory per thread.
+        shared: bytes of shared memory per block.
         mix: instruction class to number of instructions; empty if it was not disassembled.
     """
 
@@ -66,7 +66,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Code:
-    """What ran: kernels in the order of their first launch, and the fingerprint of the host side ("" unknown)."""
+    """The code that ran: kernels in the order of their first launch, and the fingerprint of the host side or ""."""
 
     kernels: tuple[Kernel, ...] = ()
     host: str = ""
@@ -80,20 +80,20 @@ class Record:
         suite: ``family`` or ``family.op``.
         state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of
             memory, raised, hung, killed; ``reason`` says which).
-        version: the ruler's digest (asv's benchmark version); another one is another series.
+        version: benchmark version, a digest of the benchmark definition; another version is another series.
         latency: seconds a call.
         speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed.
         flops, bytes: the task's cost in operations and bytes, independent of the variant.
         floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's fastest controls.
         floor_source: "measured" (by this run's controls), or "" without a floor.
-        mde: smallest relative change of the ratio that this measurement could tell (5 % false alarms, 80 % power).
-        rounds, epochs, voided: timed rounds that count, sets of fresh buffers, rounds thrown out.
+        mde: minimal detectable effect, a relative change of the ratio (5 % false alarms, 80 % power).
+        rounds, epochs, voided: timed rounds that count, sets of fresh buffers, voided rounds.
         check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing.
         converged: whether the interval was as narrow as asked before the budget ended.
         baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
         latency_samples, speedup_samples: per round, seconds and ratio, at most 20 of them.
-        code: the machine code that ran; ``None`` where it is not known (on a CPU, in old files).
+        code: the machine code that ran; ``None`` where it is unknown (on a CPU, in old files).
     """
 
     suite: str
@@ -126,7 +126,7 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Identity of the series within one file."""
+        """Return the identity of the series within one file."""
         return self.suite, self.variant, self.case, self.l2
 
 
@@ -139,7 +139,7 @@ class Provenance:
         environment: asv's environment name.
         machine: asv's machine name; the clock state is part of it.
         recorded_at: ISO 8601, UTC, when the first record was taken.
-        harness: commit of the ruler and harness ("…+dirty" with uncommitted changes, "" unknown).
+        harness: commit of benchmark definitions and harness ("…+dirty" with uncommitted changes, "" unknown).
         clock_state: "locked@1500", "base", "unlocked", "unlocked(no permission)", "cpu".
         host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's
             math flags.

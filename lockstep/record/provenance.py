@@ -1,4 +1,4 @@
-"""Facts about the machine and toolchain, told once a process and stored with every result."""
+"""Facts about the machine and toolchain, read once in each process and stored with every result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lockstep.processes.import_torch import load_torch
 
 
 def host_facts() -> dict[str, str]:
-    """GPU, driver, toolchain and torch's math flags as strings. Imports torch; the CPU stands in for a GPU."""
+    """Return GPU, driver, toolchain and torch's math flags as strings. Imports torch; without a GPU, "cpu"."""
     # Start-up: torch is slow to import.
     import torch
 
@@ -61,14 +61,14 @@ def host_facts() -> dict[str, str]:
 
 
 def clocks_of(facts: Mapping[str, str]) -> ClockState:
-    """The clock state of the GPU in ``facts``; a recorded lock is verified under load."""
+    """Return the clock state of the GPU in ``facts``; a recorded lock is verified under load."""
     gpu = find_gpu(facts["gpu_uuid"])
     return clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine as a run sees it: its facts, and the clock state as a label and as part of a name."""
+    """The machine of a run: its facts, and the clock state as a label and as part of a name."""
 
     facts: dict[str, str]
     clock_label: str
@@ -76,10 +76,10 @@ class Host:
 
 
 def ask_host() -> Host:
-    """The host, asked in a process of its own, so that this one needs no torch and no CUDA context.
+    """Return the host, read in another process, so that this process needs neither torch nor a CUDA context.
 
     Raises:
-        RuntimeError: torch cannot be imported there; the message ends with its error.
+        RuntimeError: torch cannot be imported; the message ends with its error.
     """
     done = run([sys.executable, "-m", "lockstep.record.provenance"], text=True)
     if done.returncode:
@@ -88,18 +88,18 @@ def ask_host() -> Host:
 
 
 def harness_commit(folder: Path, results: Path) -> str:
-    """Commit of the ruler and harness, "+dirty" with uncommitted changes; "" outside a repository.
+    """Return the commit of benchmark definitions and harness, "+dirty" with changes; "" outside a repository.
 
     Args:
-        folder: in the repository.
-        results: what lies there is written while measuring: it is no change of the ruler.
+        folder: a folder in the repository.
+        results: folder of results; files written there while measuring do not count as changes.
     """
     git = Git(folder)
     commit = git.try_line("rev-parse", "HEAD")
     if not commit:
         return ""
     root, own = Path(git.try_line("rev-parse", "--show-toplevel")).resolve(), results.resolve()
-    # Git refuses to leave out what lies elsewhere; and it takes paths from ``folder`` on, unless told otherwise.
+    # Git refuses to exclude a path outside the repository, and reads paths relative to ``folder`` without ":(top)".
     inside = own != root and own.is_relative_to(root)
     without = ["--", f":(top,exclude,literal){own.relative_to(root)}"] if inside else []
     changed = git.try_lines("status", "--porcelain", *without)

@@ -239,7 +239,7 @@ def test_another_toolchain_sets_the_old_file_aside(make, path):
     provenance, records = read_records(path)
     assert provenance.host["torch"] == "2.12"
     assert {record.case for record in records} == {"M=2"}
-    assert make.said == [f"the toolchain changed (torch 2.11 → 2.12): earlier records are kept as {kept.name}"]
+    assert make.said == [f"the toolchain changed (torch 2.11 → 2.12): earlier records are in {kept.name}"]
 
 
 def test_corrupt_files_are_kept_and_measuring_goes_on(make, path):
@@ -252,7 +252,7 @@ def test_corrupt_files_are_kept_and_measuring_goes_on(make, path):
         assert kept[-1].read_text() == text
         assert len(read_records(path)[1]) == 3
         assert "not JSON" in make.said[-1]
-        assert f"kept as {kept[-1].name}" in make.said[-1]
+        assert f"renamed to {kept[-1].name}" in make.said[-1]
 
 
 def test_without_a_path_nothing_is_written(make, tmp_path):

@@ -64,8 +64,9 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
 
     assert code == 2, shown
     found = {variant: one for (variant, _), one in outcomes(report).items()}
-    assert {name: one["outcome"] for name, one in found.items()} == {
-        "plain": "same",
+    # A busy machine may leave an unchanged variant undecided; it is never slower or faster.
+    assert found["plain"]["outcome"] in {"same", "unsure"}
+    assert {name: one["outcome"] for name, one in found.items() if name != "plain"} == {
         "twice": "slower",
         "gone": "removed",
         "fresh": "new",
@@ -265,6 +266,6 @@ def test_versions_that_one_process_cannot_hold_are_unsure_and_say_why(project):
     reason = "one process cannot hold both versions (ImportError: toy::mm is registered already)"
     found = {variant: (one["outcome"], one["reason"]) for (variant, _), one in outcomes(report).items()}
     assert found["twice"] == ("unsure", reason)
-    assert found["plain"][0] == "same"  # proved by its sources
+    assert found["plain"] in {("unsure", reason), ("same", "proved: the same machine code and launch")}
     assert f"product: {reason}, so its cases were not compared" in report["notes"]
     assert reason in shown
