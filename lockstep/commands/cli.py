@@ -78,7 +78,7 @@ def _status() -> int:
         log.error(str(error))
         if hint := _hint(error):
             log.error(hint)
-        # Git refuses names that it does not know; any other process that fails is no mistake of the command line.
+        # Git fails for unknown names; a failure of any other process is not a mistake in the command line.
         return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
     except (UsageError, ConfigError, SuiteError, RecordError, ThresholdsError) as error:
         log.error(str(error))
@@ -111,11 +111,11 @@ def _parse() -> argparse.Namespace:
         SystemExit: help or versions are printed, or the command line is wrong.
     """
     verbs = entry_points(group="lockstep.commands")
-    # A subclass of asv's Command is known to asv's parser once it exists. The one that is asked for is enough.
+    # asv's parser knows a subclass of its Command once the class exists. The verb that is asked for is enough.
     for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
         verb.load()
     parser, _ = asv.commands.make_argparser()
-    parser.description = "Measure GPU kernels in lockstep, keep their history, find what changed."
+    parser.description = "Measure GPU kernels in lockstep, store their history, find what changed."
     _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
     try:
         arguments: argparse.Namespace
@@ -145,7 +145,7 @@ def _asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Ar
 
 
 def _verdict(function: Any, result: Any) -> int:
-    """The exit status for what a verb returned. asv's verbs return 1 also where nothing was run."""
+    """Return the exit status for the result of a verb. asv's verbs return 1 also if nothing was run."""
     verb = getattr(function, "__self__", None)
     if result == 1 and (verb in (AsvFind, AsvQuickstart) or (isinstance(verb, type) and issubclass(verb, AsvRun))):
         return USAGE
@@ -153,7 +153,7 @@ def _verdict(function: Any, result: Any) -> int:
 
 
 def _ended(ended: SystemExit) -> int:
-    """The exit status of a ``SystemExit``; a text instead of a number is an error message."""
+    """Return the exit status of a ``SystemExit``; a text instead of a number is an error message."""
     if ended.code is None or isinstance(ended.code, int):
         return ended.code or 0
     log.error(str(ended.code))
@@ -161,7 +161,7 @@ def _ended(ended: SystemExit) -> int:
 
 
 def _brief(error: Exception) -> str:
-    """Type, message and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
+    """Return type, message and place of an error: ``KeyError: 'x' (lockstep/gate/run.py:12)``."""
     message = " ".join(str(error).split())[:500] or "no message"
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(*Path(frames[-1].filename).parts[-3:])}:{frames[-1].lineno})" if frames else ""
@@ -173,24 +173,24 @@ def _show_traceback(verbose: bool) -> None:
         traceback.print_exc()
 
 
-def _rename(parser: argparse.ArgumentParser, name: str, told_version: str) -> None:
-    """Our name in place of asv's in usage lines, also those of ``code diff`` and its like, and both versions."""
+def _rename(parser: argparse.ArgumentParser, name: str, versions: str) -> None:
+    """Put our name in place of asv's in usage lines, also those of actions such as ``code diff``, and both versions."""
     parser.prog = name
     for action in parser._actions:
         if isinstance(action, argparse._VersionAction):
-            action.version = told_version
+            action.version = versions
         elif isinstance(action, argparse._SubParsersAction):
             for verb, its in action.choices.items():
-                _rename(its, f"{name} {verb}", told_version)
+                _rename(its, f"{name} {verb}", versions)
 
 
 def _hint(error: util.UserError | util.ProcessError) -> str:
-    """What asv's message leaves out."""
+    """Return advice that asv's message leaves out, or ""."""
     if isinstance(error, util.ProcessError) and "bad revision" in error.stderr:
         return (
             "this clone does not know that commit or branch: asv.conf.json names the branches, a command its commits; "
             "in a shallow clone, git fetch --unshallow brings them"
         )
     if "what kind of DVCS" in str(error):
-        return 'what "repo" in asv.conf.json names is no git repository: commits are measured, so it must be one'
+        return '"repo" in asv.conf.json must name a git repository, because commits are measured'
     return ""

@@ -20,7 +20,7 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 
 class Clocks(Command):  # type: ignore[misc]  # asv has no types
-    """Lock a GPU's clocks, see what they are, let go of them."""
+    """Show, lock and reset a GPU's clocks."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -39,7 +39,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
         locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")
         locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
-        resetting = actions.add_parser("reset", help="Unlock, also what a dead process left locked")
+        resetting = actions.add_parser("reset", help="Unlock the clocks, also after a process that died")
         resetting.add_argument("--force", action="store_true", help="even if the process that locked still runs")
 
         for action in (status, locking, resetting):
@@ -47,7 +47,7 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
                 "--gpu", metavar="INDEX|UUID", help="as in nvidia-smi -L; needed where there are several"
             )
             action.add_argument("--json", action="store_true", help="one JSON object on stdout")
-            # asv adds its own (-v, --config) to the verb alone; here they may follow the action too.
+            # asv adds its own options (-v, --config) to the verb; here they may follow the action too.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -69,12 +69,12 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """The same; the configuration has no say."""
+        """Run as without a configuration; it does not matter here."""
         return cls.run_from_args(args)
 
 
 def clock_target(text: str) -> Target:
-    """Of a command line."""
+    """Parse a clock of a command line."""
     if text == "base":
         return "base"
     if text.isdigit() and int(text) > 0:
@@ -110,7 +110,7 @@ def _status(gpus: tuple[Gpu, ...], args: argparse.Namespace) -> int:
             f"  now    {_line(sample)}",
         ]
         if record is not None and record.left_behind:
-            lines.append(f"  `lockstep clocks reset --gpu {gpu.uuid}` ends the lock that was left behind")
+            lines.append(f"  `lockstep clocks reset --gpu {gpu.uuid}` removes this lock")
         _say("\n".join(lines))
     if args.json:
         print(json.dumps({"gpus": report}))

@@ -1,8 +1,8 @@
-"""``lockstep code show`` and ``lockstep code diff BASE HEAD``: what the compiler makes of the kernels, without a GPU.
+"""``lockstep code show`` and ``lockstep code diff BASE HEAD``: machine code of the kernels, compiled without a GPU.
 
-Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 nothing can be said (neither tree has a family, a
-tree's process does not start, nothing differs as far as known but some code is unknown with ``--exit-code``, no code
-to show), 4 wrong usage.
+Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 no verdict (neither tree has a family, a tree's
+process does not start, there is no code to show, or, with ``--exit-code``, some code is unknown and the rest is equal),
+4 wrong usage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lockstep.machine_code import CaseCode, CaseKey, Comparison, Target
 
 
-#: Compiled for unless asv.conf.json says otherwise ({"lockstep": {"targets": […]}}) or ``--target`` does.
+#: Targets unless asv.conf.json ({"lockstep": {"targets": […]}}) or ``--target`` names others.
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 
 #: Folder of the packages under test, their names, and further ones that they may call.
@@ -44,7 +44,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "code",
             help="Compile kernels without a GPU; show or compare machine code and launches",
-            description="What the compiler makes of the kernels, on a machine with or without a GPU.",
+            description="Compile the kernels, on a machine with or without a GPU, and show or compare the result.",
         )
         actions = parser.add_subparsers(dest="action", required=True)
 
@@ -70,10 +70,10 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
                 action="append",
                 default=[],
                 metavar="sm_90",
-                help="compile for this one; with its multiprocessors if unusual: sm_90:114; may repeat",
+                help="target; with its number of multiprocessors: sm_90:114; may repeat",
             )
             action.add_argument("--json", action="store_true", help="JSON on stdout")
-            # asv adds its own (-v, --config) to the verb alone; here they may follow the action too.
+            # asv adds its own options (-v, --config) to the verb; here they may follow the action too.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -146,14 +146,14 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     with ExitStack() as trees:
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
         if absent := _absent(suites, base.root, head.root):
-            return _fail(BROKEN, f"nothing can be said: neither {args.base} nor {args.head} has the family {absent}")
+            return _fail(BROKEN, f"nothing to compare: neither {args.base} nor {args.head} has the family {absent}")
         out = console()
         comparisons = []
         for target in targets:
             comparison = compare(base, head, suites, target, say=_say)
             comparisons.append(comparison)
             if not args.json:
-                # Each target as it ends: tracing one may take minutes.
+                # Print each target as it ends: tracing one may take minutes.
                 for line in diff_lines(comparison, args.base, args.head):
                     out.print(line, markup=False, highlight=False, soft_wrap=True)
                 out.file.flush()
@@ -166,11 +166,11 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         return OK
     if kinds - {"unknown"}:
         return BAD_NEWS
-    return _fail(BROKEN, "nothing is known to differ, but some code is unknown: see above")
+    return _fail(BROKEN, "no difference was found, but some code is unknown: see above")
 
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
-    """Into the file asked for, and into the summary of the workflow that this may run in."""
+    """Append Markdown to the file asked for, and to the summary of the workflow that runs this."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code.markdown import to_markdown
 
@@ -202,7 +202,7 @@ def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str])
 
 
 def _absent(suites: Sequence[Suite], *roots: Path) -> str:
-    """Names of the suites whose family none of these trees has, or ""."""
+    """Return names of the suites whose family none of these trees has, or ""."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.suite.discovery import has_family
 

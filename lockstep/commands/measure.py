@@ -1,4 +1,4 @@
-"""``lockstep measure FAMILY``: the engineer's quick loop on the working tree, no commit and no asv."""
+"""``lockstep measure FAMILY``: measure the working tree, without a commit and without asv."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lockstep.suite.model import CACHE_STATES, Suite, SuiteError
 #: Exit status where a series failed.
 FAILED = 2
 
-#: Seconds that a check may take: it compiles what it calls, up to a minute a kernel on a busy machine.
+#: Seconds that a check may take: it compiles kernels, up to a minute for each on a busy machine.
 CHECK_S = 120.0
 
 
@@ -43,11 +43,11 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Arguments of the verb."""
+        """Add the verb and its arguments."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "measure",
             help="Measure a family of the working tree",
-            description="Measure a family of the working tree: every variant checked, then all in lockstep.",
+            description="Check every variant of a family of the working tree, then time all of them in turn.",
         )
         parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
         parser.add_argument(
@@ -57,19 +57,17 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             metavar="M=8,K=4096",
             help="cases whose axes have these values; may repeat",
         )
-        parser.add_argument(
-            "--variants", nargs="+", metavar="NAME", help="only these (the baseline always comes along)"
-        )
+        parser.add_argument("--variants", nargs="+", metavar="NAME", help="only these variants (and the baseline)")
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], help="cache state (default: cold; warm on a CPU)")
-        parser.add_argument("--quick", "-q", action="store_true", help="one short look, to find errors")
+        parser.add_argument("--quick", "-q", action="store_true", help="measure as short as possible, to find errors")
         parser.add_argument("--all", action="store_true", help="every case; without it and --case, the first eight")
-        parser.add_argument("--again", action="store_true", help="each variant a second time: an A/A comparison")
+        parser.add_argument("--again", action="store_true", help="measure each variant twice, an A/A comparison")
         parser.add_argument(
             "--seed",
             type=int,
-            help="of checked inputs, places and order (default: new inputs, the places and order of a history)",
+            help="seed of checked inputs, placement and order (default: random inputs, a history's placement)",
         )
-        parser.add_argument("--json", action="store_true", help="records as JSON, one a line")
+        parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
@@ -105,7 +103,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
                         for line in reasons(shown):
                             console.print(line, markup=False, highlight=False)
         except WorkerDied as died:
-            log.error(f"the process that measures does not start: {died.how}")
+            log.error(f"the worker does not start: {died.how}")
             return BROKEN
         if "failed" in states:
             return FAILED
@@ -116,7 +114,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _recorder(conf: Any, found: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:
-    """Measures the working tree in a process that may hang or die, and stores nothing."""
+    """Return a recorder that measures the working tree in a worker and stores nothing."""
     folder = packages_folder(conf, found)
     spec = WorkerSpec(
         folder,
@@ -143,7 +141,7 @@ def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str])
 
 
 def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[tuple[Case, str]]:
-    """Cases and cache states asked for."""
+    """Yield the cases and cache states asked for."""
     chosen = list(suite.quick) if device == "cpu" else list(suite.cases)
     if args.case:
         chosen = [case for text in args.case for case in match_cases(suite, text)]

@@ -1,4 +1,4 @@
-"""``lockstep noise``: how well fresh runs agree, and how well a kernel agrees with itself."""
+"""``lockstep noise``: how well repeated runs agree, and how well a kernel agrees with itself (A/A)."""
 
 from __future__ import annotations
 
@@ -53,40 +53,43 @@ class Agreement:
 
 
 class Noise(Command):  # type: ignore[misc]  # asv has no types
-    """Measure the measuring."""
+    """Measure the noise of measurements."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Arguments of the verb."""
+        """Add the verb and its arguments."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "noise",
             help="How well fresh runs agree",
-            description="Measure the working tree in several fresh processes, one variant of each case twice (A/A), "
-            "and print how far they agree.",
+            description="Measure the working tree in several processes, one variant of each case twice (A/A), "
+            "and print how well they agree.",
         )
         parser.add_argument("families", nargs="*", help="families or suites (default: all)")
-        parser.add_argument("--runs", type=int, default=5, help="fresh processes (default: 5)")
+        parser.add_argument("--runs", type=int, default=5, help="number of processes (default: 5)")
         parser.add_argument(
-            "--series", type=int, default=60, help="at least this many speedups, if there are so many (default: 60)"
+            "--series",
+            type=int,
+            default=60,
+            help="measure at least this many speedups, where possible (default: 60)",
         )
         parser.add_argument(
             "--l2",
             choices=[*CACHE_STATES, "both"],
             default="cold",
-            help="cache state (default: cold; a CPU has warm alone)",
+            help="cache state (default: cold; a CPU has only warm)",
         )
-        parser.add_argument("--quick", action="store_true", help="one short look, to find errors")
+        parser.add_argument("--quick", action="store_true", help="measure as short as possible, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the agreements there")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run and print; exit status 2 if any series failed in any run, 3 if none was measured in all of them."""
+        """Run and print; return 2 if a series failed in any run, 3 if no series was measured in every run."""
         try:
             return cls._run(conf, args)
-        except WorkerDied as died:  # at its start; later ones are survived
-            log.error(f"the process that measures does not start: {died.how}")
+        except WorkerDied as died:  # at the start; the recorder survives later ones
+            log.error(f"the worker does not start: {died.how}")
             return BROKEN
 
     @classmethod
@@ -158,9 +161,9 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
 
 
 def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool) -> Iterator[tuple[Suite, str, str]]:
-    """A case of each suite, then another of each, and so on: the middle one first, then the middles of what is left.
+    """Yield one case of each suite, then another of each, and so on, beginning in the middle of each suite's list.
 
-    The first case of most suites is its smallest, and the noisiest.
+    The first case of most suites is the smallest and the noisiest.
     """
     pools = [_middles(list(suite.quick if quick_only else suite.cases)) for suite in suites]
     for turn in itertools.zip_longest(*pools):
@@ -170,15 +173,16 @@ def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool)
 
 
 def _twin(suite: Suite, label: str, l2: str, turn: int) -> str:
-    """The variant that is compared with itself: the next in turn, as twins of all would make a round twice as long as
-    a history's, and the longer a round, the less its arms agree.
+    """Return the variant to compare with itself: the next in turn.
+
+    Twins of all variants would double the length of a round, and arms agree less in a longer round.
     """
     followed = [name for name in suite.variants() if suite.follows(name, suite.case(label), l2)]
     return followed[turn % len(followed)]
 
 
 def _middles(pool: Sequence[Case]) -> Iterator[Case]:
-    """All of them, breadth first: the middle, the middle of either half, …"""
+    """Yield all cases breadth first: the middle, the middle of each half, …"""
     stretches = deque([pool])
     while stretches:
         stretch = stretches.popleft()
@@ -189,7 +193,7 @@ def _middles(pool: Sequence[Case]) -> Iterator[Case]:
 
 
 def _compared(records: Iterable[Record]) -> int:
-    """How many series have a speedup; the baseline's is 1 by definition and not counted."""
+    """Return how many series have a speedup, without the baseline's, which is 1 by definition."""
     return sum(
         record.speedup is not None and record.variant != record.baseline and not record.variant.endswith(TWIN)
         for record in records
@@ -197,7 +201,7 @@ def _compared(records: Iterable[Record]) -> int:
 
 
 def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[Agreement]:
-    """One row for each series that every run measured."""
+    """Return one row for each series that every run measured."""
     rows = []
     for key, first in runs[0].items():
         suite, variant, case, l2 = key
@@ -227,7 +231,7 @@ def agreements(runs: Sequence[dict[tuple[str, str, str, str], Record]]) -> list[
 
 
 def summary(rows: Sequence[Agreement]) -> Iterator[str]:
-    """The lines that a bar is held against. The baseline's speedup is 1 by definition and not counted."""
+    """Yield summary lines. The baseline's speedup is 1 by definition and does not count."""
     speedups = [row.speedup_range for row in rows if row.speedup_range is not None and row.speedup != 1.0]
     yield _share("speedup", speedups, 0.003, "max − min over median")
     yield _share("latency", [row.latency_range for row in rows], 0.025, "max − min over median")
@@ -236,7 +240,7 @@ def summary(rows: Sequence[Agreement]) -> Iterator[str]:
 
 def _share(name: str, values: Sequence[float], bar: float, what: str) -> str:
     if not values:
-        return f"{name}: nothing to tell"
+        return f"{name}: no values"
     within = sum(value <= bar for value in values)
     return (
         f"{name}: {within} of {len(values)} series ({within / len(values):.0%}) within {bar:.2%} ({what}); "

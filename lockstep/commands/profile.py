@@ -1,4 +1,4 @@
-"""``lockstep profile FAMILY VARIANT CASE``: one arm in a marked range, for ncu and nsys. asv's ``profile`` else.
+"""``lockstep profile FAMILY VARIANT CASE``: run one arm in a marked range, for ncu and nsys; else asv's ``profile``.
 
 Exit codes: 0 done, 3 no GPU or the kernel hung, 4 wrong usage.
 """
@@ -25,12 +25,12 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """asv's arguments, a third positional one and two options."""
+        """Add asv's arguments, a third positional argument and three options."""
         parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
         parser.usage = "%(prog)s FAMILY VARIANT CASE [--l2 cold|warm] [--calls N]\n       %(prog)s BENCHMARK [REVISION]"
         parser.description = (
-            "Run one variant of a family at one case inside a marked range, and print the commands by which ncu and "
-            "nsys look at it. With the full name of an ordinary asv benchmark: asv's profiler."
+            "Run one variant of a family at one case inside a marked range, and print the commands for ncu and nsys. "
+            "With the full name of an ordinary asv benchmark: asv's profiler."
         )
         parser.add_argument("case", nargs="?", help="one case of the family: M=8,K=4096,N=2048")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
@@ -45,7 +45,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
-        """Ours where the first argument names a family or a suite, asv's otherwise."""
+        """Run our profiler if the first argument names a family or a suite, else asv's."""
         suites = load_suites(Path(conf.benchmark_dir))
         families = {suite.family for suite in suites.values()}
         if args.benchmark not in {*suites, *families}:
@@ -65,7 +65,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"--calls {args.calls}: at least one")
         if not 0 < args.limit < threading.TIMEOUT_MAX:
             raise SuiteError(f"--limit {args.limit:g}: a number of seconds above 0")
-        # The device comes last: a typo must not cost the import of torch.
+        # The device comes last, so that a typo is reported before torch is imported.
         load_torch()
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.timing.device import open_device

@@ -32,20 +32,20 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """asv's arguments; what ``--quick`` means here is said."""
+        """Add asv's arguments, with the meaning of ``--quick`` here."""
         parser: argparse.ArgumentParser = super().setup_arguments(subparsers)
         for action in parser._actions:
             if "--quick" in action.option_strings:
-                action.help = "One short look at each case, to find errors; nothing is stored (it implies --dry-run)."
+                action.help = "Measure as short as possible, to find errors; store nothing (implies --dry-run)."
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
-        """Name the machine, run, and on Ctrl-C save what is complete."""
+        """Name the machine, run, and on Ctrl-C save complete results."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
-        # Asv would tell of a broken suite by the traceback of its discovery.
+        # For a broken suite, asv would print the traceback of its discovery.
         packages_under_test(conf, load_suites(Path(conf.benchmark_dir)))
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every one on the branches of asv.conf.json has a result or comes before one")
@@ -66,10 +66,10 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         )
         conf.lockstep_run = options
         args.machine = options.machine
-        # One short look is to find errors; it is no point of a history.
+        # A quick measurement finds errors; it does not belong in a history.
         args.dry_run = args.dry_run or args.quick
         if args.quick:
-            log.info("--quick: one short look at each case, nothing is stored")
+            log.info("--quick: each case is measured as short as possible, nothing is stored")
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
@@ -91,19 +91,19 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
-    """What asv keeps of the machine; the toolchain is left out, because any change starts a new series."""
+    """Return asv's facts of the machine without the toolchain, because any change would start a new series."""
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
 
 
 def _new_commits(conf: Any) -> list[str]:
-    """What asv takes NEW for. None are what a nightly run meets on a quiet day, and for asv that is an error."""
+    """Return the commits that asv selects for NEW. asv calls an empty list an error; a nightly run does not."""
     commits: list[str] = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
     return commits
 
 
 def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
-    """How many commits asv will measure; ``None`` where only asv can tell (HASHFILE, ALL, commits left out …)."""
+    """Return how many commits asv will measure; ``None`` where only asv knows (HASHFILE, ALL, skipped commits …)."""
     spec = args.range
     if spec is None or spec == "HEAD":
         return 1
@@ -115,7 +115,7 @@ def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
 
 
 def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
-    """Say what could have been selected."""
+    """Report what ``--bench`` could have selected."""
     suites = load_suites(benchmark_dir)
     for pattern in patterns if isinstance(patterns, list) else [patterns]:
         log.error(f"--bench {pattern!r} matches no series{nearest(pattern, suites)}")

@@ -1,7 +1,7 @@
-"""``lockstep tune FAMILY``: time what a family leaves open, and write what wins into the table of this GPU.
+"""``lockstep tune FAMILY``: time a family's candidates and write the winners to the table of this GPU.
 
-Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage. What has won is written after each
-case, so that a run that ends early keeps it.
+Exit codes: 0 done, 3 nothing could be timed or a candidate hung, 4 wrong usage. Winners are written after each case, so
+that a run that ends early does not lose them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lockstep.suite.model import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteErr
 if TYPE_CHECKING:
     from lockstep.tuning.tune import Tuned
 
-#: Seconds without any progress after which a candidate counts as hung; its first call compiles.
+#: Seconds without progress after which a candidate counts as hung; its first call compiles.
 LIMIT_S = 120.0
 
 
@@ -41,12 +41,12 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Arguments of the verb."""
+        """Add the verb and its arguments."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "tune",
             help="Time a family's candidates and write this GPU's table",
-            description="Time what a family leaves open (tiles, dispatch) with the protocol, and write what is faster "
-            "by more than its interval into the family's table for this GPU. Measuring never tunes.",
+            description="Time a family's candidates (tiles, dispatch) with the protocol, and write those faster "
+            "by more than their interval to the family's table for this GPU. Measuring never tunes.",
         )
         parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
         parser.add_argument(
@@ -59,16 +59,20 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this; may repeat")
         parser.add_argument("--l2", choices=CACHE_STATES, help="cache state (default: cold; warm on a CPU)")
         parser.add_argument(
-            "--budget", type=float, default=900.0, metavar="SECONDS", help="begin no case after (default: %(default)g)"
+            "--budget",
+            type=float,
+            default=900.0,
+            metavar="SECONDS",
+            help="start no case after this (default: %(default)g)",
         )
         parser.add_argument("--dry-run", action="store_true", help="time everything, write nothing")
-        parser.add_argument("--json", action="store_true", help="one JSON object a case on stdout")
+        parser.add_argument("--json", action="store_true", help="print one JSON object for each case")
         parser.set_defaults(func=cls.run_from_args)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Tune case by case; what has won is written after each, so that an interrupted run keeps it."""
+        """Tune case by case; write each winner at once, so that an interrupted run does not lose it."""
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
         if not 0 <= args.budget < math.inf:
@@ -76,7 +80,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         for suite in suites:
             for text in args.case:
                 match_cases(suite, text)
-        # The device comes last: a typo must not cost the import of torch.
+        # The device comes last, so that a typo is reported before torch is imported.
         load_torch()
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.machine_code.targets import Target
@@ -106,7 +110,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         until = time.monotonic() + args.budget
         for number, (suite, variant, case) in enumerate(jobs):
             if time.monotonic() >= until:
-                console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not begun")
+                console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not started")
                 break
             with deadline(limit_s) as limit:
                 one = tune(device, suite, variant, case, l2, listener=limit.renew)
@@ -125,16 +129,16 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
             for path in sorted(written):
                 console.print(f"wrote {path}", markup=False, highlight=False)
         if not any(one.tried for one in done):
-            log.error(f"nothing was timed: {done[0].problem if done else 'no case offers a candidate here'}")
+            log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate here'}")
             return BROKEN
         return 0
 
 
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
-    """What to tune; tiles before dispatch, which depends on them.
+    """Return what to tune; tiles before dispatch, which depends on them.
 
     Raises:
-        SuiteError: a variant that no suite offers, or a case that there is not.
+        SuiteError: an unknown variant or case.
     """
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.tuning.search_space import search_space_of, tunable
@@ -154,7 +158,7 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
         for variant in sorted(offered[suite.name], key=lambda name: name == "best"):
             for case in cases if not args.variant or variant in args.variant else ():
                 space = search_space_of(suite, variant, case)
-                # Cases that differ in nothing that the choice depends on are one job.
+                # Cases are one job if the choice depends on nothing that differs between them.
                 if space.configs:
                     jobs.setdefault((space.choice, *sorted(space.sizes.items())), (suite, variant, case))
     return list(jobs.values())
@@ -174,13 +178,13 @@ def _table(done: Sequence[Tuned]) -> Table:
         cells = [_micro(one.floor_s), _micro(one.previous_s), _micro(one.best_s)]
         ratio = one.ratio
         cells += [f"{ratio.value:.3f}×", f"{ratio.low:.4f} … {ratio.high:.4f}"] if ratio else ["", ""]
-        verdict = f"{name_of(one.best)}{'' if one.won else ': no faster, kept as it was'}" if ratio else "none"
+        verdict = f"{name_of(one.best)}{'' if one.won else ': not faster, not written'}" if ratio else "none"
         table.add_row(one.suite, one.variant, one.case, str(one.tried), *cells, verdict)
     return table
 
 
 def _plain(one: Tuned) -> dict[str, Any]:
-    """The result as JSON has it; a configuration with its field names."""
+    """Return the result for JSON; a configuration with its field names."""
     return {**asdict(one), "best": one.best._asdict() if hasattr(one.best, "_asdict") else one.best}
 
 

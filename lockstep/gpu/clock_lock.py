@@ -1,7 +1,7 @@
-"""Lock a GPU's clocks, prove under load that the lock holds, and let go on every way out.
+"""Lock a GPU's clocks, verify under load that the lock holds, and reset them on every way out.
 
-``with locked(gpu, 1500) as state:`` measures in a state whose label is "locked@1500", or says why not,
-"unlocked(no permission)". A lock outlives the process that set it, so it is recorded before it is set.
+The state of ``with locked(gpu, 1500) as state:`` has the label "locked@1500", or says why not: "unlocked(no
+permission)". A lock outlives the process that set it, so it is recorded before it is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None) -> ClockState:
-    """Lock until ``reset``, beyond the end of this process; undone at once if it does not hold.
+    """Lock until ``reset``, beyond the end of this process; undo the lock at once if it does not hold.
 
     Args:
         gpu: the GPU.
@@ -89,8 +89,8 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
         The state recorded before; unlocked too where the record was damaged.
 
     Raises:
-        ClocksHeld: it runs, and no force was asked.
-        Refused: by the driver; the message says what root must run.
+        ClocksHeld: the process runs, and ``force`` is not set.
+        Refused: the driver refused; the message says what root must run.
     """
     try:
         record = read_record(gpu.uuid)
@@ -103,21 +103,21 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
 
 
 def recorded_state(gpu: Gpu) -> ClockState:
-    """The state as the lock's record tells it, without putting load on the GPU.
+    """Return the state in the lock's record, without load on the GPU.
 
-    A lock set by other means (nvidia-smi) is unknown here: NVML cannot be asked for it.
+    A lock set by other means (nvidia-smi) is unknown: NVML does not report it.
     """
     return _as_recorded(read_record(gpu.uuid))
 
 
 def clock_state(gpu: Gpu, load: Load | None = None) -> ClockState:
-    """The recorded state, verified under load; unlocked with a reason if it does not hold."""
+    """Return the recorded state, verified under load; unlocked with a reason if it does not hold."""
     state = recorded_state(gpu)
     return verify(gpu, state, load or torch_load(gpu)) if state.locked else state
 
 
 class _Hold:
-    """A lock that this process takes and must let go of."""
+    """A lock that this process takes and must release."""
 
     def __init__(self, gpu: Gpu, target: Target, memory_mhz: int | None, load: Load | None) -> None:
         self._gpu = gpu
@@ -174,7 +174,7 @@ class _Hold:
                 self.release()
                 raise
         if record.persistence is False:
-            # Wanted, not needed: without it a lock lasts only while some client keeps the driver loaded.
+            # Optional: without persistence mode a lock lasts only while some client keeps the driver loaded.
             with suppress(Refused):
                 gpu.set_persistence(True)
 
@@ -231,17 +231,17 @@ def _undo(gpu: Gpu, record: LockRecord | None) -> None:
     if record is not None and record.memory_mhz is not None:
         gpu.reset_memory()
     if record is not None and record.persistence is False:
-        # Left on, it costs idle power and nothing else.
+        # If it stays on, it only costs idle power.
         with suppress(Refused):
             gpu.set_persistence(False)
     remove_record(gpu.uuid)
 
 
 def _no_such_clock(gpu: Gpu, asked: ClockState) -> str:
-    """What is wrong with the clock asked for, by the driver's list; empty if nothing, or if there is no list."""
+    """Return what is wrong with the clock asked for, by the driver's list; "" if nothing or without a list."""
     clocks = gpu.sm_clocks(asked.memory_mhz)
     if clocks is None or asked.target == "base" or asked.target is None or asked.target in clocks:
         return ""
     target = asked.target
     nearest = sorted(sorted(clocks, key=lambda mhz: abs(mhz - target))[:2])
-    return f"{target} MHz is no SM clock of this GPU; nearest are {' and '.join(map(str, nearest))} MHz"
+    return f"{target} MHz is not an SM clock of this GPU; nearest are {' and '.join(map(str, nearest))} MHz"

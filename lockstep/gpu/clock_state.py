@@ -1,4 +1,4 @@
-"""What the clocks of a GPU are locked to, and the proof of it: the clock sampled while the GPU works.
+"""The clock state of a GPU, verified by samples of the clock while the GPU works.
 
 NVML answers success when it takes a lock, not when the clock obeys: power, heat and the driver's own
 arbitration may still lower it (NVIDIA/open-gpu-kernel-modules issue 1314). An idle GPU reads a low
@@ -35,8 +35,8 @@ class ClockState:
     Attributes:
         target: MHz of the SM clock, "base", or ``None``: not locked.
         memory_mhz: MHz of the memory clock, where that is locked too.
-        reason: where a lock was asked for and there is none, why.
-        detail: the evidence, or what to do, for a person.
+        reason: why the clocks are not locked although a lock was asked for, or "".
+        detail: the evidence, or what to do.
     """
 
     target: Target | None = None
@@ -46,7 +46,7 @@ class ClockState:
 
     @property
     def locked(self) -> bool:
-        """Whether the clocks are locked."""
+        """Return whether the clocks are locked."""
         return self.target is not None
 
     @property
@@ -59,12 +59,12 @@ class ClockState:
 
     @property
     def slug(self) -> str:
-        """For names of machines and files: ``locked-1500``, ``base``, ``unlocked`` whatever the reason."""
+        """Return the state for names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
         return "unlocked" if self.target is None else self.label.replace("@", "-").replace("+", "-")
 
 
 def torch_load(gpu: Gpu) -> Load | None:
-    """Matrix products (bf16 4096³ on random data) on this GPU; ``None`` without torch, or if CUDA does not see it."""
+    """Return a load of matrix products (bf16 4096³, random data); ``None`` without torch or if CUDA lacks this GPU."""
     try:
         # Start-up: torch is slow to import.
         import torch
@@ -88,7 +88,7 @@ def torch_load(gpu: Gpu) -> Load | None:
 
 
 def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
-    """``asked`` if the clock keeps it under load, else unlocked with the reason."""
+    """Return ``asked`` if the clock holds it under load, else an unlocked state with the reason."""
     if load is None:
         return ClockState(reason="not verified", detail=f"no load to verify {asked.label} under")
     samples = _sample_under(gpu, load)
@@ -101,7 +101,7 @@ def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
     clocks = [s.sm_mhz for s in busy if s.sm_mhz is not None]
     throttling = sorted({reason for s in busy for reason in s.reasons or () if reason in THROTTLING})
     if asked.target == "base":
-        # NVML does not tell its MHz, so steady and not throttled is what can be asked of it.
+        # NVML does not report the MHz of the base clock, so check that it is steady and not throttled.
         holds = max(clocks) - min(clocks) <= TOLERANCE_MHZ and not throttling
     else:
         holds = all(abs(mhz - (asked.target or 0)) <= TOLERANCE_MHZ for mhz in clocks)
@@ -115,8 +115,8 @@ def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
 
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:
-    """Samples taken every 20 ms of ``HOLD_S`` seconds while ``load`` runs in a second thread."""
-    load()  # Here, so that what it compiles or allocates is no idle time, and its errors surface.
+    """Sample every 20 ms for ``HOLD_S`` seconds while ``load`` runs in a second thread."""
+    load()  # Here, so that compiling and allocating do not show as idle time, and errors surface.
     done = threading.Event()
     failed: list[Exception] = []
 

@@ -20,7 +20,7 @@ from lockstep.gpu.nvml import Target
 
 
 class ClocksHeld(RuntimeError):
-    """Somebody else's lock is on the GPU; the message says whose and what to do."""
+    """Another process holds a lock on the GPU; the message says which and what to do."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class LockRecord:
 
     Attributes:
         uuid: the GPU.
-        target: what was asked, MHz or "base".
-        memory_mhz: the memory lock, where one was asked.
-        persistence: what persistence mode was before; ``None`` where unknown.
+        target: the clock asked for, MHz or "base".
+        memory_mhz: the memory clock asked for, or ``None``.
+        persistence: persistence mode before the lock; ``None`` if unknown.
         kept: meant to outlive its process (``lockstep clocks lock``).
         pid: the process that locked.
         pid_start: its start in clock ticks since boot, so that a reused pid is no owner.
@@ -51,23 +51,23 @@ class LockRecord:
 
     @classmethod
     def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
-        """A record of this process, not yet written."""
+        """Return a record of this process, not yet written."""
         pid = os.getpid()
         return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
 
     @property
     def owner_alive(self) -> bool:
-        """Whether the process that locked still runs."""
+        """Return whether the process that locked still runs."""
         start = _start_of(self.pid)
         return start is not None and start == self.pid_start
 
     @property
     def left_behind(self) -> bool:
-        """Whether the owner died without resetting."""
+        """Return whether the owner died without resetting the clocks."""
         return not self.kept and not self.owner_alive
 
     def describe(self) -> str:
-        """One sentence for a person."""
+        """Return the lock in one sentence."""
         clock = "the base clock" if self.target == "base" else f"{self.target} MHz"
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.time))
         if self.kept:
@@ -114,7 +114,7 @@ def record_path(uuid: str) -> Path:
 
 
 def read_record(uuid: str) -> LockRecord | None:
-    """The lock recorded for this GPU since the last boot, if any.
+    """Return the lock recorded for this GPU since the last boot, or ``None``.
 
     Raises:
         ValueError: the file is not a record.
@@ -133,7 +133,7 @@ def read_record(uuid: str) -> LockRecord | None:
 
 
 def remove_record(uuid: str) -> None:
-    """Forget the lock; there may be none."""
+    """Remove the record, if there is one."""
     record_path(uuid).unlink(missing_ok=True)
 
 
@@ -143,7 +143,7 @@ def _boot() -> str:
 
 
 def _start_of(pid: int) -> int | None:
-    """Start of a running process (field 22 of proc(5)'s stat); ``None`` if it is gone or a zombie."""
+    """Return the start of a process (field 22 of proc(5)'s stat); ``None`` if it ended or is a zombie."""
     try:
         # The command, field 2, is in parentheses and may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,7 +1,7 @@
-"""NVIDIA's management library as Lockstep needs it: who the GPU is, what it does now, its clock locks.
+"""NVIDIA's management library (NVML): identity of a GPU, its current clocks, and clock locks.
 
-Only names that CUDA 14 keeps are used. A read that the driver refuses is ``None``; a change that it
-refuses raises ``Refused``. Nothing here resets a GPU or touches MIG or power limits.
+Only names that remain in CUDA 14 are used. A read that the driver refuses returns ``None``; a change that it refuses
+raises ``Refused``. Nothing here resets a GPU or changes MIG or power limits.
 Semantics: NVML API reference, "Device Commands" and "Device Queries".
 """
 
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class NoGpu(RuntimeError):
-    """No NVIDIA driver, no GPU, or not the one that was named; the message says which."""
+    """There is no NVIDIA driver, no GPU, or not the named GPU; the message says which."""
 
 
 class Refused(RuntimeError):
@@ -58,7 +58,7 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True)
 class ClockSample:
-    """One reading of a GPU; ``None`` where the driver would not say.
+    """A reading of a GPU; ``None`` where the driver does not report a value.
 
     Attributes:
         sm_mhz: clock of the multiprocessors.
@@ -76,7 +76,7 @@ class ClockSample:
 
     @property
     def throttled(self) -> bool | None:
-        """Whether heat or power takes clock away; ``None`` where the driver does not tell reasons."""
+        """Return whether heat or power lowers the clock; ``None`` if the driver reports no reasons."""
         return None if self.reasons is None else not THROTTLING.isdisjoint(self.reasons)
 
 
@@ -116,7 +116,7 @@ class Gpu:
         limit_mw = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         return cls(
             index=index,
-            # Only a key then, but locks must be told apart.
+            # Only a key, but locks of different GPUs need different ones.
             uuid=_ask(pynvml.nvmlDeviceGetUUID, handle) or f"unnamed-{which}",
             name=_ask(pynvml.nvmlDeviceGetName, handle),
             driver=_ask(pynvml.nvmlSystemGetDriverVersion),
@@ -143,7 +143,7 @@ class Gpu:
         )
 
     def sm_clocks(self, memory_mhz: int | None = None) -> list[int] | None:
-        """MHz that the SM clock can be locked to beside this memory clock (default: the highest), ascending."""
+        """Return the SM clocks in MHz for this memory clock (default: the highest), ascending."""
         if memory_mhz is None:
             memory_mhz = _ask(pynvml.nvmlDeviceGetMaxClockInfo, self._handle, pynvml.NVML_CLOCK_MEM)
         if memory_mhz is None:
@@ -152,7 +152,7 @@ class Gpu:
         return sorted(clocks) if clocks else None
 
     def lock_sm(self, target: Target) -> None:
-        """Lock the SM clock, both ends. That NVML takes it does not mean that the clock holds.
+        """Lock the SM clock, minimum and maximum. NVML's success does not mean that the clock holds.
 
         "base" is the TDP limit for both ends (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench
         locks so too). nvidia-smi has no name for it, so it cannot go through sudo.
@@ -178,7 +178,7 @@ class Gpu:
         self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
 
     def persistence(self) -> bool | None:
-        """Whether the driver stays loaded without a client; a lock is lost when it unloads."""
+        """Return whether the driver stays loaded without a client; a lock is lost when it unloads."""
         mode = _ask(pynvml.nvmlDeviceGetPersistenceMode, self._handle)
         return None if mode is None else bool(mode)
 
@@ -215,7 +215,7 @@ class Gpu:
         return subprocess.run(command, capture_output=True, check=False, start_new_session=True).returncode == 0
 
     def _sudoers(self, sudo: tuple[str, ...]) -> str:
-        """A line for sudoers(5), where a comma in an argument is escaped; literal, as wildcards let more through."""
+        """Return a line for sudoers(5), with commas in arguments escaped, and literal: wildcards would allow more."""
         program = shutil.which("nvidia-smi") or "/usr/bin/nvidia-smi"
         commands = ", ".join(f"{program} -i {self.uuid} {options}".replace(",", "\\,") for options in sudo)
         return f"USER ALL=(root) NOPASSWD: {commands}"

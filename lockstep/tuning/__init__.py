@@ -1,1 +1,1 @@
-"""Time what a family leaves open, and write what wins into the table of this GPU."""
+"""Time a family's candidates and write the winners to the table of this GPU."""

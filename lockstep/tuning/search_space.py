@@ -1,8 +1,8 @@
-"""What a family leaves open for tuning, and compiling all of it in parallel.
+"""The search space of a family, and compiling all of its candidates in parallel.
 
-A family's module says it as data: ``CANDIDATES = {variant: function}``, where the function takes a case's axes by name
-and returns an offer: the name of a ``choice``, the ``sizes`` that the choice is made for, and ``configs`` to try. The
-variant takes one of them as ``config=``; without it, it does what its ``TABLE`` says.
+A family's module declares ``CANDIDATES = {variant: function}``. The function takes a case's axes by name and returns a
+search space: the name of a ``choice``, the ``sizes`` that the choice depends on, and ``configs`` to try. The variant
+takes one of them as ``config=``; without it, it uses its ``TABLE``.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from lockstep.suite.family import Family, import_module, load_family, takes_out
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Suite, SuiteError, bind
 
-#: The variant as it is: what a candidate has to beat.
+#: The variant as it is now, which a candidate has to beat.
 INCUMBENT = "now"
 
 
 class SearchSpace(Protocol):
-    """What may be tuned at one case."""
+    """The search space of one case."""
 
     @property
     def choice(self) -> str:
-        """Name of the choice in the table."""
+        """Return the name of the choice in the table."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """What the choice is made for."""
+        """Return the sizes that the choice depends on."""
 
     @property
     def configs(self) -> Sequence[Any]:
-        """What may be used: named tuples, or names."""
+        """Return the configurations to try: named tuples, or names."""
 
 
 class TuningTable(Protocol):
@@ -53,11 +53,11 @@ class TuningTable(Protocol):
     def save(
         self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path:
-        """Store (choice, sizes, configuration) for a GPU; returns the file."""
+        """Store (choice, sizes, configuration) for a GPU and return the file."""
 
 
 def table_of(suite: Suite) -> TuningTable:
-    """The family's table.
+    """Return the family's table.
 
     Raises:
         SuiteError: its module has none.
@@ -70,15 +70,15 @@ def table_of(suite: Suite) -> TuningTable:
 
 
 def tunable(suite: Suite) -> tuple[str, ...]:
-    """Variants that offer candidates."""
+    """Return the variants that have candidates."""
     return tuple(_spaces(suite))
 
 
 def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
-    """What may be tuned of a variant at a case.
+    """Return the search space of a variant at a case.
 
     Raises:
-        SuiteError: nothing; the message names the variants that can.
+        SuiteError: the variant has none; the message names variants that have one.
     """
     spaces = _spaces(suite)
     if variant not in spaces:
@@ -88,7 +88,7 @@ def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
 
 
 def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
-    """The variant as it is and with each configuration, as a family of rivals that are prepared alike."""
+    """Return a family of the variant as it is and with each configuration, all prepared alike."""
     family = load_family(suite)
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
@@ -97,7 +97,7 @@ def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
 
 
 def name_of(config: Any) -> str:
-    """A configuration in one line."""
+    """Return a configuration in one line."""
     if hasattr(config, "_asdict"):
         return " ".join(f"{name}={value}" for name, value in config._asdict().items())
     return str(config)

@@ -1,6 +1,6 @@
-"""Tuning one variant at one case: a short look at all candidates, then the best of them against what is used now.
+"""Tune one variant at one case: measure all candidates briefly, then the best of them against the incumbent.
 
-The second measurement is a new one with the full plan, because the fastest of many in a short look is partly the
+The second measurement is a new one with the full plan, because the fastest of many in a brief measurement is partly the
 luckiest. A candidate replaces the incumbent only if it is faster by more than the interval of their paired ratio.
 """
 
@@ -18,23 +18,23 @@ from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Listener, Measurer
 from lockstep.tuning.search_space import INCUMBENT, contest, name_of, search_space_of
 
-#: Ranks the candidates; its numbers are not kept.
+#: The plan that ranks the candidates; its numbers are not stored.
 LOOK = Plan(replay_s=1e-3, rounds=4, min_epochs=2, max_epochs=2, budget_s=2.0, warmup_s=0.05)
 
-#: How many of a look are measured in full.
+#: How many candidates are measured in full.
 FINALISTS = 3
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of one case.
+    """The result of one case.
 
     Attributes:
         suite, variant, case, l2: what was tuned.
-        choice, sizes: what it is in the table.
-        tried: candidates that ran and were right.
-        refused: candidate to reason, of the others.
-        floor_s: seconds that the task takes at the machine's own rates; nothing can be faster.
+        choice, sizes: the entry in the table.
+        tried: candidates that ran and were correct.
+        refused: reason by candidate, for the others.
+        floor_s: seconds that the task takes at the machine's measured rates, a lower bound.
         previous_s: seconds a call of the variant as it was.
         best: the fastest candidate, None where none ran.
         best_s: seconds a call of it.
@@ -69,27 +69,27 @@ def tune(
     plan: Plan | None = None,
     listener: Listener = lambda stage, candidate: None,
 ) -> Tuned:
-    """Time the candidates of a variant at a case with the protocol: right first, all in step, cold where asked.
+    """Check and time the candidates of a variant at a case with the protocol.
 
     Args:
-        device: where.
-        suite: whose case.
-        variant: one that offers candidates.
+        device: the device.
+        suite: the suite of the case.
+        variant: a variant with candidates.
         case: the shape.
         l2: "cold" or "warm".
-        plan: of the second measurement.
-        listener: told of each stage and candidate before it may hang.
+        plan: plan of the second measurement.
+        listener: called with each stage and candidate before it may hang.
 
     Raises:
-        SuiteError: the variant offers none.
+        SuiteError: the variant has no candidates.
         DeviceLost: a candidate broke the CUDA context.
     """
     space = search_space_of(suite, variant, case)
     rivals = contest(suite, variant, space)
     result = Tuned(suite.name, variant, case.label, l2, space.choice, dict(space.sizes))
-    # The incumbent is what ratios refer to, whatever the suite's own baseline is.
+    # Ratios refer to the incumbent, not to the suite's baseline.
     contested = _contested(suite)
-    # A measurer for each case: what it remembers of checks goes by names, and here names are configurations.
+    # A measurer for each case: it remembers checks by name, and here names are configurations.
     measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
     look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
     incumbent = look[INCUMBENT]

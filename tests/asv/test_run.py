@@ -367,7 +367,7 @@ def test_measure_that_measures_nothing_says_so(root):
     project.write("benchmarks/product.py", SUITE + "\n    if __import__('sys').argv[0].endswith('worker.py'): 1 / 0\n")
     done = project.lockstep("measure", "product", "--case", "M=2")
     assert done.returncode == 3, done.stdout
-    assert "the process that measures does not start: ended with exit status 1 at start" in done.stdout
+    assert "the worker does not start: ended with exit status 1 at start" in done.stdout
 
 
 def test_the_seed_of_measure_is_of_inputs_places_and_order(root):

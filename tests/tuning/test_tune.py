@@ -131,7 +131,7 @@ def test_a_wrong_name_is_told_before_anything_runs(project, arguments, message):
 
 def test_the_budget_ends_between_cases(project):
     done = project.lockstep("tune", "product", "--budget", "0")
-    assert (done.returncode, "0 s are over: 1 of 1 cases were not begun" in done.stdout) == (3, True), done.stdout
+    assert (done.returncode, "0 s are over: 1 of 1 cases were not started" in done.stdout) == (3, True), done.stdout
     assert table(project)["times"] == 30
 
 
