@@ -27,20 +27,24 @@ KERNEL = """
 """
 
 SUITE = """
-    from lockstep import Suite, cases
+    from lockstep import Cost, Suite, grid
 
-    SUITE = Suite(
-        family="twice",
-        package="toy",
-        cases=cases(M=512),
-        quick=cases(M=512),
-        inputs=lambda draw, M: {"x": draw.normal(M)},
-        outputs=lambda draw, M: draw.empty(M),
-        reference=lambda x: x * 2,
-        flops=lambda M: M,
-        bytes=lambda M: 4 * M,
-        baseline="twice",
-    )
+    class Twice(Suite):
+        module = "toy.twice"
+        baseline = "twice"
+        cases = quick = grid(M=512)
+
+        def draw(self, new, M):
+            return {"x": new.normal(M)}
+
+        def buffers(self, new, M):
+            return new.empty(M)
+
+        def reference(self, x):
+            return x * 2
+
+        def cost(self, M):
+            return Cost(M, 4 * M)
 """
 
 HOST = {"device": "cuda", "capability": "9.0", "sm_count": "132", "gpu": "NVIDIA H200", "l2_bytes": "52428800"}
