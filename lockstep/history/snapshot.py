@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.history.model import STATES, Benchmark, Commit, Ints, Machine, Point, Run, Series, Trend
 from lockstep.history.reader import Numbers, Reader, Rows, errors, log_ratios, lookup
-from lockstep.history.series_keys import KeyIndex
+from lockstep.history.series_keys import KeyIndex, index_keys
 from lockstep.history.snapshot_contents import Contents, MachineIndex
 from lockstep.timing.intervals import standard_error
 
@@ -171,8 +171,8 @@ class Results:
         return found
 
     def keys(self, machine: str) -> KeyIndex:
-        """Keys of the series of one of ``machines``."""
-        return self._machines[machine].keys
+        """Return the keys of the series of a machine; none for an unknown machine."""
+        return self._machines[machine].keys if machine in self._machines else index_keys((), {})
 
     def columns(
         self, machine: str, names: Collection[str], commit: str | None = None, series: Iterable[Series] | None = None
@@ -180,7 +180,7 @@ class Results:
         """Return points of a machine as columns, in the order of ``series()``, then of commits; {} if there are none.
 
         Args:
-            machine: one of ``machines``.
+            machine: whose points; an unknown machine has none.
             names: of stored columns (``lockstep.history.columns``).
             commit: full hash of the commit whose points are asked for; ``None``: the newest point of each series.
             series: every point of these instead.
@@ -190,7 +190,9 @@ class Results:
             point's series among ``series(machine)``, "commit", an index into ``commits(machine)``, and "error", the
             standard error of the logarithm of "value".
         """
-        index = self._machines[machine]
+        index = self._machines.get(machine)
+        if index is None:
+            return {}
         names = {*_IDENTITY, *names}
         if series is not None:
             numbers = [index.numbers[each] for each in series if each in index.numbers]

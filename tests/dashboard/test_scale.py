@@ -6,11 +6,12 @@ import tracemalloc
 
 import pytest
 from bench.make_tree import write_many
-from served import call
+from served import call, words
 from trees import open_store
 
+from dashboard.address import FamilyAddress
 from dashboard.charts.heatmap import MOST_SUITES, heatmap
-from dashboard.pages import commit, overview
+from dashboard.pages import commit, family, overview
 from dashboard.pages.machine_health import upkeep
 from dashboard.pages.overview_table import cells_of
 from dashboard.pages.overview_values import VALUES
@@ -125,6 +126,24 @@ def test_a_heatmap_has_room_for_so_many_families(trees):
     assert len(trace["y"]) == MOST_SUITES
     found = compare_commit(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
     assert len(commit.families(found)) == commit.MOST_FAMILIES + 1
+
+
+def test_a_machine_that_is_gone_has_nothing_to_show(trees):
+    """A browser may still ask for a machine whose results were deleted."""
+    store = trees[FEW]
+    client = create_app(store).server.test_client()
+    light = "gone", "all", "all", "change", 0, "light", None
+    filled, _ = ask(client, "overview-cards.children", light, (None,))
+    assert filled["overview-grid"]["rowData"] == []
+    request = {"startRow": 0, "endRow": 100, "sortModel": [], "filterModel": {}}
+    rows, _ = ask(client, "overview-grid.getRowsResponse", [request], ("gone", "all", "all", "", 0))
+    assert rows["overview-grid"]["getRowsResponse"] == {"rowData": [], "rowCount": 0}
+    at = {"commit": store.current().commits("machine-0")[0].hash, "machine": "gone"}
+    assert ask(client, "commit-families.children", [at, None], (None,))[0]["commit-grid"]["rowData"] == []
+    results, suite = store.current(), min(suites(store.current()))
+    address = FamilyAddress("gone", suite, ("",), "", ("latency",), ("",))
+    assert family.trends(results, address, "light") == []
+    assert "Nothing to show" in words(family.latest(results, address, "light"))
 
 
 def test_the_benchmarks_of_a_suite_are_looked_up(trees):
