@@ -117,10 +117,10 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             on_cpu = worker.host.get("device") == "cpu"
             pending = in_turn(suites, ("warm",) if on_cpu else states, quick_only=on_cpu) if not runs else iter(plan)
             taken: dict[tuple[str, str, str, str], Record] = {}
-            for turn, one in enumerate(pending):
+            for turn, planned in enumerate(pending):
                 if not runs:
-                    plan.append(one)
-                suite, label, l2 = one
+                    plan.append(planned)
+                suite, label, l2 = planned
                 try:
                     records, _, _ = worker.measure(
                         suite.name,

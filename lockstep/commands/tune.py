@@ -113,22 +113,24 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 console.print(f"{args.budget:g} s are over: {len(jobs) - number} of {len(jobs)} cases were not started")
                 break
             with deadline(limit_s) as limit:
-                one = tune(device, suite, variant, case, l2, listener=limit.renew)
-            done.append(one)
+                result = tune(device, suite, variant, case, l2, listener=limit.renew)
+            done.append(result)
             if args.json:
-                print(json.dumps(_plain(one)), flush=True)
-            if one.won and not args.dry_run:
-                tuned = [(one.choice, one.sizes, one.best)]
+                print(json.dumps(_plain(result)), flush=True)
+            if result.won and not args.dry_run:
+                tuned = [(result.choice, result.sizes, result.best)]
                 written.add(table_of(suite).save(facts.get("gpu") or facts["cpu"], about, tuned))
         if not args.json:
             console.print(_table(done))
-            for one in done:
-                for line in [one.problem, *(f"{name}: {reason}" for name, reason in one.refused.items())]:
+            for result in done:
+                for line in [result.problem, *(f"{name}: {reason}" for name, reason in result.refused.items())]:
                     if line:
-                        console.print(f"{one.suite} {one.variant} {one.case}: {line}", markup=False, highlight=False)
+                        console.print(
+                            f"{result.suite} {result.variant} {result.case}: {line}", markup=False, highlight=False
+                        )
             for path in sorted(written):
                 console.print(f"wrote {path}", markup=False, highlight=False)
-        if not any(one.tried for one in done):
+        if not any(result.tried for result in done):
             log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate here'}")
             return BROKEN
         return 0
@@ -174,18 +176,18 @@ def _table(done: Sequence[Tuned]) -> Table:
     for name in ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("best candidate")
-    for one in done:
-        cells = [_micro(one.floor_s), _micro(one.previous_s), _micro(one.best_s)]
-        ratio = one.ratio
+    for result in done:
+        cells = [_micro(result.floor_s), _micro(result.previous_s), _micro(result.best_s)]
+        ratio = result.ratio
         cells += [f"{ratio.value:.3f}×", f"{ratio.low:.4f} … {ratio.high:.4f}"] if ratio else ["", ""]
-        verdict = f"{name_of(one.best)}{'' if one.won else ': not faster, not written'}" if ratio else "none"
-        table.add_row(one.suite, one.variant, one.case, str(one.tried), *cells, verdict)
+        verdict = f"{name_of(result.best)}{'' if result.won else ': not faster, not written'}" if ratio else "none"
+        table.add_row(result.suite, result.variant, result.case, str(result.tried), *cells, verdict)
     return table
 
 
-def _plain(one: Tuned) -> dict[str, Any]:
+def _plain(result: Tuned) -> dict[str, Any]:
     """Return the result for JSON; a configuration with its field names."""
-    return {**asdict(one), "best": one.best._asdict() if hasattr(one.best, "_asdict") else one.best}
+    return {**asdict(result), "best": result.best._asdict() if hasattr(result.best, "_asdict") else result.best}
 
 
 def _micro(seconds: float | None) -> str:

@@ -106,7 +106,9 @@ class Coordinator:
     def absent(self) -> tuple[str, ...]:
         """Return suites whose family neither version has."""
         return tuple(
-            name for name, sides in self.found.items() if len(sides) == 2 and all(one.missing for one in sides.values())
+            name
+            for name, sides in self.found.items()
+            if len(sides) == 2 and all(side.missing for side in sides.values())
         )
 
     @property
@@ -263,15 +265,15 @@ class Coordinator:
             if time.monotonic() >= until:
                 break
             own = deadline_of_group(picks[number:], time.monotonic(), until)
-            taken = [one for one in self._measure(group, own, twins=twins) if one.change is not None]
-            self.aa_verdicts += [replace(one, proved=not twins) for one in taken]
+            taken = [verdict for verdict in self._measure(group, own, twins=twins) if verdict.change is not None]
+            self.aa_verdicts += [replace(verdict, proved=not twins) for verdict in taken]
         if not self.aa_verdicts:
             return
         endless: set[SeriesKey] = set()
-        for one in self.aa_verdicts:
-            if one.change is not None and (on_cpu or one.outcome in ("slower", "faster")):
-                self._widened[one.key], ends = furthest(one.change)
-                endless |= set() if ends else {one.key}
+        for verdict in self.aa_verdicts:
+            if verdict.change is not None and (on_cpu or verdict.outcome in ("slower", "faster")):
+                self._widened[verdict.key], ends = furthest(verdict.change)
+                endless |= set() if ends else {verdict.key}
         worst = max(self._widened, key=lambda key: self._widened[key], default=None)
         if worst is not None and self._widened[worst] > self._asked(worst):
             limit = "what their own case resolves" if on_cpu else "there"
@@ -304,7 +306,7 @@ class Coordinator:
             asked = GroupRequest(
                 Group(group.suite, group.case, group.l2, tuple(left)),
                 min_effect={key.variant: self._least(key) for key in keys},
-                alpha={variant: 1 - one.confidence for variant, one in thresholds.items()},
+                alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
                 cases=self._cases,
                 deadline_s=left_s,
                 twins=twins,
@@ -345,8 +347,8 @@ class Coordinator:
 
 def moved_controls(verdicts: Iterable[Verdict]) -> str:
     """Return why the machine cannot be trusted: controls moved in most epochs, voided ones included; else ""."""
-    begun = [(one.moved, one.epochs + one.voided) for one in verdicts]
-    moved, epochs = sum(one for one, _ in begun), sum(one for _, one in begun)
+    begun = [(verdict.moved, verdict.epochs + verdict.voided) for verdict in verdicts]
+    moved, epochs = sum(count for count, _ in begun), sum(count for _, count in begun)
     if moved > MOST_MOVED * epochs:
         return f"the controls moved in {moved} of {epochs} epochs, so the machine is not steady"
     return ""

@@ -126,7 +126,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
             trouble = str(refused)
         except KeyboardInterrupt:
             blank, trouble = replace(blank, interrupted=True), ""
-            unreached = [key for key, one in coordinator.verdicts.items() if one.reason == UNREACHED]
+            unreached = [key for key, verdict in coordinator.verdicts.items() if verdict.reason == UNREACHED]
             coordinator.verdicts |= {
                 key: replace(coordinator.verdicts[key], reason="interrupted before it") for key in unreached
             }
@@ -188,8 +188,8 @@ def _select(request: Request, machine: Mapping[str, str]) -> Selection:
 def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version], say: Callable[[str], None]) -> None:
     """Fill Triton's cache for both, where everything is measured; otherwise comparing the code has done it."""
     if host["device"] == "cuda":
-        for one in both:
-            codes_of(one.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
+        for side in both:
+            codes_of(side.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
 
 
 def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinator: Coordinator) -> None:

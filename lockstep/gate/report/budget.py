@@ -21,11 +21,11 @@ def advice(report: Report) -> str:
     The estimate takes the pace of this run: budget over epochs, those of the A/A control included. Each case that ran
     out of time gets twice its epochs, ``LEAST_EPOCHS`` at least. Without an epoch the budget is doubled.
     """
-    short = [one for one in report.cases if _ran_out(one)]
+    short = [verdict for verdict in report.cases if _ran_out(verdict)]
     if not short or report.interrupted:
         return ""
-    taken = sum(one.epochs + one.voided for one in (*report.cases, *report.meter))
-    missing = sum(max(one.epochs, LEAST_EPOCHS - one.epochs) for one in short)
+    taken = sum(verdict.epochs + verdict.voided for verdict in (*report.cases, *report.meter))
+    missing = sum(max(verdict.epochs, LEAST_EPOCHS - verdict.epochs) for verdict in short)
     factor = 1 + missing / taken if taken > 0 else 2.0
     seconds = math.ceil(factor * report.budget_s / STEP_S) * STEP_S
     cases = f"{len(short)} case{'s' if len(short) > 1 else ''}"

@@ -23,11 +23,11 @@ def annotate(report: Report, prefix: str = "") -> Iterator[str]:
         prefix: of the project within the repository, "" or "sub/folder/".
     """
     at: dict[tuple[str, int], list[Verdict]] = {}
-    for one in (*report.of("failed"), *report.of("slower")):
-        at.setdefault((one.file, one.line), []).append(one)
-    told = sorted(at.items(), key=lambda item: not any(one.blocks for one in item[1]))
-    for (file, number), verdicts in told[:MOST_ANNOTATIONS]:
-        level = "error" if any(one.blocks for one in verdicts) else "warning"
+    for verdict in (*report.of("failed"), *report.of("slower")):
+        at.setdefault((verdict.file, verdict.line), []).append(verdict)
+    located = sorted(at.items(), key=lambda item: not any(verdict.blocks for verdict in item[1]))
+    for (file, number), verdicts in located[:MOST_ANNOTATIONS]:
+        level = "error" if any(verdict.blocks for verdict in verdicts) else "warning"
         more = f" (and {len(verdicts) - 1} more)" if len(verdicts) > 1 else ""
         yield command(level, f"{prefix}{file}" if file else "", number, line(verdicts[0]).strip() + more)
     if report.state in ("infrastructure", "interrupted"):

@@ -66,13 +66,13 @@ class Report:
     def state(self) -> State:
         """The verdict on the change; a wrong kernel weighs more than a slow one, a machine that cannot judge most.
 
-        A pass needs a judgement: see ``unjudged``.
+        A pass needs a verdict: see ``unjudged``.
         """
         if self.interrupted:
             return "interrupted"
         if self.trouble:
             return "infrastructure"
-        if any(one.outcome == "failed" and one.blocks for one in self.cases):
+        if any(verdict.outcome == "failed" and verdict.blocks for verdict in self.cases):
             return "failed"
         if self.regressions:
             return "slower"
@@ -88,25 +88,29 @@ class Report:
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
-        judged = [one for one in self.cases if one.outcome in JUDGED or (one.outcome == "failed" and one.blocks)]
+        judged = [
+            verdict
+            for verdict in self.cases
+            if verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks)
+        ]
         unsure = self.of("unsure")
-        if judged and not (unsure and all(one.proved for one in judged)):
+        if judged and not (unsure and all(verdict.proved for verdict in judged)):
             return ""
-        reasons = Counter(_why_not(one) for one in unsure or self.cases)
+        reasons = Counter(_why_not(verdict) for verdict in unsure or self.cases)
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
 
     @property
     def regressions(self) -> tuple[Verdict, ...]:
         """Slower and not accepted, worst first."""
-        return worst_first(one for one in self.cases if one.outcome == "slower" and one.blocks)
+        return worst_first(verdict for verdict in self.cases if verdict.outcome == "slower" and verdict.blocks)
 
     def of(self, *outcomes: str) -> tuple[Verdict, ...]:
         """Cases with one of these outcomes, worst first."""
-        return worst_first(one for one in self.cases if one.outcome in outcomes)
+        return worst_first(verdict for verdict in self.cases if verdict.outcome in outcomes)
 
     def counts(self) -> dict[str, int]:
         """How many cases have each outcome; those that neither side supports are left out."""
-        counted = Counter(one.outcome for one in self.cases)
+        counted = Counter(verdict.outcome for verdict in self.cases)
         return {outcome: counted[outcome] for outcome in OUTCOMES if outcome != "na" and counted[outcome]}
 
     def to_json(self) -> str:
@@ -120,13 +124,13 @@ class Report:
             "regressions": len(self.regressions),
             **asdict(self),
         }
-        content["cases"] = [asdict(one) for one in self.cases if one.outcome != "na"]
+        content["cases"] = [asdict(verdict) for verdict in self.cases if verdict.outcome != "na"]
         return json.dumps(_finite(content), indent=1) + "\n"
 
 
 def worst_first(verdicts: Any) -> tuple[Verdict, ...]:
     """By how much slower head is, the slowest first."""
-    return tuple(sorted(verdicts, key=lambda one: -one.change.value if one.change else 0.0))
+    return tuple(sorted(verdicts, key=lambda verdict: -verdict.change.value if verdict.change else 0.0))
 
 
 def headline(report: Report) -> str:
@@ -136,7 +140,7 @@ def headline(report: Report) -> str:
     if report.trouble:
         return f"Nothing can be said: {report.trouble}."
     said = []
-    failed = [one for one in report.of("failed") if one.blocks]
+    failed = [verdict for verdict in report.of("failed") if verdict.blocks]
     if failed:
         said.append(f"{_cases(failed)} failed: {_names(failed)}, {failed[0].reason}")
     slower = report.regressions
@@ -146,7 +150,7 @@ def headline(report: Report) -> str:
             f"{report.confidence:.0%} sure that none is by chance"
         )
         said += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
-    accepted = [one for one in report.of("slower") if one.accepted]
+    accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:
         said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
     if report.absent:
@@ -182,7 +186,7 @@ def _why_not(verdict: Verdict) -> str:
 
 def _least(report: Report) -> str:
     """What counted as a change: as asked, and up to where noise widened it."""
-    asked, widest = report.min_effect, max((one.min_effect for one in report.cases), default=0.0)
+    asked, widest = report.min_effect, max((verdict.min_effect for verdict in report.cases), default=0.0)
     return f"{100 * asked:.3g} %" + (
         f" (up to {100 * widest:.3g} % where noise or a rule asks for it)" if widest > 1.2 * asked else ""
     )
@@ -194,13 +198,13 @@ def _cases(verdicts: Sequence[Verdict]) -> str:
 
 def _counted(report: Report) -> str:
     counts = report.counts()
-    proved = sum(one.proved for one in report.cases)
-    told = [f"{count} {outcome}" for outcome, count in counts.items()]
-    return ", ".join(told) + (f", {proved} of them proved" if proved else "") if told else "no case"
+    proved = sum(verdict.proved for verdict in report.cases)
+    parts = [f"{count} {outcome}" for outcome, count in counts.items()]
+    return ", ".join(parts) + (f", {proved} of them proved" if proved else "") if parts else "no case"
 
 
 def _names(verdicts: Sequence[Verdict]) -> str:
-    names = list(dict.fromkeys(f"{one.key.suite} {one.key.variant}" for one in verdicts))
+    names = list(dict.fromkeys(f"{verdict.key.suite} {verdict.key.variant}" for verdict in verdicts))
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -74,8 +74,8 @@ def from_json(text: bytes) -> Report:
         budget_s=entry.number("budget_s"),
         seed=int(entry.number("seed")),
         machine={name: entry.part("machine").text(name) for name in _TOLD if name in entry.part("machine").values},
-        cases=tuple(_verdict(one) for one in entry.parts("cases", MOST_CASES)),
-        meter=tuple(one for one in map(_verdict, entry.parts("meter", MOST_CASES)) if one.change),
+        cases=tuple(_verdict(item) for item in entry.parts("cases", MOST_CASES)),
+        meter=tuple(item for item in map(_verdict, entry.parts("meter", MOST_CASES)) if item.change),
         wall_s=entry.number("wall_s"),
         notes=entry.texts("notes"),
         trouble=entry.text("trouble"),
@@ -136,7 +136,7 @@ class _Entry:
         return self._clean(key, self.values.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(self._clean(key, one) for one in self._list(key, MOST_ENTRIES))
+        return tuple(self._clean(key, item) for item in self._list(key, MOST_ENTRIES))
 
     def number(self, key: str, endless: float | None = None) -> float:
         """A finite number; ``null`` is taken for ``endless``, if that is given."""
@@ -157,7 +157,7 @@ class _Entry:
         return _Entry(self.values.get(key), f"{self.where}{key}.")
 
     def parts(self, key: str, most: int) -> list[_Entry]:
-        return [_Entry(one, f"{self.where}{key}.") for one in self._list(key, most)]
+        return [_Entry(item, f"{self.where}{key}.") for item in self._list(key, most)]
 
     def _list(self, key: str, most: int) -> Sequence[Any]:
         value = self.values.get(key)

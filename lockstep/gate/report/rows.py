@@ -31,19 +31,19 @@ class Row:
 
 
 def rows(report: Report) -> list[Row]:
-    """Every case that is not the same; what has no numbers and one reason is told once, with how many cases."""
-    told: list[Row] = []
+    """Every case that is not the same; what has no numbers and one reason is shown_rows once, with how many cases."""
+    shown_rows: list[Row] = []
     for outcome in ORDER:
         for alike in _alike(report.of(outcome)):
-            told.append(Row(tuple(_cells(alike)), outcome, any(one.blocks for one in alike)))
-    return told
+            shown_rows.append(Row(tuple(_cells(alike)), outcome, any(verdict.blocks for verdict in alike)))
+    return shown_rows
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
     """For each suite with cases that are the same: its name, how many are, and how many of them are proved."""
     cases = report.of("same")
-    counted = Counter(one.key.suite for one in cases)
-    proved = Counter(one.key.suite for one in cases if one.proved)
+    counted = Counter(verdict.key.suite for verdict in cases)
+    proved = Counter(verdict.key.suite for verdict in cases if verdict.proved)
     for suite in sorted(counted):
         yield suite, counted[suite], proved[suite]
 
@@ -53,7 +53,7 @@ def remarks(report: Report) -> list[str]:
     machine = report.machine
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
-    told = [
+    shown_rows = [
         f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
         f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
         f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
@@ -61,14 +61,14 @@ def remarks(report: Report) -> list[str]:
         f"changes count from {percent(report.min_effect)} on, intervals at {percent(report.confidence)}",
     ]
     if report.meter:
-        worst = max(report.meter, key=lambda one: abs(one.change.value) if one.change else 0.0)
+        worst = max(report.meter, key=lambda verdict: abs(verdict.change.value) if verdict.change else 0.0)
         assert worst.change is not None
-        told.append(
+        shown_rows.append(
             f"A/A control: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
             f"({worst.key})"
         )
     more = advice(report)
-    return [*told, *report.notes, *([more] if more else [])]
+    return [*shown_rows, *report.notes, *([more] if more else [])]
 
 
 def line(verdict: Verdict) -> str:
@@ -87,9 +87,9 @@ def percent(share: float) -> str:
 def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
     """Cases with numbers one by one; those without, gathered by suite, variant and reason."""
     gathered: dict[tuple[str, ...], list[Verdict]] = {}
-    for one in worst_first(verdicts):
-        unique = (str(one.key),) if one.change is not None else ()
-        gathered.setdefault((one.key.suite, one.key.variant, one.reason, *unique), []).append(one)
+    for verdict in worst_first(verdicts):
+        unique = (str(verdict.key),) if verdict.change is not None else ()
+        gathered.setdefault((verdict.key.suite, verdict.key.variant, verdict.reason, *unique), []).append(verdict)
     yield from gathered.values()
 
 
