@@ -41,7 +41,8 @@ class KeyIndex:
     @cached_property
     def shape(self) -> Ints:
         """For each key, the rank of its suite, case (small before large) and cache state."""
-        return _ranks([(key.suite, natural(key.case), key.l2) for key in self.keys])
+        order = {case: natural(case) for case in {key.case for key in self.keys}}
+        return _ranks([(key.suite, order[key.case], key.l2) for key in self.keys])
 
     @cached_property
     def suite(self) -> Ints:
@@ -51,7 +52,8 @@ class KeyIndex:
     @cached_property
     def case(self) -> Ints:
         """For each key, the rank of its case, small before large."""
-        return _ranks([(natural(key.case), key.case) for key in self.keys])
+        order = {case: (natural(case), case) for case in {key.case for key in self.keys}}
+        return _ranks([order[key.case] for key in self.keys])
 
     @cached_property
     def variant(self) -> Ints:
