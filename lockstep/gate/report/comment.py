@@ -1,11 +1,11 @@
-"""Tells a pull request what its gate found, in one comment that is edited: the job of ``comment.yml``.
+"""Write the gate's report to its pull request, in one comment that is edited: the job of ``comment.yml``.
 
-It holds a token that may write comments, and it reads what the change under test may have made up. So: which pull
-request is told comes from GitHub and never from the artifact; runs that a fork's own workflow file could have
-shaped are told to nobody; the artifact is data of bounded size (``lockstep.gate.report.received``), and its words are
-escaped. It needs the standard library alone, so that nothing is installed beside the token.
+It holds a token that may write comments, and it reads an artifact that the change under test may have forged. So the
+pull request comes from GitHub and never from the artifact. A run that a fork's own workflow file could have shaped gets
+no comment. The artifact is data of bounded size (``lockstep.gate.report.received``), and its text is escaped. Only the
+standard library is used, so that nothing is installed beside the token.
 
-Exit status: 0 told, or nobody to tell; 1 told that the report cannot be read; 3 GitHub does not answer.
+Exit status: 0 written, or no pull request; 1 wrote that the report cannot be read; 3 GitHub does not answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lockstep.gate.report.received import MOST_ZIPPED, Unreadable, from_zip
 
 TOLD, UNREADABLE, NO_ANSWER = 0, 1, 3
 
-#: The workflow whose runs are told, and the artifact that it leaves (.github/actions/gate/action.yml).
+#: The workflow whose runs get a comment, and its artifact (.github/actions/gate/action.yml).
 WORKFLOW, ARTIFACT = ".github/workflows/gate.yml", "gate-report"
 
 #: First line of the comment, by which the next run finds it; only if this user wrote it.
@@ -44,7 +44,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Pull:
-    """The pull request that is told."""
+    """The pull request that gets the comment."""
 
     number: int
     sha: str
@@ -85,10 +85,10 @@ class GitHub:
 
 
 def tell(github: GitHub, event: Mapping[str, Any]) -> int:
-    """Write or edit the comment on the pull request that a run was about; the exit status.
+    """Write or edit the comment on the pull request of a run, and return the exit status.
 
     Args:
-        github: who is asked and told.
+        github: the API of GitHub.
         event: ``workflow_run``, as GitHub sends it.
 
     Raises:
@@ -106,7 +106,7 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
         found = f"### ⚠️ The gate left no report: {error}.\n"
         code = UNREADABLE
     _upsert(github, pull, comment_text(found, pull.sha, run["html_url"]))
-    print(f"told pull request {pull.number}")
+    print(f"wrote the comment of pull request {pull.number}")
     return code
 
 

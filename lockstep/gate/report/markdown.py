@@ -19,13 +19,13 @@ _SIGNS = {"pass": "✅", "slower": "🔴", "failed": "❌", "infrastructure": "�
 
 def to_markdown(report: Report) -> str:
     """The headline, a table of everything that is not the same, and how the numbers came about."""
-    told = rows(report)
+    table_rows = rows(report)
     lines = [f"### {_SIGNS[report.state]} {escape(headline(report), most=2000)}", ""]
-    if told:
+    if table_rows:
         lines += [_row(COLUMNS), "|" + "---|" * len(COLUMNS)]
-        lines += [_row(row.cells) for row in told[:MOST_ROWS]]
-        if len(told) > MOST_ROWS:
-            lines += ["", f"… and {len(told) - MOST_ROWS} more rows; the JSON report has them."]
+        lines += [_row(row.cells) for row in table_rows[:MOST_ROWS]]
+        if len(table_rows) > MOST_ROWS:
+            lines += ["", f"… and {len(table_rows) - MOST_ROWS} more rows; the JSON report has them."]
         lines.append("")
     unchanged = [f"{escape(suite)} {count} ({proved} proved)" for suite, count, proved in same(report)]
     if unchanged:

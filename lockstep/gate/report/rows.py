@@ -23,7 +23,7 @@ COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", 
 
 @dataclass(frozen=True)
 class Row:
-    """One line: its cells by column, and what they are about."""
+    """A row: its cells by column, the outcome of its cases, and whether they block."""
 
     cells: tuple[str, ...]
     outcome: str
@@ -31,7 +31,7 @@ class Row:
 
 
 def rows(report: Report) -> list[Row]:
-    """Every case that is not the same; what has no numbers and one reason is shown_rows once, with how many cases."""
+    """Return a row for each case that is not the same; cases without numbers and with one reason share a row."""
     shown_rows: list[Row] = []
     for outcome in ORDER:
         for alike in _alike(report.of(outcome)):
@@ -40,7 +40,7 @@ def rows(report: Report) -> list[Row]:
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
-    """For each suite with cases that are the same: its name, how many are, and how many of them are proved."""
+    """Yield for each suite its name, how many of its cases are the same, and how many of these are proved."""
     cases = report.of("same")
     counted = Counter(verdict.key.suite for verdict in cases)
     proved = Counter(verdict.key.suite for verdict in cases if verdict.proved)
