@@ -43,7 +43,7 @@ def intercept(arch: int) -> Iterator[list[Any]]:
     """
     from triton.runtime.jit import JITFunction
 
-    from lockstep.machine_code.stand_in import stand_in
+    from lockstep.machine_code.driver_stand_in import stand_in
     from lockstep.machine_code.targets import Target
 
     compiled: list[Any] = []
@@ -143,7 +143,9 @@ def _compiler_environment() -> dict[str, str]:
 def _importer() -> ForkServerContext:
     """Makes forks of a process that has imported what compiling takes."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "triton", "lockstep.machine_code.cubin", "lockstep.machine_code.stand_in"])
+    context.set_forkserver_preload(
+        ["torch", "triton", "lockstep.machine_code.cubin", "lockstep.machine_code.driver_stand_in"]
+    )
     before = dict(os.environ)
     try:
         # Triton's own functions are for the interpreter, or not, from their import on.

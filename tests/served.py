@@ -12,7 +12,7 @@ from pathlib import Path
 from history import Here, commits_of, write_history
 from werkzeug.serving import make_server
 
-from dashboard.auth.access import Access
+from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis import analyse_results

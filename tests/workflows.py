@@ -38,7 +38,7 @@ import os, sys
 if "STAND_IN" in os.environ:
     import time
     from pathlib import Path
-    from lockstep.gpu import clock_lock as clocks, clock_state
+    from lockstep.gpu import clock_lock as clocks, clock_verification as clock_state
     clock_state.SETTLE_S, clock_state.HOLD_S = 0.0, 0.05
     def load():
         (Path(os.environ["STAND_IN"]) / "busy-0").touch()

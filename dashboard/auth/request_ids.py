@@ -10,7 +10,7 @@ import sys
 from flask import Flask, Response, g, has_request_context, jsonify, request
 from werkzeug.exceptions import InternalServerError
 
-from dashboard.auth.access import Access
+from dashboard.auth.credentials import Access
 
 HEADER = "X-Request-Id"
 

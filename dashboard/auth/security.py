@@ -14,8 +14,8 @@ from limits import parse
 from werkzeug.exceptions import TooManyRequests
 from wtforms.validators import ValidationError
 
-from dashboard.auth.access import Access
 from dashboard.auth.callback_bodies import add_checks
+from dashboard.auth.credentials import Access
 from dashboard.auth.request_counts import RequestCounts
 from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https

@@ -12,7 +12,7 @@ from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFError, CSRFProtect, generate_csrf
 from limits import parse
 
-from dashboard.auth.access import Access
+from dashboard.auth.credentials import Access
 
 #: Maximum failed attempts of one address. Tokens are too long to guess; this limits the work and the log.
 FAILURES = "10 per minute"

@@ -26,7 +26,7 @@ from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit, Point
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
-from lockstep.timing.intervals import epochs_to_detect
+from lockstep.timing.detectable_effect import epochs_to_detect
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:

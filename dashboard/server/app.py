@@ -11,7 +11,7 @@ from flask import Response, redirect, send_file
 
 from dashboard.address import parse_commit, parse_family, parse_overview, parse_series
 from dashboard.api.routes import create_api
-from dashboard.auth.access import Access
+from dashboard.auth.credentials import Access
 from dashboard.auth.security import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.util import UserError
 
-from dashboard.auth.access import AccessError, access_of, add_access
+from dashboard.auth.credentials import AccessError, access_of, add_access
 from lockstep.alerts.state_location import STATE
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.locations import check_locations, open_store, results_folder

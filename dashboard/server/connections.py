@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from dashboard.auth.access import Network
+from dashboard.auth.credentials import Network
 from dashboard.auth.security import MOST_BODY
 
 #: Seconds for which a connection may be idle. Common proxies reuse theirs for 60 s (nginx, AWS ALB) or 75 s. If the

@@ -11,7 +11,7 @@ from typing import Any
 from dash import Dash
 from gunicorn.app.base import BaseApplication
 
-from dashboard.auth.access import Network
+from dashboard.auth.credentials import Network
 from dashboard.server.connections import KEEP_ALIVE_S, worker_for
 from lockstep.processes.children import end_with_parent
 

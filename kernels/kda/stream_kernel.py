@@ -2,7 +2,7 @@
 
 Programs have roles by rising id as in ``kernels.kda.flags``, with one round trip less between f_a, g_a and f, g:
 
-1. partial sums of f_a and g_a, posted to a mailbox (``kernels.common.mailbox``);
+1. partial sums of f_a and g_a, posted to a mailbox (``kernels.common.partial_sums``);
 2. partial sums of q, k, v and beta; the program of a tile's last part of K adds them up;
 3. rows of f and g: they load their weights, spin until all partial sums of their half are there, and add those up
    themselves. Every program of a half repeats these additions, but none waits for a program that would do them once.
@@ -24,7 +24,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import require_wgmma
 from kernels.common.gluon_compat import barrier
-from kernels.common.mailbox import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
+from kernels.common.partial_sums import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
 from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
 from kernels.kda.flags import counters_of
 from kernels.kda.table import TABLE

@@ -27,7 +27,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import sm_count
-from kernels.common.mailbox import empty_tiles, mailbox, post_tile, read_tiles
+from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
 from kernels.common.tables import SearchSpace
 from kernels.common.warp_group_tiles import halves

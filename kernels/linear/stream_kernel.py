@@ -15,7 +15,7 @@ from triton.experimental.gluon import language as gl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from kernels.common.devices import sm_count
-from kernels.common.mailbox import empty_tiles, mailbox, post_tile, read_tiles
+from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import prefetch_rows, prefetch_tokens, stream, tiles_of
 from kernels.linear.table import TABLE
 

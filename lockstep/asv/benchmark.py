@@ -19,7 +19,7 @@ from asv_runner import benchmarks
 from asv_runner.benchmarks._base import Benchmark
 from asv_runner.benchmarks.mark import SkipNotImplemented
 
-from lockstep.asv.answer import NotAvailable, answer
+from lockstep.asv.result_values import NotAvailable, answer
 from lockstep.record.model import Record
 from lockstep.suite.model import CACHE_STATES, Suite
 

@@ -25,10 +25,10 @@ from asv import util
 from asv.environment import Environment
 from asv.machine import Machine
 
-from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.client import WorkerSpec
 from lockstep.asv.progress import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
+from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.processes.children import tied
 from lockstep.processes.watched import HOME
 from lockstep.record.file import SUFFIX

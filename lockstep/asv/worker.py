@@ -102,9 +102,9 @@ def _known_code(
     # As when compiling ahead: this variable decides which kernels are chosen, and so their keys in the cache.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     # Start-up: torch and Triton, after the process is tied to its parent.
+    from lockstep.machine_code.compiled_tree import kept_codes
     from lockstep.machine_code.session import Tree
     from lockstep.machine_code.targets import Target
-    from lockstep.machine_code.tree_codes import kept_codes
 
     tree = Tree("this commit", checkout.resolve(), tuple(packages))
     return kept_codes(tree, suites.values(), Target.of_host(host))

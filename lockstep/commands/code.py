@@ -83,7 +83,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         """Show or compare."""
         # Start-up: `lockstep --help` imports every verb.
         from lockstep.machine_code import Target, TargetError, TracingFailed
-        from lockstep.machine_code.trees import RefError
+        from lockstep.machine_code.commit_sources import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
@@ -108,8 +108,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code import codes_of
+    from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
-    from lockstep.machine_code.trees import sources
     from lockstep.suite.discovery import match_labels
 
     _refuse_unknown(suites, args.variant)
@@ -139,8 +139,8 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code import compare
+    from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.report import console, diff_lines
-    from lockstep.machine_code.trees import sources
 
     expect_folder(args.markdown)
     with ExitStack() as trees:

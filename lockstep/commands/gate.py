@@ -24,7 +24,7 @@ from lockstep.gate.report.model import EXIT, Report
 from lockstep.gate.report.terminal import show
 from lockstep.gate.run import Request, run
 from lockstep.gate.trees import prefix_of
-from lockstep.machine_code.trees import WORKING_TREE, RefError
+from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import USAGE
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import CACHE_STATES

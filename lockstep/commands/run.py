@@ -17,8 +17,8 @@ from asv.repo import get_repo
 from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 
-from lockstep.asv.answer import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
+from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.provenance import ask_host
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test

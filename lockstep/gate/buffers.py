@@ -16,7 +16,8 @@ import torch
 from lockstep.gate.namespaces import Sides
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.model import bind
-from lockstep.timing.arms import ArgumentSet, Arm, BoundCall, move, place
+from lockstep.timing.argument_sets import ArgumentSet, place
+from lockstep.timing.arms import Arm, BoundCall, move
 
 BASE, HEAD = "base", "head"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from lockstep.gpu.clock_state import ClockState, Load, torch_load, verify
+from lockstep.gpu.clock_verification import ClockState, Load, torch_load, verify
 from lockstep.gpu.lock_file import ClocksHeld, LockRecord, read_record, record_path, remove_record
 from lockstep.gpu.nvml import Gpu, Refused, Target
 

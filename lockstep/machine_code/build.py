@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lockstep.machine_code.assembler import VARIES_FROM, assemble
 from lockstep.machine_code.cubin import fingerprint, mixes, registers_and_stack
+from lockstep.machine_code.driver_stand_in import Request
 from lockstep.machine_code.model import KernelCode, MachineCode
-from lockstep.machine_code.stand_in import Request
+from lockstep.machine_code.reproducible_assembly import VARIES_FROM, assemble
 from lockstep.machine_code.targets import occupancy
 from lockstep.processes.children import pool
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
 from lockstep.machine_code.differences import CodeChange, differences, differing
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.session import TooSlow, TracingFailed, Tree
 from lockstep.machine_code.sources import same_code
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tree_codes import Reader, Say, family_sources, processors_here
 from lockstep.suite.model import Suite
 
 

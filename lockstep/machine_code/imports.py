@@ -12,9 +12,9 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-from lockstep.machine_code.listener import TRANSPARENT
-from lockstep.machine_code.mentions import refused_value
+from lockstep.machine_code.bytecode_mentions import refused_value
 from lockstep.machine_code.purity import PURE, top
+from lockstep.machine_code.trace_listener import TRANSPARENT
 
 _IMPORT = importlib.import_module  # Python's own, whatever watches there were before
 

@@ -34,7 +34,7 @@ class MachineCode:
         limit: what keeps more from fitting: "registers", "shared memory", "warps", "blocks", "tensor memory", or
             several of them, as in "registers and shared memory".
         loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may be another one each time that the
-            same kernel is assembled (``lockstep.machine_code.assembler``), so it compares with nothing.
+            same kernel is assembled (``lockstep.machine_code.reproducible_assembly``), so it compares with nothing.
     """
 
     fingerprint: str

@@ -1,8 +1,8 @@
 """What code under test may use without asking the world: a list of what is allowed, with everything else refused.
 
 A name is allowed if what it answers follows from its arguments alone, from what is installed, or from the target
-(``lockstep.machine_code.answers``). What is installed is part of the identity of a trace. Everything that this module
-does not know is refused, so a new way to ask the world makes a case unknown, never the same.
+(``lockstep.machine_code.simulated_target``). What is installed is part of the identity of a trace. Everything that
+this module does not know is refused, so a new way to ask the world makes a case unknown, never the same.
 """
 
 from __future__ import annotations

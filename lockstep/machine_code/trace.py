@@ -1,11 +1,12 @@
 """What the host side of a kernel does, step by step, on tensors that have a shape and no content.
 
-A variant is called on meta tensors. Launches are noted (``stand_in``), calls of torch pass through a dispatch mode.
-Views and allocations are no steps: they cost nothing on the device, and what they lead to shows in the arguments.
-But memory is finite: gigabytes that are allocated are told at the end.
+A variant is called on meta tensors. Launches are noted (``driver_stand_in``), and calls of torch pass through a
+dispatch mode. Views and allocations are not steps: they cost nothing on the device, and what they lead to shows in the
+arguments. Memory is finite, so the trace reports at its end how many gigabytes were allocated.
 
-To the code under test the tensors are on the target (``answers``), and whatever it asks of the world is watched
-(``watch``). What has no answer here makes the trace untrusted, with a reason; ``docs/machine-code.md`` has the list.
+To the code under test the tensors are on the target (``simulated_target``). Whatever it asks of the world is watched
+(``watch``). A question without an answer here makes the trace untrusted, with a reason; ``docs/machine-code.md`` lists
+them.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lockstep.machine_code.contents import content_of, made_by
-from lockstep.machine_code.listener import capturing, heard_by
-from lockstep.machine_code.stand_in import Launch, Request, noted
+from lockstep.machine_code.driver_stand_in import Launch, Request, noted
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.tensor_contents import content_of, made_by
 from lockstep.machine_code.torch_purity import operators
+from lockstep.machine_code.trace_listener import capturing, heard_by
 from lockstep.machine_code.watch import Watch
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of

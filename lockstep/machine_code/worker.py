@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from lockstep.machine_code.driver_stand_in import Request
 from lockstep.machine_code.model import KernelCode
-from lockstep.machine_code.stand_in import Request
 from lockstep.machine_code.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
@@ -40,7 +40,7 @@ def main() -> int:
 
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.gpu.toolchain import keep_toolchain
-    from lockstep.machine_code.assembler import fix_addresses
+    from lockstep.machine_code.reproducible_assembly import fix_addresses
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
@@ -117,8 +117,8 @@ class Tracer:
         """Have torch and Triton answer as the target; modules that ask while they are imported hear it."""
         if self._answering is None:
             # Start-up: torch and Triton, after the process is tied to its parent.
-            from lockstep.machine_code.answers import answer_as
-            from lockstep.machine_code.stand_in import stand_in
+            from lockstep.machine_code.driver_stand_in import stand_in
+            from lockstep.machine_code.simulated_target import answer_as
 
             stand_in(Target.spelled(target))
             answer_as(Target.spelled(target))

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from lockstep.gpu.clock_lock import clock_state
-from lockstep.gpu.clock_state import ClockState
+from lockstep.gpu.clock_verification import ClockState
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.toolchain import assembler_version
 from lockstep.processes.children import end_with_parent, run

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from lockstep.suite.adapter import Adapter
 from lockstep.suite.case import Case
-from lockstep.suite.definition import Reader
-from lockstep.suite.source import module_path, variant_entries
+from lockstep.suite.definition_source import Reader
+from lockstep.suite.listed_variants import module_path, variant_entries
 
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw

@@ -1,44 +1,22 @@
 """Arms: a variant bound to argument sets that the harness draws, places and rotates.
 
-All arms of a comparison share inputs and outputs; only what a variant prepared offline (packed weights) is its own. A
-cold series rotates through enough sets that each call finds other data in the L2; a warm series repeats one set.
+All arms of a comparison share inputs and outputs; only what a variant prepared offline (packed weights) is its own.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from lockstep.suite.case import Case
-from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.family import Family, takes_out
-from lockstep.suite.inputs import Draw, map_tensors
-from lockstep.suite.model import Suite, bind
+from lockstep.suite.model import bind
+from lockstep.timing.argument_sets import ArgumentSet, place
 from lockstep.timing.device import Call, Device, Replay
-
-#: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
-CACHE_FACTOR = 2
-
-#: A case so small that a cold series would need more sets than this has no cold series.
-MOST_SETS = 1024
-
-#: Tensors start at a random multiple of this within their slack (torch aligns to 512 as well).
-ALIGNMENT = 512
-SLACK = 2 << 20
-
-
-@dataclass(frozen=True)
-class ArgumentSet:
-    """One draw of a case: the suite's inputs and output buffers, each tensor at a random place."""
-
-    inputs: dict[str, Any]
-    out: Any
 
 
 @dataclass(frozen=True)
@@ -76,57 +54,6 @@ class Arm:
         return replay
 
 
-def size_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes of the tensors together."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-#: A cold series rotates through more sets than the cache requires, up to these limits: a replay then averages over as
-#: many placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs;
-#: with 48 instead of 12 those of w4a16's 8192² moved by 0.15 instead of 0.29 % from process to process.
-PLACEMENTS = 48
-PLACEMENT_BYTES = 8 << 30
-ROTATION_S = 2e-3
-
-
-def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str) -> int:
-    """Return how many sets to rotate through: one if warm; if cold, two or more that fill ``CACHE_FACTOR`` caches.
-
-    Args:
-        smallest: bytes that one call of the arm with the least data touches.
-        whole: bytes of one set with the arguments of all arms.
-        floor_s: seconds that a call takes at least; a rotation should not be longer than a replay.
-        device: the device with the cache.
-        l2: "cold" or "warm".
-
-    Raises:
-        NotImplementedError: the case is too small to be cold; a half-warm series would be wrong.
-    """
-    if l2 == "warm":
-        return 1
-    count = max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
-    if count > MOST_SETS:
-        raise NotImplementedError(
-            f"too small for a cold series: {smallest} bytes a call would need {count} argument sets to empty "
-            f"a cache of {device.cache_bytes / 1e6:.0f} MB"
-        )
-    room = min(PLACEMENT_BYTES, device.memory_bytes)
-    placements = min(PLACEMENTS, room // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0
-    return max(count, placements)
-
-
-def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
-    """Draw argument sets; copy each tensor to a random offset, because placement biases a comparison.
-
-    All sets hold the same values. Different addresses are enough to make a call find the cache cold, and drawing and
-    packing each set of w4a16 anew took as long as timing it.
-    """
-    new = Draw(device.torch_device, seed)
-    chance = random.Random(seed)
-    inputs, out = inputs_of(suite, case, new), buffers_of(suite, case, new)
-    return [ArgumentSet(place(inputs, chance), place(out, chance)) for _ in range(count)]
-
-
 def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:
     """Bind arms to their variants' arguments in every set.
 
@@ -162,20 +89,3 @@ def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> N
     for name, buffer in list(scratch.items()):
         if buffer.device.type != "meta":  # a meta buffer was never used
             scratch[name] = place(buffer, chance)
-
-
-def place(value: Any, chance: random.Random) -> Any:
-    """Return the same tensors, each copied to a random offset of a buffer of its own."""
-
-    def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
-        # Copy the whole span with its strides, gaps and overlaps.
-        span = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        flat = tensor.as_strided((span if tensor.numel() else 0,), (1,))
-        size = tensor.element_size()
-        slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
-        offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
-        room = torch.empty(flat.numel() + slack // size + 1, dtype=tensor.dtype, device=tensor.device)
-        room[offset : offset + flat.numel()].copy_(flat)
-        return room.as_strided(tensor.shape, tensor.stride(), offset)
-
-    return map_tensors(value, elsewhere)

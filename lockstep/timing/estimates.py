@@ -9,7 +9,8 @@ from statistics import median
 
 from lockstep.record.model import Clocks, Estimate
 from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, law_of, midmean
-from lockstep.timing.intervals import detectable, exponential, half_width, half_width_after, log_interval
+from lockstep.timing.detectable_effect import detectable
+from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval
 
 #: Samples stored of each series; asv's statistics are slow on more.
 MOST_SAMPLES = 20

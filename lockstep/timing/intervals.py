@@ -1,4 +1,4 @@
-"""Intervals from epochs: how far an estimate can be trusted, and which change it could have detected.
+"""Intervals from epochs: how far an estimate can be trusted.
 
 An epoch (one set of fresh buffers) is the independent unit. Rounds within an epoch share where their
 buffers lie, and that offset, not the noise of a round, dominates: on an H200 two instances of one
@@ -25,9 +25,6 @@ CONFIDENCE = 0.95
 #: epochs that happen to agree. Computed at this level, the intervals cover the truth in at least 95 %
 #: of sequentially stopped measurements (simulated in tests/timing/test_intervals.py).
 NOMINAL = 0.97
-
-#: Power at which the smallest detectable effect is stated.
-POWER = 0.8
 
 
 def log_interval(epochs: Sequence[float]) -> Estimate:
@@ -80,33 +77,6 @@ def standard_error(
 def exponential(estimate: Estimate) -> Estimate:
     """From log units to a ratio or to seconds."""
     return Estimate(math.exp(estimate.value), _exp(estimate.low), _exp(estimate.high))
-
-
-def detectable(epochs: Sequence[float]) -> float:
-    """Smallest relative change of the ratio that as many epochs would show.
-
-    The minimal detectable effect of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, taken
-    against a history known much better than one measurement (Bloom 1995, "Minimum detectable effects").
-    """
-    if len(epochs) < 2:
-        return math.inf
-    return math.expm1(_reach(len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs)))
-
-
-def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
-    """How many epochs would show a relative change of ``effect``; None from fewer than two epochs."""
-    if len(epochs) < 2:
-        return None
-    spread, target = stdev(epochs), math.log1p(effect)
-    count = 2
-    while _reach(count - 1) * spread / math.sqrt(count) > target:
-        count += 1 if count < 100 else count // 10
-    return count
-
-
-def _reach(freedom: int) -> float:
-    """How many standard errors a change must be to show with the stated confidence and power."""
-    return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)
 
 
 @cache

@@ -19,7 +19,8 @@ from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
-from lockstep.timing.arms import Arm, draw_sets, make_arms, set_count, size_of
+from lockstep.timing.argument_sets import draw_sets, set_count, size_of
+from lockstep.timing.arms import Arm, make_arms
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device

@@ -160,7 +160,7 @@ def _main() -> int:
 
     # Start-up: torch and Triton, for this process alone.
     from lockstep.machine_code.build import fill_cache
-    from lockstep.machine_code.stand_in import Request, noted
+    from lockstep.machine_code.driver_stand_in import Request, noted
 
     requests: list[Request] = []
     with noted(options.target, lambda launch: requests.append(launch.request)):

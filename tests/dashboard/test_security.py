@@ -10,7 +10,7 @@ import pytest
 from served import NAME, TOKEN, act, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
-from dashboard.auth.access import Access, AccessError, read_networks, read_tokens
+from dashboard.auth.credentials import Access, AccessError, read_networks, read_tokens
 from dashboard.auth.request_counts import RequestCounts
 from dashboard.auth.security import RATES
 from dashboard.auth.sign_in import FAILURES

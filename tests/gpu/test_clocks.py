@@ -17,7 +17,7 @@ import pytest
 from nvml import PREAMBLE
 
 from lockstep.commands.clocks import Clocks
-from lockstep.gpu.clock_state import ClockState
+from lockstep.gpu.clock_verification import ClockState
 from lockstep.gpu.nvml import ClockSample
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ PROGRAM = """
     import torch._inductor.runtime.compile_tasks as tasks
     from triton import knobs
 
-    from lockstep.machine_code.tree_codes import _surroundings
+    from lockstep.machine_code.compiled_tree import _surroundings
     from lockstep.gpu.toolchain import ASSEMBLER, assembler_version, keep_toolchain, own_assembler
 
     before = _surroundings()

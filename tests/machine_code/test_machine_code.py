@@ -18,9 +18,9 @@ from project import make_project
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache, cache_path
+from lockstep.machine_code.commit_sources import RefError, sources, unpack
+from lockstep.machine_code.compiled_tree import kept_codes
 from lockstep.machine_code.suite_sources import tree_files
-from lockstep.machine_code.tree_codes import kept_codes
-from lockstep.machine_code.trees import RefError, sources, unpack
 from lockstep.suite.discovery import load_suites
 
 SM90 = Target.parse("sm_90")

@@ -12,7 +12,7 @@ import pytest
 PREAMBLE = """
 import contextlib, json, os, signal, sys, time
 from pathlib import Path
-from lockstep.gpu import clock_lock as clocks, clock_state, nvml
+from lockstep.gpu import clock_lock as clocks, clock_verification as clock_state, nvml
 clock_state.SETTLE_S, clock_state.HOLD_S = 0.0, 0.05
 stand_in = Path(os.environ["STAND_IN"])
 def load(index=0):

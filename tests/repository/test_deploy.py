@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.auth.access import access_of
+from dashboard.auth.credentials import access_of
 from dashboard.server.command import Dashboard
 
 UNIT = Path(__file__).parents[2] / "deploy" / "lockstep-dashboard.service"

@@ -13,17 +13,17 @@ from lockstep.record.model import TWIN
 from lockstep.suite.family import Family
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing import arms
-from lockstep.timing.arms import (
+from lockstep.timing.argument_sets import (
     CACHE_FACTOR,
     MOST_SETS,
     PLACEMENT_BYTES,
     PLACEMENTS,
     ROTATION_S,
     draw_sets,
-    make_arms,
     set_count,
     size_of,
 )
+from lockstep.timing.arms import make_arms
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 

@@ -10,10 +10,10 @@ import torch
 from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
+from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import CaptureError
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.interleave import EPOCHS_A_CONTROL, LEAD_ROUNDS, Plan, compare
-from lockstep.timing.intervals import detectable
 
 #: One call fills a replay; no waiting.
 PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)

@@ -7,17 +7,10 @@ import numpy as np
 import pytest
 
 from lockstep.record.model import Estimate
+from lockstep.timing.detectable_effect import detectable, epochs_to_detect
 from lockstep.timing.estimates import HOPELESS
 from lockstep.timing.interleave import Plan
-from lockstep.timing.intervals import (
-    detectable,
-    epochs_to_detect,
-    exponential,
-    half_width,
-    half_width_after,
-    log_interval,
-    standard_error,
-)
+from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval, standard_error
 
 RUNS = 200_000
 #: Four standard errors of a rate near 95 % from RUNS runs.

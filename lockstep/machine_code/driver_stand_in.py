@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.machine_code.listener import Listener
 from lockstep.machine_code.targets import REGISTERS, Target
+from lockstep.machine_code.trace_listener import Listener
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy
 import torch
 
-from lockstep.machine_code.contents import made_by
-from lockstep.machine_code.listener import TRANSPARENT, Listener
+from lockstep.machine_code.tensor_contents import made_by
 from lockstep.machine_code.torch_purity import operators
+from lockstep.machine_code.trace_listener import TRANSPARENT, Listener
 
 #: The one GPU that there is.
 CUDA = torch.device("cuda", 0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels.common.devices import sm_count
-from kernels.common.mailbox import mailbox, room
+from kernels.common.partial_sums import mailbox, room
 from kernels.common.tables import DEFAULT
 from kernels.linear import CANDIDATES, VARIANTS
 from kernels.linear.stream_kernel import TABLE, Stream, parts_of

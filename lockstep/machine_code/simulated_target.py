@@ -1,7 +1,7 @@
 """What the code under test hears where it asks about its GPU: the target's answers, or a doubt.
 
 ``torch.cuda`` answers from the target's table. A question that the table has no answer to is left to torch: ``watch``
-notes it, and the case is unknown. Tensors answer for themselves (``lockstep.machine_code.tensor_answers``).
+notes it, and the case is unknown. Tensors answer for themselves (``lockstep.machine_code.simulated_tensors``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from lockstep.machine_code.listener import Listener
+from lockstep.machine_code.simulated_tensors import answer_for_tensors
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tensor_answers import answer_for_tensors
+from lockstep.machine_code.trace_listener import Listener
 
 
 class Properties:

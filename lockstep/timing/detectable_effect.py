@@ -1,0 +1,39 @@
+"""The minimal detectable effect (MDE): the smallest change that a measurement could have shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import stdev
+
+from lockstep.timing.intervals import CONFIDENCE, t_quantile
+
+#: Power at which the minimal detectable effect is stated.
+POWER = 0.8
+
+
+def detectable(epochs: Sequence[float]) -> float:
+    """Smallest relative change of the ratio that as many epochs would show.
+
+    The minimal detectable effect of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, taken
+    against a history known much better than one measurement (Bloom 1995, "Minimum detectable effects").
+    """
+    if len(epochs) < 2:
+        return math.inf
+    return math.expm1(_reach(len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs)))
+
+
+def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
+    """How many epochs would show a relative change of ``effect``; None from fewer than two epochs."""
+    if len(epochs) < 2:
+        return None
+    spread, target = stdev(epochs), math.log1p(effect)
+    count = 2
+    while _reach(count - 1) * spread / math.sqrt(count) > target:
+        count += 1 if count < 100 else count // 10
+    return count
+
+
+def _reach(freedom: int) -> float:
+    """How many standard errors a change must be to show with the stated confidence and power."""
+    return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)
