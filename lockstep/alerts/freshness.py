@@ -18,6 +18,9 @@ from lockstep.alerts.attribution import Cause
 from lockstep.alerts.model import Alert, Topic
 from lockstep.alerts.steps import SeriesName
 
+#: What a single series does, for each thing that several do.
+THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}
+
 #: Commits without a number after which a series counts as stopped. A series that fails is reported at once.
 PATIENCE = 3
 
@@ -140,7 +143,8 @@ class _Found:
         for (family, last), ways in sorted(groups.items()):
             first = self._next(family, last)
             told = [
-                f"{len(some)} series {how}: {_names(report.series.label for report in some)}"
+                f"{len(some)} series {how if len(some) > 1 else THIRD_PERSON[how]}: "
+                f"{_names(report.series.label for report in some)}"
                 for how, some in ways.items()
             ]
             yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(told)}")

@@ -33,7 +33,7 @@ def test_series_that_report_give_no_alert():
 
 def test_a_stopped_case_is_reported_after_three_commits():
     assert alerts_of(STEADY, report(range(60)), report(range(57), case="M=1")) == [
-        ("stopped", "linear", COMMITS[57][0], "since 39393939 1 series report nothing: linear.triton M=1 cold")
+        ("stopped", "linear", COMMITS[57][0], "since 39393939 1 series reports nothing: linear.triton M=1 cold")
     ]
     assert alerts_of(STEADY, report(range(60)), report(range(58), case="M=1")) == []
 
@@ -42,7 +42,7 @@ def test_a_failing_case_is_reported_at_once():
     states = ["number"] * 59 + ["failed"]
     [(topic, _, after, text)] = alerts_of(STEADY, report(range(60), states), report(range(60), case="M=1"))
     assert (topic, after) == ("stopped", COMMITS[59][0])
-    assert text == "since 3b3b3b3b 1 series fail: linear.triton M=8,K=64 cold"
+    assert text == "since 3b3b3b3b 1 series fails: linear.triton M=8,K=64 cold"
 
 
 def test_one_commit_that_breaks_some_and_silences_others_is_one_alert():
@@ -50,7 +50,8 @@ def test_one_commit_that_breaks_some_and_silences_others_is_one_alert():
     [(topic, _, after, text)] = alerts_of(STEADY, report(range(60)), failing, report(range(50), case="M=1"))
     assert (topic, after) == ("stopped", COMMITS[50][0])
     assert (
-        text == "since 32323232 1 series fail: linear.triton M=2 cold; 1 series report nothing: linear.triton M=1 cold"
+        text
+        == "since 32323232 1 series fails: linear.triton M=2 cold; 1 series reports nothing: linear.triton M=1 cold"
     )
 
 

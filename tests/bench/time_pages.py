@@ -146,7 +146,10 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         of: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for _, suite, variant, case, l2 in keys:
             of[(suite, l2, case if one_chart else variant)].append(variant if one_chart else case)
-        suite, l2, one = draw.choice([place for place, several in of.items() if len(several) >= drawn])
+        enough = [place for place, several in of.items() if len(several) >= drawn]
+        if not enough:
+            raise LookupError(f"no suite has {drawn} of them")
+        suite, l2, one = draw.choice(enough)
         several = of[suite, l2, one][:drawn]
         cases, variants = ([one], several) if one_chart else (several, [one])
         chosen = {"machine": machine, "cases": cases, "l2": l2, "quantities": ["latency"], "variants": variants}
@@ -200,10 +203,16 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
                 # A glance at the files is part of it; the store believes what it saw for so long.
                 time.sleep(0.25)
             began, before = time.perf_counter(), time.process_time()
-            answer = question()
+            try:
+                answer = question()
+            except LookupError as missing:
+                print(f"{name:17} not asked: {missing}", flush=True)
+                break
             times.append(1e3 * (time.perf_counter() - began))
             cpu.append(1e3 * (time.process_time() - before))
             size = len(answer) if isinstance(answer, bytes) else len(json.dumps(answer))
+        if not times:
+            continue
         (first, *rest), (first_cpu, *rest_cpu) = times, cpu
         rest, rest_cpu = sorted(rest), sorted(rest_cpu)
         wall = f"first {first:.0f} ms, then median {rest[20]:.0f} ms, p95 {rest[37]:.0f} ms"
