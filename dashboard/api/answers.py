@@ -15,7 +15,7 @@ from lockstep.alerts.analysis_status import AnalysisStatus
 from lockstep.alerts.lifecycle import State
 from lockstep.alerts.listing import Choice
 from lockstep.alerts.service import AlertService
-from lockstep.alerts.tracked import NoSuchAlert
+from lockstep.alerts.stored_alert import NoSuchAlert
 from lockstep.compare.sides import Quantity, Side, compare
 from lockstep.history.model import STATES, Commit, Point, Series
 from lockstep.history.snapshot import Results
@@ -88,7 +88,7 @@ def points(results: Results, machine: str, commit: str) -> Part:
     """Return everything measured at a commit, by its full hash, a beginning of it, or ``latest``."""
     most, cursor = limit_and_cursor(MOST_ITEMS)
     start = cursor or 0
-    found, total = results.some(machine, _commit(results, machine, commit), start, most)
+    found, total = results.page(machine, _commit(results, machine, commit), start, most)
     return Part([_point(results, point) for point in found], str(start + most) if start + most < total else "")
 
 

@@ -22,8 +22,8 @@ from lockstep.alerts.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
+from lockstep.alerts.stored_alert import Event, NoSuchAlert, Tracked, today_utc
 from lockstep.alerts.text import change, culprits, headline, search_command, span, status
-from lockstep.alerts.tracked import Event, NoSuchAlert, Tracked, today_utc
 from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results

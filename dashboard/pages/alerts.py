@@ -17,8 +17,8 @@ from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.lifecycle import State as Life
 from lockstep.alerts.listing import Choice, Order, Page
 from lockstep.alerts.service import AlertService
+from lockstep.alerts.stored_alert import Tracked, now_ms
 from lockstep.alerts.text import archive, headline, status, where
-from lockstep.alerts.tracked import Tracked, now_ms
 from lockstep.history.store import Store
 
 #: Rows of a page.

@@ -296,9 +296,9 @@ def _trouble(findings: Findings) -> list[Any]:
 
 def _heat_words(show: str, suites: int) -> list[Any]:
     words = {
-        "change": "Change of each shape, of its variants the one that changed most. Orange slower, blue faster, full "
-        f"colour at ±23 %, none within the noise; {SIGNS['slower']} {SIGNS['faster']} confirmed, {SIGNS['unsure']} not "
-        f"confirmed, · new, {SIGNS['not measured']} not measured since",
+        "change": "Each cell is a shape and shows the variant that changed most. Orange: slower; blue: faster; full "
+        f"colour at ±23 % or more; no colour: within the noise. {SIGNS['slower']} {SIGNS['faster']}: confirmed; "
+        f"{SIGNS['unsure']}: not confirmed; ·: new; {SIGNS['not measured']}: no longer measured.",
         "speedup": "Speedup of the best variant over the baseline: blue faster, orange slower, full colour at 2×, no "
         "colour where the interval holds 1",
         "floor": "Floor ÷ time of the best variant in %: 100 is the hardware's limit",

@@ -161,7 +161,7 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
         facts.append(("Noise", "…", "looking for changes"))
     if numbers and (repeats := _epochs_for_1_percent(numbers[-1][0])):
         point = numbers[-1][0]
-        facts.append(("Epochs to see 1 %", str(repeats), f"in one run, which has {point.epochs}"))
+        facts.append(("Epochs to detect a change of 1 %", str(repeats), f"in one run, which has {point.epochs}"))
     if numbers and numbers[-1][0].mde is not None:
         facts.append(
             (

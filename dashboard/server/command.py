@@ -131,6 +131,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UserError(
-                f"port {port} of {host} is in use, perhaps by another dashboard: end it, or choose another with --port"
+                f"port {port} of {host} is in use, perhaps by another dashboard: stop it, or choose another with --port"
             ) from error
         raise UserError(f"cannot serve at {host} port {port}: {os.strerror(error.errno or 0)}") from error

@@ -1,4 +1,4 @@
-"""Variant "rows" of ``kernels.kda``: dot products without tensor cores, one launch (``kernels.kda.flags``)."""
+"""Variant "rows" of ``kernels.kda``: dot products without tensor cores, one launch (``kernels.kda.ready_flags``)."""
 
 # Triton's compiler types a kernel's parameters at each launch; Python's annotations would say nothing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.kda.flags import await_flag, counters_of, leave, overlap, raise_flag
+from kernels.kda.ready_flags import await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
 
 #: Most tokens.

@@ -1,6 +1,6 @@
 """The eight projections of ``kernels.kda`` in one launch that loads its weights early (Gluon, Hopper).
 
-Programs have roles by rising id as in ``kernels.kda.flags``, with one round trip less between f_a, g_a and f, g:
+Programs have roles by rising id as in ``kernels.kda.ready_flags``, with one round trip less between f_a, g_a and f, g:
 
 1. partial sums of f_a and g_a, posted to a mailbox (``kernels.common.partial_sums``);
 2. partial sums of q, k, v and beta; the program of a tile's last part of K adds them up;
@@ -26,7 +26,7 @@ from kernels.common.devices import require_wgmma
 from kernels.common.gluon_compat import barrier
 from kernels.common.partial_sums import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
 from kernels.common.streaming import fetch, prefetch_tokens, stream, tiles_of
-from kernels.kda.flags import counters_of
+from kernels.kda.ready_flags import counters_of
 from kernels.kda.table import TABLE
 
 #: Most tokens.

@@ -77,7 +77,7 @@ class Findings:
 
     @property
     def trouble(self) -> str:
-        """Say that the analysis fails or is stale, and why; "" if neither, or if another process analyses."""
+        """Return why the analysis fails or is stale; "" if it does not, or if another process runs it."""
         return self._analyst.status.text if self._analyst else ""
 
     def busy(self, results: Results) -> bool:

@@ -156,7 +156,7 @@ class _Found:
             members = self.by_benchmark[name]
             heir = self._heir(members, last)
             label = ".".join(part for part in name if part)
-            told = f"{label} is now {'.'.join(part for part in heir if part)}" if heir else label
+            told = f"{label} is now recorded as {'.'.join(part for part in heir if part)}" if heir else label
             groups[members[0].series.family, last, "renamed" if heir else "vanished"].append(told)
         for (family, last, topic), names in sorted(groups.items()):
             first = self._next(family, last)

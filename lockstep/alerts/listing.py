@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 from lockstep.alerts.lifecycle import OPEN, State
 from lockstep.alerts.model import Alert
 from lockstep.alerts.schema import ALERT
-from lockstep.alerts.tracked import Tracked, tracked
+from lockstep.alerts.stored_alert import Tracked, tracked
 
 #: "urgent": first the alerts that need somebody, slowdowns before others, then the newest. "newest": by date of the
 #: last possible culprit. "largest": the largest slowdown first. "family": by family and machine, then as "urgent".

@@ -23,8 +23,8 @@ from lockstep.alerts.listing import (
     read_page,
 )
 from lockstep.alerts.schema import ALERT, CLOCK, EVENT
+from lockstep.alerts.stored_alert import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 from lockstep.alerts.sync import CurrentAlerts, Sync, Synced
-from lockstep.alerts.tracked import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 from lockstep.alerts.transitions import DATA
 
 

@@ -21,7 +21,7 @@ from lockstep.alerts.listing import columns_of
 from lockstep.alerts.matching import owners
 from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.schema import ALERT, MEMBER
-from lockstep.alerts.tracked import now_ms, perform, tracked, write_log
+from lockstep.alerts.stored_alert import now_ms, perform, tracked, write_log
 from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
 
 #: Note of an alert that is archived.

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lockstep.alerts.commit_ranges import Unknown
 from lockstep.alerts.model import Alert, Topic
-from lockstep.alerts.tracked import Tracked
+from lockstep.alerts.stored_alert import Tracked
 
 
 class Sized(Protocol):

@@ -26,7 +26,7 @@ from asv.environment import Environment
 from asv.machine import Machine
 
 from lockstep.asv.client import WorkerSpec
-from lockstep.asv.progress import Progress
+from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.processes.children import tied

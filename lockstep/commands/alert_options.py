@@ -133,7 +133,7 @@ def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.database import StateError
     from lockstep.alerts.lifecycle import LifecycleError
-    from lockstep.alerts.tracked import NoSuchAlert
+    from lockstep.alerts.stored_alert import NoSuchAlert
     from lockstep.history.store import StoreError
     from lockstep.notify.receivers import ReceiverError
 

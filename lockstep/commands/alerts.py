@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lockstep.alerts.lifecycle import Ending
     from lockstep.alerts.store import AlertStore
-    from lockstep.alerts.tracked import Tracked
+    from lockstep.alerts.stored_alert import Tracked
 
 
 #: Archived alerts that ``show`` lists.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lockstep.alerts.model import Member
     from lockstep.alerts.search_range import UnknownRange
     from lockstep.alerts.store import AlertStore
-    from lockstep.alerts.tracked import Tracked
+    from lockstep.alerts.stored_alert import Tracked
     from lockstep.record.model import Record
 
 

@@ -116,7 +116,7 @@ class RowTable(Sequence[Row]):
         return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
 
     def measured(self, quantity: str) -> Floats:
-        """Return ``Row.measured`` of all rows, and of ``RELATIVE``; NaN where a row has no such number."""
+        """Return ``Row.measured`` of every row; NaN where a row has no such number. ``RELATIVE`` is a quantity too."""
         return self.interval(quantity)[0]
 
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:

@@ -40,9 +40,10 @@ class CaseRound:
 
 
 def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Verdict:
-    """Return the verdict of one round or two.
+    """Return the verdict on a case after one round or two.
 
-    Its numbers are those of the last round: the first one was picked for its difference, which biases it.
+    The numbers come from the last round. A case gets a second round only because its first showed a difference, so the
+    first overstates it.
     """
     shown = second if second is not None and second.epochs else first
     epochs = first.epochs + (second.epochs if second else [])

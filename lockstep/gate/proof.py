@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lockstep.gate.reach import Sources, Unreadable
+from lockstep.gate.reachable_code import Sources, Unreadable
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, CaseKey, CodeChange, Comparison, Target, TooSlow, Tree, compare
 from lockstep.machine_code.sources import closure, same_code
@@ -22,7 +22,7 @@ class Proof:
     """Which cases are proved unchanged, and what is known of the others.
 
     Attributes:
-        unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reach``.
+        unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reachable_code``.
         comparison: of machine code and host traces; ``None`` if it was not made.
         measure_all: prove nothing, and say what differs all the same.
         contradicted: how what ran contradicted a proof, or why no run confirms it; nothing is proved then. Else "".

@@ -111,7 +111,7 @@ def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
     seen = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
     if holds:
         return replace(asked, detail=seen)
-    return ClockState(reason="does not hold", detail=f"asked {asked.label}, saw {seen}; ask a lower clock")
+    return ClockState(reason="does not hold", detail=f"asked for {asked.label}, saw {seen}; ask for a lower clock")
 
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:

@@ -73,7 +73,7 @@ def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
 
 
 def _steady(key: str, text: str) -> str:
-    """The operating system with two numbers of its version: a security update is not another machine."""
+    """Return the system and the first two parts of its version: a security update does not make another machine."""
     found = re.match(r"\D*\d+(\.\d+)?", text) if key == "os" else None
     return found.group() if found else text
 

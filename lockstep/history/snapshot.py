@@ -222,14 +222,14 @@ class Results:
         machines = self.machines if machine is None else [machine]
         return [point for name in machines for point in self.walk(name, commit)]
 
-    def some(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
-        """Return some of the points of a machine at a commit, in the order of ``series()``, and how many there are.
+    def page(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
+        """Return one page of a machine's points at a commit, in the order of ``series()``, and how many it has in all.
 
         Args:
             machine: one of ``machines``.
             commit: full hash.
-            start: place of the first point.
-            count: points at most.
+            start: index of the first point to return.
+            count: the most points to return.
         """
         index = self._machines[machine]
         rows = self._reader.rows(index.source, runs=index.ids_at[commit]) if commit in index.ids_at else {}

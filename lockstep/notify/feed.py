@@ -8,8 +8,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from lockstep.alerts.as_json import to_json
+from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
-from lockstep.alerts.tracked import Tracked
 from lockstep.notify.message import link
 
 #: Maximum number of entries of a feed: the alerts that changed last. Feed readers store what they have seen.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
-from lockstep.alerts.tracked import Tracked
 
 Severity = Literal["warning", "info"]
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.schema import ALERT, EVENT, OUTBOX
 from lockstep.alerts.store import AlertStore
-from lockstep.alerts.tracked import tracked
+from lockstep.alerts.stored_alert import tracked
 from lockstep.notify.message import Message, Severity, alert_message, digest_message
 from lockstep.notify.receivers import Receiver
 

@@ -57,7 +57,7 @@ def import_from(root: Path, packages: Sequence[str]) -> None:
         loaded = sys.modules.get(name)
         if loaded is not None:
             raise ImportError(
-                f"{name} is already imported from {loaded.__file__}; choose the checkout before importing. "
-                "A suite imports the package under test inside its functions"
+                f"{name} is already imported from {loaded.__file__}, so the checkout can no longer be chosen. "
+                "In a suite, import the package under test inside the functions, not at the top of the file"
             )
     sys.meta_path.insert(0, CheckoutFinder(root.resolve(), packages))

@@ -26,8 +26,8 @@ from lockstep.alerts.model import Alert, Waiver
 from lockstep.alerts.schema import METADATA
 from lockstep.alerts.state_location import default_state
 from lockstep.alerts.store import AlertStore
+from lockstep.alerts.stored_alert import NoSuchAlert
 from lockstep.alerts.sync import CurrentAlerts, Synced
-from lockstep.alerts.tracked import NoSuchAlert
 
 TODAY = datetime.date(2026, 11, 21)
 UNTIL = TODAY + datetime.timedelta(7)

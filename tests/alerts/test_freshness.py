@@ -75,7 +75,7 @@ def test_a_benchmark_that_vanished_blames_no_commit():
 
 def test_a_benchmark_that_was_renamed():
     [(topic, _, after, text)] = alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast"))
-    assert (topic, after, text) == ("renamed", COMMITS[50][0], "linear.triton is now linear.fast")
+    assert (topic, after, text) == ("renamed", COMMITS[50][0], "linear.triton is now recorded as linear.fast")
     # Other cases: not the same thing under another name.
     assert alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast", case="M=1"))[0][0] == "vanished"
 

@@ -16,7 +16,7 @@ from dashboard.pages.alert import body
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.member_levels import member_levels
 from lockstep.alerts.publish import analyse_store
-from lockstep.alerts.tracked import Tracked
+from lockstep.alerts.stored_alert import Tracked
 from lockstep.compare.status import keys_by_name
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -3,7 +3,7 @@
 import pytest
 from trees import record
 
-from lockstep.asv.progress import Progress
+from lockstep.asv.progress_display import Progress
 
 
 @pytest.mark.parametrize(

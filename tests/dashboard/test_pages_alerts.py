@@ -7,7 +7,7 @@ from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, wor
 from dashboard.pages import alert, alerts
 from lockstep.alerts.lifecycle import OPEN, Act
 from lockstep.alerts.listing import Page
-from lockstep.alerts.tracked import now_ms
+from lockstep.alerts.stored_alert import now_ms
 
 
 @pytest.fixture(scope="module")

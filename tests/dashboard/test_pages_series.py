@@ -76,7 +76,7 @@ def test_the_facts_say_how_far_a_number_can_be_trusted(shown):
     _, seen = view(shown, ONE)
     text = words(series.facts(seen, None))
     assert "steady, run to run, of the speedup" in text
-    assert "Epochs to see 1 %" in text
+    assert "Epochs to detect a change of 1 %" in text
     assert f'"children": "{COMMITS}"' in text
 
 

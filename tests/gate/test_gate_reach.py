@@ -7,7 +7,7 @@ import pytest
 from made_suites import ONE, make_suite
 
 from lockstep.gate.proof import prove
-from lockstep.gate.reach import reach
+from lockstep.gate.reachable_code import reach
 from lockstep.machine_code import Tree
 from lockstep.machine_code.sources import closure
 

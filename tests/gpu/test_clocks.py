@@ -609,7 +609,7 @@ def test_lost_lock_does_not_verify(machine: Machine) -> None:
     (machine.folder / "sm-0").unlink()
     code, out, _ = machine.cli("status", "--verify")
     assert code == 1
-    assert "unlocked(does not hold): asked locked@1500, saw 1980 MHz" in out
+    assert "unlocked(does not hold): asked for locked@1500, saw 1980 MHz" in out
 
 
 def test_cli_relocks_to_another_clock(machine: Machine) -> None:

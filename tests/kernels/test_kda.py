@@ -12,8 +12,8 @@ from compiling import compile_in_subprocess
 from benchmarks.kda import RANK, Kda
 from kernels import kda as family
 from kernels.common.partial_sums import mailbox
-from kernels.kda import flags as kda_flags
 from kernels.kda import prefill_kernel as kda_prefill
+from kernels.kda import ready_flags as kda_flags
 from kernels.kda import rows_kernel as kda_rows
 from kernels.kda import tiles_kernel as kda_tiles
 from lockstep.suite.case import Case

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels.common import workspace as scratch
-from kernels.kda.flags import counters_of
+from kernels.kda.ready_flags import counters_of
 
 
 @pytest.fixture(autouse=True)

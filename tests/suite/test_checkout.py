@@ -77,6 +77,6 @@ def test_a_relative_checkout_stays_where_it_was(trees, monkeypatch):
 
 def test_it_is_too_late_once_a_package_is_imported(trees):
     importlib.import_module("parcel")
-    with pytest.raises(ImportError, match=r"parcel is already imported from .*today.*; choose the checkout before"):
+    with pytest.raises(ImportError, match=r"parcel is already imported from .*today.*, so the checkout can no longer"):
         import_from(trees / "commit", ["parcel"])
     assert importlib.import_module("parcel").TREE == "today"

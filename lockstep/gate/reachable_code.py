@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lockstep.gate.effects import Scope, binds, writes
-from lockstep.gate.hiding import hides
+from lockstep.gate.indirect_reach import hides
 from lockstep.machine_code.sources import OUTSIDE, reads_its_text
 from lockstep.suite.docstrings import without_docstrings
 
