@@ -38,6 +38,12 @@ SUITE = """
             return double(x)
 
         @variant
+        def again(self, x):
+            from toy.ops import double
+
+            return double(x)
+
+        @variant
         def asks(self, x):
             return x * time.time()
 
@@ -92,6 +98,7 @@ def test_the_code_that_a_variant_imports_is_compared_and_what_it_asks_itself_is_
     assert compared(changed) == {
         "torch": "same",
         "ours": "changed",
+        "again": "changed",
         "asks": "unknown",
         "reads": "same",
         "outside": "unknown",
@@ -101,3 +108,9 @@ def test_the_code_that_a_variant_imports_is_compared_and_what_it_asks_itself_is_
 
 def test_a_file_that_a_variant_reads_is_compared(compared):
     assert compared({"__init__.py.txt": "abc"})["reads"] == "changed"
+
+
+def test_a_package_that_does_not_import_proves_nothing_of_what_it_had_imported(compared):
+    """Python keeps the modules that were imported before the one that failed."""
+    found = compared({"__init__.py": "from toy.ops import double\nfrom toy import broken\n", "broken.py": "def (\n"})
+    assert (found["torch"], found["ours"], found["again"]) == ("same", "unknown", "unknown")
