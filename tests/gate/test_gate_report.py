@@ -73,6 +73,11 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
         == "Nothing slower by more than 0.25 % (up to 2 % where noise or a rule asks for it) (1 same)."
     )
     assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
+    skipped = report(verdict("same", case="M=1"), verdict("na", variant="planes", reason="Triton finds no GPU here"))
+    assert headline(skipped) == (
+        "Nothing slower by more than 0.25 %; 1 case not compared: linear planes, not available here "
+        "(Triton finds no GPU here) (1 same)."
+    )
     accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("same", case="M=1"))
     assert headline(accepted) == (
         "1 case slower as accepted: linear split_k by +2.00 % (+1.90 to +2.10) at M=8 cold; nothing else slower by "

@@ -167,6 +167,9 @@ def headline(report: Report) -> str:
     faster = report.of("faster")
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
+    absent = report.of("na")
+    if absent:
+        said.append(f"{_cases(absent)} not compared: {_names(absent)}, not available here ({absent[0].reason})")
     return _sentence(said, report)
 
 
