@@ -34,7 +34,7 @@ def test_one_made_inside_a_capture_is_refused(monkeypatch):
     monkeypatch.setattr(scratch, "capturing", lambda device: True)
     with pytest.raises(
         RuntimeError,
-        match=r"before capturing it in a CUDA graph: .* the buffer of kernels\.kda\.flags\.counters_of",
+        match=r"before capturing it in a CUDA graph: .* the buffer of kernels\.kda\.ready_flags\.counters_of",
     ):
         counters_of(torch.device("cpu"))
     assert not scratch.BUFFERS
