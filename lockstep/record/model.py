@@ -80,6 +80,7 @@ class Record:
         suite: ``family`` or ``family.op``.
         state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of
             memory, raised, hung, killed; ``reason`` says which).
+        rule: name of the rule that a failed variant broke (``lockstep.timing.rules.Rule``), or "".
         version: benchmark version, a digest of the benchmark definition; another version is another series.
         latency: seconds a call.
         speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed.
@@ -103,6 +104,7 @@ class Record:
     state: str
     version: str
     reason: str = ""
+    rule: str = ""
     latency: Estimate | None = None
     speedup: Estimate | None = None
     flops: float = 0.0

@@ -16,13 +16,17 @@ from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import hint
 from lockstep.suite.model import Suite, SuiteError, bind
+from lockstep.timing.rules import Disqualified, Rule
 
 #: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
 NO_TRITON_DRIVER = "0 active drivers"
 
 
-class WrongResult(AssertionError):
+class WrongResult(Disqualified):
     """A variant's result differs from the reference; it is not timed."""
+
+    def __init__(self, evidence: str) -> None:
+        super().__init__(Rule.WRONG_RESULT, evidence)
 
 
 @dataclass(frozen=True)

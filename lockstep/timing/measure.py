@@ -26,6 +26,7 @@ from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
+from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 
 #: Called before anything that may hang or crash, with the stage ("check", "draw", "capture", "time") and the variant
@@ -150,7 +151,8 @@ class Measurer:
             except NotImplementedError as error:
                 records[name] = replace(records[name], reason=str(error) or "not supported")
             except Exception as error:
-                records[name] = replace(records[name], state="failed", reason=brief(error))
+                rule = error.rule if isinstance(error, Disqualified) else ""
+                records[name] = replace(records[name], state="failed", reason=brief(error), rule=rule)
                 if not self.device.healthy():
                     raise DeviceLost(name, records[name].reason) from error
         ready = list(errors)

@@ -34,6 +34,7 @@ given_fields = {
     "state": st.sampled_from(["ok", "na", "failed"]),
     "version": names,
     "reason": texts,
+    "rule": texts,
     "latency": estimates,
     "speedup": estimates,
     "flops": numbers,

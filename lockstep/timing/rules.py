@@ -1,0 +1,36 @@
+"""What disqualifies a variant's number, by name: each rule that measuring enforces, and the error that says so."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """A condition that every timed variant must meet; the value is its name in records, reports and docs."""
+
+    WRONG_RESULT = "wrong-result"
+    TIMED_RESULT = "timed-result"
+    IMPOSSIBLE_TIME = "impossible-time"
+    CONSTANT_TIME = "constant-time"
+    EMPTY_GRAPH = "empty-graph"
+    WRITTEN_INPUT = "written-input"
+    ALIASED_OUTPUT = "aliased-output"
+    UNREAL_OUTPUT = "unreal-output"
+    UNJOINED_WORK = "unjoined-work"
+    CHANGED_BASELINE = "changed-baseline"
+    CHANGED_CLOCK = "changed-clock"
+    HUNG = "hung"
+
+
+class Disqualified(AssertionError):
+    """A variant broke a rule; its time means nothing.
+
+    Attributes:
+        rule: the rule.
+        evidence: what was seen, with its numbers; also the message.
+    """
+
+    def __init__(self, rule: Rule, evidence: str) -> None:
+        super().__init__(evidence)
+        self.rule = rule
+        self.evidence = evidence
