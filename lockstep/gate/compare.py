@@ -139,6 +139,8 @@ class Comparer:
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
         """Return a verdict if the case cannot be timed or need not be, else ``None``."""
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
+        if isinstance(base, NotInCommit) and isinstance(head, NotInCommit):
+            return Verdict(key, "failed", str(head), in_base=True)  # a misspelt import, and not a limit of the variant
         if isinstance(head, NotImplementedError):
             if isinstance(base, Exception):
                 return Verdict(key, "na", str(head) or "not supported")

@@ -342,6 +342,8 @@ class Coordinator:
             file=file,
             line=line,
             accepted=accepted.because if accepted else "",
+            # A case that nothing runs here may be proved even where everything is to be measured.
+            proved=verdict.outcome == "na" and replace(proof, measure_all=False).same(key),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from lockstep.record.model import Estimate
 
-#: ``na``: neither side supports the case here; it is counted and not listed.
+#: ``na``: neither side runs the case here, so it was not compared.
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
@@ -52,7 +52,8 @@ class Verdict:
         moved: epochs in which a control moved, voided ones included.
         voided: epochs that were thrown out because a control moved; ``epochs`` does not count them.
         shared: both sides used the very same buffers.
-        proved: machine code and launch are those of base; measured all the same if ``change`` is there.
+        proved: machine code and launch are those of base; measured all the same if ``change`` is there, and could not be
+            if the outcome is "na".
         in_base: what failed fails in base as well: the change did not break it.
         code: a sentence for each difference of the machine code.
         accepted: the reason given in thresholds.toml, if a slowdown is accepted.
@@ -79,6 +80,11 @@ class Verdict:
     file: str = ""
     line: int = 0
     wall_s: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Return the outcome as reports show it."""
+        return "n/a" if self.outcome == "na" else self.outcome
 
     @property
     def blocks(self) -> bool:

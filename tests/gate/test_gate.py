@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from nvml import PREAMBLE, build
-from project import BROKEN, KERNELS, make_project
+from project import BROKEN, KERNELS, SUITE, make_project
 
 M2 = "M=2,K=1024,N=512"
 
@@ -177,6 +177,51 @@ def test_nothing_judged_is_no_pass_and_says_why(project):
     code, shown, report = gate(project, "--ignore-fingerprints")
     assert code == 3, shown
     assert "Nothing was judged: fails in base as well (ModuleNotFoundError" in shown
+
+
+LAUNCH = """
+
+    def launch(x, weight):
+        raise RuntimeError("0 active drivers ([]). There should only be one.")
+
+
+    VARIANTS = {"plain": plain, "launch": launch}
+"""
+
+
+def test_a_changed_kernel_that_no_side_can_run_here_is_no_pass(project):
+    """What Triton says of a launch without a GPU."""
+    project.write("toy/product.py", KERNELS + LAUNCH)
+    project.commit("Launch")
+    project.write("toy/product.py", REWORDED + textwrap.dedent(LAUNCH))
+    code, shown, report = gate(project)
+    assert (code, report["counts"]) == (0, {"same": 4}), shown
+    project.write("toy/product.py", KERNELS + LAUNCH.replace("def launch(x", "def launch(x, *, _width=4").replace(
+        "raise", "del _width\n        raise"))  # fmt: skip
+    code, shown, report = gate(project)
+    assert (code, report["state"], report["counts"]) == (3, "infrastructure", {"same": 2, "na": 2}), shown
+    assert "2 cases that the change can touch cannot run here: product launch (Triton finds no GPU here)" in shown
+    code, shown, report = gate(project, "--head", "HEAD", "--ignore-fingerprints", "--variant", "launch")
+    assert [one["proved"] for one in report["cases"]] == [True, True], shown
+
+
+def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
+    own = """
+        @variant
+        def misspelt(self, x, weight):
+            from toy.prodcut import plain
+
+            return plain(x, weight)
+    """
+    suite = SUITE.replace("import Cost, Suite, grid", "import Cost, Suite, grid, variant")
+    project.write(
+        "benchmarks/product.py",
+        suite.replace("    def track_answer", textwrap.indent(own, "") + "\n\n    def track_answer"),
+    )
+    code, shown, report = gate(project, "--variant", "misspelt")
+    assert code == 3, shown
+    assert "this commit has no such module or name: No module named 'toy.prodcut'" in shown
+    assert {(one["outcome"], one["in_base"]) for one in report["cases"]} == {("failed", True)}
 
 
 def test_a_file_beside_the_packages_is_missing_in_a_commit_and_the_report_says_why(project):

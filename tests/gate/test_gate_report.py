@@ -44,6 +44,10 @@ def report(*cases, **rest):
         (report(verdict("slower", 0.02)), "slower"),
         (report(verdict("slower", 0.02, accepted="exact rounding")), "pass"),
         (report(verdict("slower", 0.02), verdict("failed")), "failed"),
+        (report(verdict("same"), verdict("na"), machine={"device": "cpu"}), "infrastructure"),
+        (report(verdict("same"), verdict("na", proved=True), machine={"device": "cpu"}), "pass"),
+        (report(verdict("same"), verdict("na"), machine={"device": "cuda"}), "pass"),
+        (report(verdict("slower", 0.02), verdict("na"), machine={"device": "cpu"}), "slower"),
         (report(verdict("failed", in_base=True)), "infrastructure"),
         (report(verdict("failed", in_base=True), verdict("same")), "pass"),
         (report(verdict("failed"), trouble="controls moved"), "infrastructure"),
@@ -76,7 +80,11 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
     skipped = report(verdict("same", case="M=1"), verdict("na", variant="planes", reason="Triton finds no GPU here"))
     assert headline(skipped) == (
         "Nothing slower by more than 0.25 %; 1 case not compared: linear planes, not available here "
-        "(Triton finds no GPU here) (1 same)."
+        "(Triton finds no GPU here) (1 same, 1 n/a)."
+    )
+    assert headline(replace(skipped, machine={"device": "cpu"})) == (
+        "Not judged: 1 case that the change can touch cannot run here: linear planes (Triton finds no GPU here); "
+        "nothing else slower by more than 0.25 % (1 same, 1 n/a)."
     )
     accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("same", case="M=1"))
     assert headline(accepted) == (
@@ -178,7 +186,7 @@ def test_json_holds_everything_and_is_strict():
     told = report(verdict("slower", 0.02, code=("a",)), replace(verdict("unsure"), change=endless), verdict("na"))
     content = json.loads(told.to_json(), parse_constant=lambda text: pytest.fail(text))
     assert (content["schema"], content["state"], content["exit"], content["regressions"]) == (1, "slower", 1, 1)
-    assert [one["outcome"] for one in content["cases"]] == ["slower", "unsure"]
+    assert [one["outcome"] for one in content["cases"]] == ["slower", "unsure", "na"]
     assert content["cases"][1]["change"] == {"value": 0.01, "low": None, "high": None}
     assert verdict_from(content["cases"][0]) == told.cases[0]
 
@@ -249,3 +257,14 @@ def test_cases_without_numbers_are_told_once_with_how_many_they_are():
         report(*(verdict("removed", case=f"M={n}", reason="head has no such variant") for n in range(9)))
     )
     assert "| removed | linear | split\\_k | 9 cases |" in told
+
+
+def test_a_case_that_does_not_run_here_is_listed_with_its_reason():
+    told = report(*(verdict("na", case=f"M={n}", reason="Triton finds no GPU here") for n in (1, 2)), verdict("same"))
+    assert told.counts() == {"same": 1, "na": 2}
+    [row] = rows(told)
+    assert (row.cells[0], row.cells[3], row.cells[-1]) == ("n/a", "2 cases", "Triton finds no GPU here")
+    shown = io.StringIO()
+    show(told, Console(file=shown, width=300), plain=True)
+    assert "n/a           linear split_k M=1 cold  Triton finds no GPU here" in shown.getvalue()
+    assert "same  linear: 1 case\n" in shown.getvalue()

@@ -84,10 +84,12 @@ class Report:
 
         A pass needs every family in one version at least, and a judged case: head was compared with base, or checked
         where base has no such case. Cases that are proved do not count where all that had to be measured are unsure:
-        those are the cases that the change can touch.
+        those are the cases that the change can touch. Each case that the change can touch must run here.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
+        if unrun := self.unrun:
+            return f"{_cases(unrun)} that the change can touch cannot run here: {_names(unrun)} ({unrun[0].reason})"
         judged = [
             verdict
             for verdict in self.cases
@@ -100,6 +102,12 @@ class Report:
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
 
     @property
+    def unrun(self) -> tuple[Verdict, ...]:
+        """Cases without a proof that a machine without a GPU cannot run; on a GPU a refusal is the kernel's own."""
+        on_cpu = self.machine.get("device") == "cpu"
+        return tuple(verdict for verdict in self.of("na") if on_cpu and not verdict.proved)
+
+    @property
     def regressions(self) -> tuple[Verdict, ...]:
         """Slower and not accepted, worst first."""
         return worst_first(verdict for verdict in self.cases if verdict.outcome == "slower" and verdict.blocks)
@@ -109,9 +117,9 @@ class Report:
         return worst_first(verdict for verdict in self.cases if verdict.outcome in outcomes)
 
     def counts(self) -> dict[str, int]:
-        """How many cases have each outcome; those that neither side supports are left out."""
+        """How many cases have each outcome."""
         counted = Counter(verdict.outcome for verdict in self.cases)
-        return {outcome: counted[outcome] for outcome in OUTCOMES if outcome != "na" and counted[outcome]}
+        return {outcome: counted[outcome] for outcome in OUTCOMES if counted[outcome]}
 
     def to_json(self) -> str:
         """The report for machines."""
@@ -124,7 +132,6 @@ class Report:
             "regressions": len(self.regressions),
             **asdict(self),
         }
-        content["cases"] = [asdict(verdict) for verdict in self.cases if verdict.outcome != "na"]
         return json.dumps(_finite(content), indent=1) + "\n"
 
 
@@ -153,23 +160,23 @@ def headline(report: Report) -> str:
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:
         said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
-    if report.absent:
+    if report.absent or report.unrun:
         said.append(f"not judged: {report.unjudged}")
     elif report.unjudged and report.of("same"):
         said.append(f"no case that the change can touch was judged: {report.unjudged}")
         return _sentence(said, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
-        said.append(f"nothing {'else ' if accepted else ''}slower by more than {_least(report)}")
+        said.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {_least(report)}")
     elif not slower and report.of("new") and not failed:
         said.append("nothing was compared: base has none of the cases, head passes its checks")
-    elif not slower and not report.absent:
+    elif not slower and not report.absent and not report.unrun:
         said.append(f"nothing was judged: {report.unjudged}" if report.unjudged else "nothing else was judged")
     faster = report.of("faster")
     if faster:
         said.append(f"{_cases(faster)} faster: {_names(faster)} by {_by(faster)}")
-    absent = report.of("na")
-    if absent:
-        said.append(f"{_cases(absent)} not compared: {_names(absent)}, not available here ({absent[0].reason})")
+    refused = [verdict for verdict in report.of("na") if verdict not in report.unrun]
+    if refused:
+        said.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
     return _sentence(said, report)
 
 
@@ -202,7 +209,7 @@ def _cases(verdicts: Sequence[Verdict]) -> str:
 def _counted(report: Report) -> str:
     counts = report.counts()
     proved = sum(verdict.proved for verdict in report.cases)
-    parts = [f"{count} {outcome}" for outcome, count in counts.items()]
+    parts = [f"{count} {'n/a' if outcome == 'na' else outcome}" for outcome, count in counts.items()]
     return ", ".join(parts) + (f", {proved} of them proved" if proved else "") if parts else "no case"
 
 

@@ -86,8 +86,8 @@ def from_json(text: bytes) -> Report:
     )
 
 
-#: Facts of the machine that a report shows.
-_TOLD = ("gpu", "cpu", "clock_state", "driver", "torch", "triton")
+#: Facts of the machine that a report rests on or shows.
+_TOLD = ("device", "gpu", "cpu", "clock_state", "driver", "torch", "triton")
 
 
 def _verdict(entry: _Entry) -> Verdict:

@@ -13,7 +13,7 @@ from lockstep.gate.verdict import Verdict
 from lockstep.record.model import Estimate
 
 #: In the order of a report: what blocks first.
-ORDER = ("failed", "slower", "unsure", "faster", "removed", "new")
+ORDER = ("failed", "slower", "unsure", "faster", "removed", "new", "na")
 
 #: An interval whose ends are this many times apart says nothing, and takes many digits for it.
 MOST_APART = 10.0
@@ -76,7 +76,7 @@ def line(verdict: Verdict) -> str:
     shown = _shown(verdict)
     change = f"{shown.value:+.2%}" if shown else ""
     why = _why(verdict)
-    return f"{verdict.outcome:>8} {change:>8}  {verdict.key}{'  ' if why else ''}{why}"
+    return f"{verdict.label:>8} {change:>8}  {verdict.key}{'  ' if why else ''}{why}"
 
 
 def percent(share: float) -> str:
@@ -95,7 +95,7 @@ def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
 
 def _cells(alike: Sequence[Verdict]) -> Iterator[str]:
     first = alike[0]
-    yield "slower, accepted" if first.accepted else first.outcome
+    yield "slower, accepted" if first.accepted else first.label
     yield first.key.suite
     yield first.key.variant
     yield first.key.case if len(alike) == 1 else f"{len(alike)} cases"

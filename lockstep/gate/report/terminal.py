@@ -17,7 +17,7 @@ def show(report: Report, console: Console, *, plain: bool = False) -> None:
     told = rows(report)
     if plain:
         for verdict in report.cases:
-            if verdict.outcome not in ("same", "na"):
+            if verdict.outcome != "same":
                 console.print(line(verdict), markup=False, highlight=False, soft_wrap=True)
     elif told:
         # As in lockstep.record.table: a log is as wide as its lines need.
@@ -31,7 +31,9 @@ def show(report: Report, console: Console, *, plain: bool = False) -> None:
         wide.print(table)
     for suite, count, proved in same(report):
         note = f", {proved} of them proved" if proved else ""
-        console.print(f"    same  {suite}: {count} cases{note}", markup=False, highlight=False)
+        console.print(
+            f"    same  {suite}: {count} case{'' if count == 1 else 's'}{note}", markup=False, highlight=False
+        )
     for remark in remarks(report):
         console.print(remark, markup=False, highlight=False, soft_wrap=True)
     console.print(Text(headline(report), style="bold"), soft_wrap=True)
