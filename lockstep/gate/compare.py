@@ -95,7 +95,10 @@ class Comparer:
             yield from (Verdict(key, "na", str(error)) for key in contenders)
             return
         self._checker = None  # its tensors go before the sets are drawn: both together may not fit
-        tests = {key: Test(asked.min_effect[key.variant], asked.alpha[key.variant], asked.cases) for key in contenders}
+        tests = {}
+        for key in contenders:
+            name = key.variant
+            tests[key] = Test(asked.min_effect[name], asked.alpha[name], asked.cases, asked.same_within[name])
         first = {key: CaseRound(contender, tests[key]) for key, contender in contenders.items()}
         for key in self._round(suite, case, l2, count, first, deadline):
             if first[key].decision not in ("slower", "faster") or asked.twins:

@@ -20,8 +20,9 @@ from lockstep.gate.plan import (
     worst_first,
 )
 from lockstep.gate.proof import Proof
+from lockstep.gate.report.model import percent
 from lockstep.gate.report.rows import line
-from lockstep.gate.sequential import furthest
+from lockstep.gate.sequential import MOST_SAME, furthest
 from lockstep.gate.verdict import UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
@@ -276,11 +277,8 @@ class Coordinator:
                 endless |= set() if ends else {verdict.key}
         worst = max(self._widened, key=lambda key: self._widened[key], default=None)
         if worst is not None and self._widened[worst] > self._asked(worst):
-            limit = "what their own case resolves" if on_cpu else "there"
-            self.notes.append(
-                f"unchanged code may differ by {self._widened[worst]:.2%}{' or more' if worst in endless else ''} here "
-                f"({worst}): changes count from {limit} on"
-            )
+            more = " or more" if worst in endless else ""
+            self.notes.append(f"unchanged code may differ by {percent(self._widened[worst])}{more} here ({worst})")
 
     def _asked(self, key: SeriesKey) -> float:
         """Return the smallest change that counts, from the command line or the thresholds."""
@@ -306,6 +304,7 @@ class Coordinator:
             asked = GroupRequest(
                 Group(group.suite, group.case, group.l2, tuple(left)),
                 min_effect={key.variant: self._least(key) for key in keys},
+                same_within={key.variant: max(MOST_SAME, self._asked(key)) for key in keys},
                 alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
                 cases=self._cases,
                 deadline_s=left_s,

@@ -74,7 +74,7 @@ def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Ve
     )
     if second is None:
         if first.decision == "same":
-            return replace(verdict, outcome="same")
+            return replace(verdict, outcome="same", min_effect=first.test.same_bound)
         if first.decision is not None:  # an A/A comparison has no second round
             return replace(verdict, outcome=first.decision, reason="one round")
         return replace(verdict, reason=_undecided(first))
@@ -83,7 +83,7 @@ def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Ve
         return replace(verdict, outcome=first.decision, confirmed=True, change=twice)
     seen = f"{math.expm1(fmean(first.ratios)):+.2%} in a first round"
     if second.decision == "same":
-        return replace(verdict, outcome="same", reason=f"{seen}, not in the second")
+        return replace(verdict, outcome="same", min_effect=second.test.same_bound, reason=f"{seen}, not in the second")
     if second.decision is not None:
         return replace(verdict, reason=f"{seen}, {math.expm1(fmean(second.ratios)):+.2%} in the second")
     return replace(verdict, reason=f"{seen}, not confirmed by a second: {_undecided(second)}")

@@ -31,6 +31,10 @@ from lockstep.record.model import Estimate
 #: Numbers of epochs after which a case is looked at. The first is the least a verdict may rest on.
 LOOKS = (4, 6, 9, 13, 19, 28)
 
+#: Widest interval that is called the same, as a share, unless more was asked for: the factor of 1.1 from which
+#: ``asv continuous`` reports a change. A machine that resolves less is unsure.
+MOST_SAME = 0.1
+
 Decision = Literal["slower", "faster", "same"]
 
 
@@ -42,6 +46,8 @@ class Test:
         min_effect: smallest relative slowdown that counts; 0.01 is 1 %. A speedup counts from the same ratio on.
         alpha: share of the family-wise error rate and of wrongly called sames, 1 − confidence.
         cases: how many cases share the family-wise rate.
+        same_within: the interval of a "same" lies within this share as well; less than ``min_effect`` where noise
+            widened that.
     """
 
     __test__ = False  # pytest, which collects whatever is called Test…
@@ -49,6 +55,12 @@ class Test:
     min_effect: float
     alpha: float
     cases: int
+    same_within: float = math.inf
+
+    @property
+    def same_bound(self) -> float:
+        """Share within which the interval of a "same" lies."""
+        return min(self.min_effect, self.same_within)
 
     @property
     def round_level(self) -> float:
@@ -68,7 +80,7 @@ class Test:
             return "slower"
         if centre + differs < -bound:
             return "faster"
-        if abs(centre) + equal < bound:
+        if abs(centre) + equal < math.log1p(self.same_bound):
             return "same"
         return None
 
@@ -82,7 +94,7 @@ class Test:
         error = stdev(epochs) / math.sqrt(last)
         equal = _quantile(self.alpha / len(LOOKS), last - 1) * error
         differs = _quantile(self.round_level / len(LOOKS), last - 1) * error
-        return equal > 1.5 * bound and differs > 1.5 * abs(abs(fmean(epochs)) - bound)
+        return equal > 1.5 * math.log1p(self.same_bound) and differs > 1.5 * (abs(fmean(epochs)) - bound)
 
 
 def interval(epochs: Sequence[float], alpha: float) -> Estimate:

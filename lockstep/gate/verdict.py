@@ -52,8 +52,8 @@ class Verdict:
         moved: epochs in which a control moved, voided ones included.
         voided: epochs that were thrown out because a control moved; ``epochs`` does not count them.
         shared: both sides used the very same buffers.
-        proved: machine code and launch are those of base; measured all the same if ``change`` is there, and could not be
-            if the outcome is "na".
+        proved: machine code and launch are those of base; measured all the same if ``change`` is there, and could not
+            be if the outcome is "na".
         in_base: what failed fails in base as well: the change did not break it.
         code: a sentence for each difference of the machine code.
         accepted: the reason given in thresholds.toml, if a slowdown is accepted.
@@ -126,7 +126,8 @@ class GroupRequest:
 
     Attributes:
         group: which cases.
-        min_effect: by variant.
+        min_effect: by variant; what was asked for, or more where the machine's noise asks for it.
+        same_within: by variant, how wide the interval of a "same" may be; see ``sequential.Test``.
         alpha: by variant, 1 − confidence.
         cases: how many cases share the family-wise error rate.
         deadline_s: seconds from now after which no further epoch starts.
@@ -135,6 +136,7 @@ class GroupRequest:
 
     group: Group
     min_effect: Mapping[str, float]
+    same_within: Mapping[str, float]
     alpha: Mapping[str, float]
     cases: int
     deadline_s: float

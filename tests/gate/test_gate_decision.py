@@ -45,6 +45,13 @@ def test_one_round_is_told_with_its_interval_and_times():
     assert (found.min_effect, found.epochs, found.moved, found.shared, found.wall_s) == (0.01, 4, 2, True, 1.5)
 
 
+def test_the_same_is_said_with_the_bound_that_its_interval_kept():
+    first = trial(SAME)
+    first.test = Test(min_effect=0.5, alpha=0.05, cases=1, same_within=0.1)
+    assert verdict_of(KEY, first, None).min_effect == 0.1
+    assert verdict_of(KEY, trial(SLOWER), first).min_effect == 0.1
+
+
 def test_a_difference_of_one_round_is_said_as_one():
     assert told(trial(SLOWER)) == ("slower", "one round")
     assert told(trial(FASTER)) == ("faster", "one round")

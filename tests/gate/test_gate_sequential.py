@@ -196,3 +196,16 @@ def test_noise_without_an_interval_is_at_least_what_was_seen():
     assert furthest(Estimate(-0.01, -0.07, 0.05)) == (0.07, True)
     assert furthest(relative(interval([math.log(7.533)], 0.01))) == (pytest.approx(6.533), False)
     assert furthest(relative(interval([0.1], 0.01))) == (1.0, False)
+
+
+def test_an_interval_wider_than_a_reader_accepts_is_not_the_same_however_much_noise_widened_the_threshold():
+    epochs = [0.05, -0.05] * 14  # 0 with an interval of a few per cent
+    assert Test(0.5, 0.01, 10).decide(epochs) == "same"
+    assert Test(0.5, 0.01, 10, same_within=0.1).decide(epochs) == "same"
+    assert Test(0.5, 0.01, 10, same_within=0.02).decide(epochs) is None
+    assert Test(0.01, 0.01, 10, same_within=0.02).same_bound == 0.01
+    wild = [2 * one for one in epochs[:9]]
+    assert not Test(0.5, 0.01, 10).hopeless(wild)
+    assert Test(0.5, 0.01, 10, same_within=0.02).hopeless(wild)
+    # What lies beyond the widened threshold is still found.
+    assert Test(0.5, 0.01, 10, same_within=0.1).decide([1.0 + one for one in epochs]) == "slower"

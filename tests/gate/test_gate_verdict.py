@@ -28,14 +28,16 @@ def test_a_verdict_claims_nothing_that_it_was_not_told():
 def test_what_is_sent_arrives():
     verdict = Verdict(KEY, "slower", change=Estimate(0.02, 0.01, 0.03), code=("registers 168 → 255",), epochs=8)
     assert verdict_from(sent(verdict)) == verdict
-    asked = GroupRequest(Group("linear", "M=8", "cold", ("split_k",)), {"split_k": 0.01}, {"split_k": 0.05}, 3, 60.0)
+    asked = GroupRequest(
+        Group("linear", "M=8", "cold", ("split_k",)), {"split_k": 0.5}, {"split_k": 0.1}, {"split_k": 0.05}, 3, 60.0
+    )
     assert group_request_from(sent(asked)) == asked
     assert group_request_from(sent(replace(asked, twins=True))).twins
 
 
 def test_a_side_that_is_not_known_is_not_missing_and_base_meets_head_unless_it_is_asked_otherwise():
     assert not SideFacts().missing
-    assert not GroupRequest(Group("linear", "M=8", "cold", ()), {}, {}, 1, 1.0).twins
+    assert not GroupRequest(Group("linear", "M=8", "cold", ()), {}, {}, {}, 1, 1.0).twins
 
 
 @pytest.mark.parametrize(

@@ -199,9 +199,7 @@ def test_the_gate_judges_a_suites_own_variants_per_side(tmp_path):
             "base": names,
             "head": names,
         }
-        asked = GroupRequest(
-            Group("scale", "M=4", "warm", names), dict.fromkeys(names, 0.05), dict.fromkeys(names, 0.05), 5, 2.0
-        )
+        asked = GroupRequest(Group("scale", "M=4", "warm", names), *[dict.fromkeys(names, 0.05)] * 3, 5, 2.0)
         found = {verdict.key.variant: asdict(verdict) for verdict in worker.judge(asked)}
     finally:
         worker.close()

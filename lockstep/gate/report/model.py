@@ -166,7 +166,7 @@ def headline(report: Report) -> str:
         said.append(f"no case that the change can touch was judged: {report.unjudged}")
         return _sentence(said, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
-        said.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {_least(report)}")
+        said.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {counts_from(report)}")
     elif not slower and report.of("new") and not failed:
         said.append("nothing was compared: base has none of the cases, head passes its checks")
     elif not slower and not report.absent and not report.unrun:
@@ -194,12 +194,17 @@ def _why_not(verdict: Verdict) -> str:
     return verdict.reason or verdict.outcome
 
 
-def _least(report: Report) -> str:
-    """What counted as a change: as asked, and up to where noise widened it."""
-    asked, widest = report.min_effect, max((verdict.min_effect for verdict in report.cases), default=0.0)
-    return f"{100 * asked:.3g} %" + (
-        f" (up to {100 * widest:.3g} % where noise or a rule asks for it)" if widest > 1.2 * asked else ""
-    )
+def counts_from(report: Report) -> str:
+    """Return the smallest change that counts: as asked, and the most that it was for a case with a verdict."""
+    decided = report.of("same", "faster", "slower")
+    asked, widest = report.min_effect, max((verdict.min_effect for verdict in decided), default=0.0)
+    more = f" (up to {percent(widest)} where noise or a rule asks for it)" if widest > 1.2 * asked else ""
+    return percent(asked) + more
+
+
+def percent(share: float) -> str:
+    """``1 %``, ``0.25 %``."""
+    return f"{100 * share:.3g} %"
 
 
 def _cases(verdicts: Sequence[Verdict]) -> str:

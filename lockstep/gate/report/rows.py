@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lockstep.gate.report.budget import advice
-from lockstep.gate.report.model import Report, worst_first
+from lockstep.gate.report.model import Report, counts_from, percent, worst_first
 from lockstep.gate.verdict import Verdict
 from lockstep.record.model import Estimate
 
@@ -58,7 +58,7 @@ def remarks(report: Report) -> list[str]:
         f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
         f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
         f"seed {report.seed}; "
-        f"changes count from {percent(report.min_effect)} on, intervals at {percent(report.confidence)}",
+        f"changes count from {counts_from(report)} on; intervals at {percent(report.confidence)}",
     ]
     if report.meter:
         worst = max(report.meter, key=lambda verdict: abs(verdict.change.value) if verdict.change else 0.0)
@@ -77,11 +77,6 @@ def line(verdict: Verdict) -> str:
     change = f"{shown.value:+.2%}" if shown else ""
     why = _why(verdict)
     return f"{verdict.label:>8} {change:>8}  {verdict.key}{'  ' if why else ''}{why}"
-
-
-def percent(share: float) -> str:
-    """``1 %``, ``0.25 %``."""
-    return f"{100 * share:.3g} %"
 
 
 def _alike(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
