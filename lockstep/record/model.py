@@ -73,6 +73,29 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """Relative errors of a variant's outputs in the check, each the worst over the outputs.
+
+    Attributes:
+        norm: ``‖out − ref‖ / ‖ref‖``.
+        row, column, tile: of the worst row, column and tile of 128 × 128, see ``lockstep.timing.accuracy``.
+        centred: ``‖out − ref‖ / ‖ref − mean(ref)‖``.
+        element: of the worst element.
+        rounding: norm of the error that the reference has when it is rounded to the output's dtype.
+        non_finite: elements that are NaN or infinite on one side alone.
+    """
+
+    norm: float
+    row: float
+    column: float
+    tile: float
+    centred: float
+    element: float
+    rounding: float
+    non_finite: int = 0
+
+
+@dataclass(frozen=True)
 class Record:
     """One series (suite × variant × case × cache state) at one commit.
 

@@ -1,0 +1,158 @@
+"""Measure how far an output is from its reference: by norm, by worst row, column, tile and element, and centred.
+
+The norm of a whole output hides what is wrong in a small part of it: one wrong column of 12,000 changes the norm by
+0.9 %. The error of a slice (row, column, tile, element) is therefore stated as well, as
+
+    ‖got − want‖ / max(‖want‖, √n · rms)    over the n elements of the slice,
+
+where ``rms`` is the root mean square of the whole reference. A slice whose reference is large is judged by its own
+norm, because rounding is relative; a small slice by that of an average one, because a sum may cancel. The norm of the
+whole is the measure of LAPACK's error bounds (LAPACK Users' Guide, 3rd edition, "How to Measure Errors").
+
+The norm also hides an output that varies little: a constant is within 1 % of "100 plus noise of 1". The centred norm is
+relative to ‖want − mean(want)‖, so a constant is off by 1. KernelBench and robust-kbench compare elements alone, with
+absolute and relative tolerance; there, too, a constant passes where the offset is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+
+import torch
+
+from lockstep.record.model import Accuracy
+
+#: Rows and columns of a tile.
+TILE = 128
+
+#: Elements that are in float64 at a time: 8 MB, about ten times as much with all intermediates.
+CHUNK = 1 << 20
+
+
+def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
+    """Return the errors of ``got`` relative to ``want``; both have the same shape, of any number of dimensions.
+
+    The last dimension is a row; the others together are the rows of a matrix, which has the columns and tiles. A vector
+    is one row, a complex number two elements. Integers and booleans are compared by value. Where ``want`` is zero
+    everywhere, errors are absolute.
+
+    NaN is right where the reference has NaN, an infinity where it has the same one. All other elements that are not
+    finite on both sides are counted in ``non_finite`` and left out of the errors.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if got.shape != want.shape:
+        raise ValueError(f"the output has shape {list(got.shape)}, the reference {list(want.shape)}")
+    if want.numel() == 0:
+        return Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+    got, want = _matrix(got), _matrix(want)
+    # Sums by column are kept for the whole matrix, those by row for a chunk: the shorter side becomes the columns.
+    turned = want.shape[0] < want.shape[1]
+    if turned:
+        got, want = got.T, want.T
+    errors = _Errors(want)
+    for part, target in zip(_chunks(got), _chunks(want), strict=True):
+        errors.add(part, target)
+    return errors.accuracy(turned)
+
+
+def worst(outputs: Iterable[Accuracy]) -> Accuracy:
+    """Return the largest value of each measure over the outputs of a call; zeros for a call without outputs."""
+    parts = [Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0), *outputs]
+    return Accuracy(*(max(getattr(part, one.name) for part in parts) for one in fields(Accuracy)))
+
+
+class _Errors:
+    """Sums over the chunks of one output; they stay on its device until the end, so that no chunk waits for the host.
+
+    The first pass over the reference is for its mean and mean square, which all slices need.
+    """
+
+    def __init__(self, want: torch.Tensor) -> None:
+        self.rows, self.columns = want.shape
+        count = want.numel()
+        total, squares = self._zeros(want), self._zeros(want)
+        for chunk in _chunks(want):
+            values = _finite(chunk)
+            total += values.sum()
+            squares += values.square().sum()
+        self.mean = total / count
+        self.squares = torch.where(squares > 0, squares, count)  # absolute errors where the reference is zero
+        self.mean_square = self.squares / count
+        self.error, self.varying, self.rounding, self.non_finite = (self._zeros(want) for _ in range(4))
+        self.row, self.tile, self.element = (self._zeros(want) for _ in range(3))
+        self.column_errors, self.column_squares = (self._zeros(want, self.columns) for _ in range(2))
+
+    @staticmethod
+    def _zeros(like: torch.Tensor, *shape: int) -> torch.Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=like.device)
+
+    def add(self, part: torch.Tensor, target: torch.Tensor) -> None:
+        """Add a chunk of whole rows."""
+        dtype = part.dtype
+        part, target = part.double(), target.double()
+        both = part.isfinite() & target.isfinite()
+        same = (part == target) | (part.isnan() & target.isnan())
+        self.non_finite += (~both & ~same).sum()
+        error = torch.where(both, part - target, 0.0).square()
+        target = _finite(target)
+        own = target.square()
+        self.error += error.sum()
+        self.varying += (target - self.mean).square().sum()
+        self.rounding += (_finite(_rounded(target, dtype)) - target).square().sum()
+        self.column_errors += error.sum(0)
+        self.column_squares += own.sum(0)
+        self.row = torch.maximum(self.row, self._worst(error.sum(1), own.sum(1), self.columns))
+        self.element = torch.maximum(self.element, self._worst(error, own, 1))
+        sizes = torch.outer(_sizes(error, 0), _sizes(error, 1))
+        self.tile = torch.maximum(self.tile, self._worst(_tiles(error), _tiles(own), sizes))
+
+    def _worst(self, error: torch.Tensor, own: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
+        """Return the largest squared error of slices that have ``count`` elements each."""
+        return (error / torch.maximum(own, count * self.mean_square)).max()
+
+    def accuracy(self, turned: bool) -> Accuracy:
+        """Return the measures; ``turned`` says that rows and columns are exchanged."""
+        across = self._worst(self.column_errors, self.column_squares, self.rows)
+        whole = self.error / self.squares
+        # A constant reference has no variation to be judged by.
+        varying = torch.where(self.varying > 0, self.error / self.varying, whole)
+        squared = (whole, self.row, across, self.tile, varying, self.element, self.rounding / self.squares)
+        norm, row, column, tile, centred, element, rounding = torch.stack(squared).sqrt().tolist()
+        if turned:
+            row, column = column, row
+        return Accuracy(norm, row, column, tile, centred, element, rounding, int(self.non_finite))
+
+
+def _matrix(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.reshape(-1, tensor.shape[-1] if tensor.dim() else 1)
+
+
+def _chunks(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield whole rows of tiles, at most ``CHUNK`` elements or one row of tiles."""
+    yield from matrix.split(TILE * max(1, CHUNK // (TILE * matrix.shape[1])))
+
+
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    return values.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _rounded(target: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return target.to(dtype) if dtype.is_floating_point else target.round()
+
+
+def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return the lengths of the tiles along a dimension; the last one may be shorter."""
+    starts = torch.arange(0, values.shape[dim], TILE, device=values.device)
+    return (values.shape[dim] - starts).clamp(max=TILE)
+
+
+def _tiles(values: torch.Tensor) -> torch.Tensor:
+    """Return the sum of each tile."""
+    padding = [-length % TILE for length in values.shape]
+    padded = torch.nn.functional.pad(values, (0, padding[1], 0, padding[0]))
+    return padded.reshape(padded.shape[0] // TILE, TILE, -1, TILE).sum((1, 3))
