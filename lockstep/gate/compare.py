@@ -259,9 +259,10 @@ class Comparer:
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
         """Return the file, relative to the tree, and line of a variant; ("", 0) unless it is Python of the tree."""
+        function = inspect.unwrap(function)
         while isinstance(function, functools.partial):
-            function = function.func
-        code = getattr(inspect.unwrap(function), "__code__", None)
+            function = inspect.unwrap(function.func)
+        code = getattr(function, "__code__", None)
         with contextlib.suppress(ValueError):
             if code is not None:
                 return str(self.sides.relative(side, code.co_filename)), int(code.co_firstlineno)

@@ -186,7 +186,6 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
         NotInCommit: the tree lacks what the variant imports.
     """
     _forget(watch.packages, len(sys.modules))
-    imported = set(sys.modules)
     watch.begin_case()
     trace = Trace(contents=True)
     call = family.variants[variant]
@@ -219,21 +218,9 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             trace.steps.append(f"refuses: {_first_line(error)}")
         else:
             trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})")
-            _drop_unfinished(watch.packages, imported)
     if not trace.steps or trace.steps[-1].startswith("given "):
         trace.distrust("launches nothing and calls nothing of torch, as far as can be seen")
     return trace
-
-
-def _drop_unfinished(packages: frozenset[str], before: set[str]) -> None:
-    """Drop the modules of the packages that were imported since ``before``.
-
-    Python keeps modules that were imported by a package whose own import failed. The next case would find them, and
-    run code that no fresh process reaches.
-    """
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] in packages:
-            del sys.modules[name]
 
 
 def _forget(packages: frozenset[str], modules: int) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import itertools
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 
 def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec:
@@ -45,6 +47,32 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
 def under_test(module: str) -> bool:
     """Return whether a module belongs to a package that comes from a commit in this process."""
     return any(module.partition(".")[0] in getattr(finder, "packages", ()) for finder in sys.meta_path)
+
+
+def frames_under_test(error: BaseException) -> Iterator[FrameType]:
+    """Yield the frames of modules under test that an error passed."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if under_test(str(frame.f_globals.get("__name__", ""))):
+            yield frame
+
+
+def forget_failed_import(error: BaseException, known: int) -> None:
+    """Remove the modules under test that a failed import had imported; do nothing for any other error.
+
+    Python removes the module that failed and keeps those that it had imported. Later calls would run them, and no
+    fresh process reaches them.
+
+    Args:
+        error: what a call raised.
+        known: number of modules before the call; new ones stand behind them in ``sys.modules``.
+    """
+    if all(frame.f_code.co_name != "<module>" for frame in frames_under_test(error)):
+        return
+    for name in [name for name in itertools.islice(sys.modules, known, None) if under_test(name)]:
+        module = sys.modules.pop(name)
+        package, _, part = name.rpartition(".")
+        if vars(sys.modules.get(package, module)).get(part) is module:
+            delattr(sys.modules[package], part)
 
 
 def import_from(root: Path, packages: Sequence[str]) -> None:

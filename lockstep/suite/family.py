@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from lockstep.suite.checkout import under_test
+from lockstep.suite.checkout import forget_failed_import, frames_under_test, under_test
 from lockstep.suite.model import Suite, SuiteError, bind
 
 if TYPE_CHECKING:
@@ -79,12 +80,12 @@ def load_family(suite: Suite) -> Family:
     if module is None:
         return Family(own, prepare)
     prefix = f"{suite.op}." if suite.op else ""
-    listed = {n.removeprefix(prefix): f for n, f in _variants(suite, module).items() if n.startswith(prefix)}
+    listed = {n.removeprefix(prefix): _late(f) for n, f in _variants(suite, module).items() if n.startswith(prefix)}
     prepares = getattr(module, "PREPARE", {})
     table = getattr(module, "TABLE", None)
     return Family(
         variants=listed | own,
-        prepare={n.removeprefix(prefix): f for n, f in prepares.items() if n.startswith(prefix)} | prepare,
+        prepare={n.removeprefix(prefix): late(f) for n, f in prepares.items() if n.startswith(prefix)} | prepare,
         note=table.note() if table is not None else "",
         scratch=getattr(module, "SCRATCH", {}),
     )
@@ -99,10 +100,12 @@ def import_module(suite: Suite) -> ModuleType | None:
     """
     if not suite.module:
         return None
+    known = len(sys.modules)
     try:
         return importlib.import_module(suite.module)
-    except ModuleNotFoundError as error:
-        if error.name and f"{suite.module}.".startswith(f"{error.name}."):
+    except BaseException as error:
+        forget_failed_import(error, known)
+        if isinstance(error, ModuleNotFoundError) and f"{suite.module}.".startswith(f"{error.name}."):
             raise NotInCommit(f"this commit has no {suite.module}") from error
         raise
 
@@ -117,29 +120,20 @@ def _variants(suite: Suite, module: ModuleType) -> Mapping[str, Variant]:
 
 
 def _late(function: Variant) -> Variant:
-    """Return a function of the suite that raises ``NotInCommit`` if the commit lacks what the function imports."""
+    """Return a function that may import when it is called, with the errors of ``import_module``."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        known = len(sys.modules)
         try:
             return function(*args, **kwargs)
-        except ImportError as error:
-            if error.name and under_test(error.name) and not _inside(error):
-                raise NotInCommit(f"this commit has no such module or name: {_message(error)}") from error
+        except BaseException as error:
+            forget_failed_import(error, known)
+            # From code under test it means that the package is broken, not absent.
+            absent = isinstance(error, ImportError) and under_test(error.name or "")
+            if absent and not any(frames_under_test(error)):
+                lacks = str(error).partition(" (")[0]  # the rest is the path of a folder that will be gone
+                raise NotInCommit(f"this commit has no such module or name: {lacks}") from error
             raise
 
     return call
-
-
-def _inside(error: ImportError) -> bool:
-    """Return whether code under test raised it: then the package is broken, and not absent."""
-    trace = error.__traceback__
-    while trace is not None:
-        if under_test(str(trace.tb_frame.f_globals.get("__name__", ""))):
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def _message(error: ImportError) -> str:
-    return str(error).partition(" (")[0]  # the rest is the path of a folder that will be gone

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 from made_suites import make_suite
 
+from lockstep.gate.compare import Comparer
 from lockstep.gate.namespaces import Conflict, Sides
 from lockstep.suite.family import NotInCommit
 from lockstep.suite.model import SuiteError
@@ -136,14 +137,23 @@ def test_without_a_side_the_packages_are_not_to_be_had(sides):
 
 
 def test_what_a_side_lacks_is_missing_and_not_taken_from_the_other(sides):
-    (sides.roots["base"] / "parcel/extra.py").write_text("VARIANTS = {'x': print}\n")
-    assert sides.load_family(suite("extra"), "base").variants == {"x": print}
+    (sides.roots["base"] / "parcel/extra.py").write_text("VARIANTS = {'x': len}\n")
+    assert sides.load_family(suite("extra"), "base").variants["x"]("abc") == 3
     with pytest.raises(NotInCommit, match=r"this commit has no parcel\.extra"):
         sides.load_family(suite("extra"), "head")
     (sides.roots["head"] / "parcel/extra.py").write_text("VARIANTS = 5\n")
     importlib.invalidate_caches()
     with pytest.raises(SuiteError, match="VARIANTS must be a dict"):
         sides.load_family(suite("extra"), "head")
+
+
+def test_the_place_of_a_variant_is_that_of_its_function(sides):
+    (sides.roots["head"] / "parcel/extra.py").write_text(
+        "from functools import cache, partial\n\n\n@cache\ndef work(x, n):\n    return x\n\n\n"
+        "VARIANTS = {'plain': work, 'partial': partial(work, n=1), 'foreign': len}\n"
+    )
+    found = Comparer(sides, None, None, 1, print).load(suite("extra"), "head").variants
+    assert found == {"plain": ("parcel/extra.py", 4), "partial": ("parcel/extra.py", 4), "foreign": ("", 0)}
 
 
 def test_a_module_from_elsewhere_is_a_conflict(sides, tmp_path):
@@ -208,7 +218,8 @@ COMPILE = """
 
     from lockstep import Suite
     from compiling import intercept
-    from lockstep.gate.namespaces import Sides
+    from lockstep.gate.compare import Comparer
+from lockstep.gate.namespaces import Sides
 
     sides = Sides(["parcel"], base=Path(sys.argv[1]), head=Path(sys.argv[2]))
 

@@ -149,6 +149,19 @@ def test_what_a_side_lacks_is_not_in_its_commit_and_what_is_broken_is_broken(roo
         assert sides.load_family(suite, "head").variants["later"](3) == 6
 
 
+def test_a_package_that_does_not_import_fails_at_every_call(room):
+    """Python keeps the modules that were imported before the one that failed."""
+    [suite] = load_suites(room).values()
+    sides = both(room, suite)
+    (room.parents[1] / "head/toy/__init__.py").write_text("import toy.ops\nimport toy.wrong\n")
+    (room.parents[1] / "head/toy/wrong.py").write_text("def (\n")
+    for _ in range(2):
+        with sides.active("head"), pytest.raises(SyntaxError):
+            sides.load_family(suite, "head").variants["helped"](3)
+    with sides.active("base"):
+        assert sides.load_family(suite, "base").variants["helped"](3) == 6
+
+
 def test_without_a_commit_an_import_that_fails_is_an_error(room):
     [suite] = load_suites(room).values()
     with pytest.raises(ModuleNotFoundError, match="toy"):

@@ -8,7 +8,8 @@ import torch
 from fakes import FakeDevice, steady_controls
 from made_suites import changed_suite, make_suite
 
-from lockstep import Cost, grid
+from lockstep import Cost, grid, variant
+from lockstep.suite.checkout import import_from
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import DeviceLost, Measurer
 from lockstep.timing.stage_times import STAGES
@@ -167,6 +168,45 @@ def test_a_family_that_cannot_be_imported_failed(package, text, reason):
     records = measure("plain", "wrong")
     assert {record.state for record in records.values()} == {"failed"}
     assert all(reason in record.reason for record in records.values())
+
+
+def _own(suite, x):
+    from measured_package.kernels_of_it import plain
+
+    return plain(x)
+
+
+@pytest.mark.parametrize(
+    ("suite", "files"),
+    [
+        (SUITE, {"__init__.py": "import measured_package.kernels_of_it\nimport measured_package.broken\n"}),
+        (
+            changed_suite(SUITE, module="", plain=variant(_own)),
+            {"__init__.py": "import measured_package.kernels_of_it\nimport measured_package.broken\n"},
+        ),
+        (
+            SUITE,
+            {
+                "kernels_of_it.py": "def plain(x):\n    from measured_package.part.work import double\n\n"
+                "    return double(x)\n\n\nVARIANTS = {'plain': plain}\n",
+                "part/work.py": "def double(x):\n    return 2 * x\n",
+                "part/__init__.py": "import measured_package.part.work\nimport measured_package.broken\n",
+            },
+        ),
+    ],
+    ids=["the module of a suite", "a variant of a suite", "a variant of a module"],
+)
+def test_a_package_that_does_not_import_fails_at_every_case(package, monkeypatch, suite, files):
+    """Python keeps the modules that were imported before the one that failed."""
+    for name, text in {"broken.py": "def (\n", **files}.items():
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text(text)
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    import_from(package.parent, ["measured_package"])
+    one, suite = measurer(), changed_suite(suite, quick=(SMALL, OTHER))
+    for case in suite.quick:
+        [record] = one.measure(suite, case, "warm", [])
+        assert (record.state, "SyntaxError: invalid syntax" in record.reason) == ("failed", True), record.reason
 
 
 def test_a_check_is_made_once_for_both_cache_states(package):
