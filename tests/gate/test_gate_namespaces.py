@@ -218,8 +218,7 @@ COMPILE = """
 
     from lockstep import Suite
     from compiling import intercept
-    from lockstep.gate.compare import Comparer
-from lockstep.gate.namespaces import Sides
+    from lockstep.gate.namespaces import Sides
 
     sides = Sides(["parcel"], base=Path(sys.argv[1]), head=Path(sys.argv[2]))
 
