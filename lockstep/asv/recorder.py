@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -139,6 +139,7 @@ class Recorder:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
         taken: dict[str, Record] = {}
         failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
+        rules = {name: self._culprits.rule(suite, name) for name in failed}
         groups = [variants]
         reference_mhz = self._reference_clocks.of(suite, case, l2)
         while groups:
@@ -159,16 +160,18 @@ class Recorder:
                     groups = [[name] for name in group] + groups
                     continue
                 self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}")
-                failed[culprit] = died.how
-                self._culprits.add(suite, culprit, died.how)
+                failed[culprit], rules[culprit] = died.how, died.rule
+                self._culprits.add(suite, culprit, died)
                 if culprit in group and len(group) == 1:
-                    taken[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how)
+                    taken[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how, died.rule)
                 else:
                     groups.insert(0, group)
                 continue
             self._controls = controls or self._controls
             self._count(stages)
             for record in records:
+                if record.variant in failed:
+                    record = replace(record, rule=rules[record.variant])
                 # A later group measures the baseline again; the first record, with the most variants, counts.
                 if record.variant not in taken or taken[record.variant].state == "failed":
                     taken[record.variant] = record

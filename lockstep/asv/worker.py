@@ -83,7 +83,7 @@ def main() -> int:
                 asked["reference_mhz"],
             )
         except DeviceLost as lost:
-            return process.lost(lost.variant, lost.reason)
+            return process.lost(lost.variant, lost.reason, lost.rule)
         process.emit(
             "records",
             records=[asdict(record) for record in records],

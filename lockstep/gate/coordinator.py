@@ -323,7 +323,7 @@ class Coordinator:
                 variant, _, side = died.variant.partition("@")
                 culprit = variant if variant in left else next(iter(left))
                 self._say(f"{left[culprit]}: {died.how}")
-                self._culprits.add(group.suite, culprit, died.how)
+                self._culprits.add(group.suite, culprit, died)
                 yield Verdict(left.pop(culprit), "failed", died.how, in_base=side == "base")
 
     def _dress(self, verdict: Verdict, proof: Proof) -> Verdict:

@@ -32,6 +32,9 @@ START_S = 60.0
 LOST_S = 30.0
 
 
+#: Rule that a worker breaks by its silence (``lockstep.timing.rules``, which imports torch's rooms).
+HUNG = "hung"
+
 #: A variant that hung or killed its worker at this many cases is not tried at further ones.
 PATIENCE = 2
 
@@ -54,29 +57,36 @@ class WorkerDied(RuntimeError):
         variant: the culprit, if one variant was running alone; "" while all were timed.
         how: a line for people: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
         at_start: it did not come up, so another worker would not either.
+        rule: name of the rule that was broken (``lockstep.timing.rules.Rule``), or "".
     """
 
-    def __init__(self, variant: str, how: str, *, at_start: bool = False) -> None:
+    def __init__(self, variant: str, how: str, *, at_start: bool = False, rule: str = "") -> None:
         super().__init__(f"{variant or 'worker'}: {how}")
         self.variant = variant
         self.how = how
         self.at_start = at_start
+        self.rule = rule
 
 
 class Culprits:
     """Variants that hung or killed a worker; after ``PATIENCE`` cases a variant is not tried again."""
 
     def __init__(self) -> None:
-        self._deaths: dict[tuple[str, str], list[str]] = {}
+        self._deaths: dict[tuple[str, str], list[WorkerDied]] = {}
 
-    def add(self, suite: str, variant: str, how: str) -> None:
+    def add(self, suite: str, variant: str, died: WorkerDied) -> None:
         """Count one death."""
-        self._deaths.setdefault((suite, variant), []).append(how)
+        self._deaths.setdefault((suite, variant), []).append(died)
 
     def refusal(self, suite: str, variant: str) -> str:
         """Return why the variant is not tried any more, or ""."""
         deaths = self._deaths.get((suite, variant), [])
-        return f"not tried: {deaths[-1]} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
+        return f"not tried: {deaths[-1].how} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
+
+    def rule(self, suite: str, variant: str) -> str:
+        """Return the rule that the variant broke last, or ""."""
+        deaths = self._deaths.get((suite, variant))
+        return deaths[-1].rule if deaths else ""
 
 
 class Watched:
@@ -133,7 +143,9 @@ class Watched:
                 self._stage, self._variant = event["stage"], event["variant"]
             elif event["event"] == "lost":
                 reap(self._process, LOST_S)
-                raise WorkerDied(event["variant"], f"broke the CUDA context ({event['reason']})")
+                rule = event.get("rule", "")
+                how = event["reason"] if rule else f"broke the CUDA context ({event['reason']})"
+                raise WorkerDied(event["variant"], how, rule=rule)
             else:
                 self._owes = self._owes and event["event"] != answer
                 yield event
@@ -174,7 +186,7 @@ class Watched:
                     self.kill()
                     self._process.wait()
                     how = f"hung for {patience:g} s {self._doing()}"
-                    raise WorkerDied(self._variant, how, at_start=self._stage == "start")
+                    raise WorkerDied(self._variant, how, at_start=self._stage == "start", rule=HUNG)
                 chunk = os.read(self._events, 1 << 16)
                 if not chunk:
                     self._died()

@@ -49,9 +49,9 @@ class WorkerProcess:
         """Report what begins; ``variant`` is the culprit if the process hangs or dies in it ("" for all variants)."""
         self.emit("stage", stage=stage, variant=variant)
 
-    def lost(self, variant: str, reason: str) -> int:
-        """Report a broken CUDA context and return the exit status to end with."""
-        self.emit("lost", variant=variant, reason=reason)
+    def lost(self, variant: str, reason: str, rule: str = "") -> int:
+        """Report a broken CUDA context, or a process that broke a rule, and return the exit status to end with."""
+        self.emit("lost", variant=variant, reason=reason, rule=rule)
         return CONTEXT_LOST
 
     def requests(self) -> Iterator[dict[str, Any]]:

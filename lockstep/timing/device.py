@@ -5,13 +5,13 @@ Both offer the same few operations, so that most code above this module need not
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 
 import torch
@@ -19,12 +19,27 @@ import torch
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.toolchain import keep_toolchain
 from lockstep.record.model import Clocks
+from lockstep.timing.clock_agreement import disagreement, host_disagreement
+from lockstep.timing.cuda_clock import CudaClock, Stamps
+from lockstep.timing.graph_nodes import require_work
+from lockstep.timing.rules import Disqualified, Rule
 
 Call = Callable[[], Any]
+
+#: Runs that the host's clock must all contradict: the host may have been paused in one.
+_HOST_TRIES = 3
 
 
 class CaptureError(RuntimeError):
     """A variant cannot be captured in a CUDA graph. It is not timed another way, which would show 6–7× its time."""
+
+
+class Mistimed(Disqualified):
+    """The clocks disagree about one replay; ``replay`` is it."""
+
+    def __init__(self, replay: Replay, evidence: str) -> None:
+        super().__init__(Rule.CHANGED_CLOCK, evidence)
+        self.replay = replay
 
 
 @dataclass(frozen=True)
@@ -68,7 +83,12 @@ class Device(Protocol):
         """Return a memory pool that the replays of one epoch share."""
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Run the replays one after another and time each."""
+        """Run the replays one after another and time each.
+
+        Raises:
+            Mistimed: the device's clocks disagree about a replay.
+            Disqualified: they disagree about all of them.
+        """
 
     def synchronize(self) -> None:
         """Wait until everything has run."""
@@ -120,9 +140,9 @@ class CpuDevice:
         """Return the wall-clock time of each replay."""
         timings = []
         for replay in replays:
-            start = time.perf_counter()
+            start = perf_counter()
             replay()
-            timings.append(Timing(time.perf_counter() - start))
+            timings.append(Timing(perf_counter() - start))
         return timings
 
     def synchronize(self) -> None:
@@ -146,6 +166,7 @@ class CudaDevice:
     kind = "cuda"
 
     def __init__(self) -> None:
+        self._clock = CudaClock()
         index = torch.cuda.current_device()
         self.torch_device = torch.device("cuda", index)
         properties = torch.cuda.get_device_properties(index)
@@ -153,8 +174,8 @@ class CudaDevice:
         # A quarter: two epochs of sets may be alive at once, and the variants need memory too.
         self.memory_bytes = int(properties.total_memory) // 4
         self._gpu = find_gpu(str(properties.uuid))
-        self._events: list[torch.cuda.Event] = []
-        self._stamps: _Stamps | None = None
+        self._events: list[Any] = []
+        self._stamps: Stamps | None = None
 
     def new_pool(self) -> Any:
         """Return a graph memory pool. Arms that share it overwrite the same outputs, as intended."""
@@ -167,44 +188,56 @@ class CudaDevice:
             CaptureError: a call synchronises, allocates outside torch or is otherwise unfit.
             NotImplementedError: from the variant itself.
             torch.cuda.OutOfMemoryError: no room.
+            Disqualified: ``EMPTY_GRAPH``, a call launched nothing.
         """
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        self._clock.synchronize()
         try:
             with torch.cuda.graph(graph, pool=pool):
                 for call in calls:
                     call()
+            require_work(graph.raw_cuda_graph(), len(calls))
+            graph.instantiate()
         except (NotImplementedError, torch.cuda.OutOfMemoryError):
             raise
         except RuntimeError as error:
             # Ending the broken capture raises as well; the first error, that of the call, is the reason.
             first = error.__context__ or error
             raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}") from error
-        return _Graph(graph, tuple(calls))
+        return _Graph(functools.partial(self._clock.replay, graph), tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
         """Enqueue all replays, then read the events: the CPU never waits in between."""
         if self._stamps is None:
-            self._stamps = _Stamps(self.torch_device)
+            self._stamps = Stamps(self.torch_device)
         count = len(replays)
-        while len(self._events) < 2 * count:
-            self._events.append(torch.cuda.Event(enable_timing=True))
-        self._stamps.start(count + 1)
-        self._stamps.take()
-        for index, replay in enumerate(replays):
-            self._events[2 * index].record()
-            replay()
-            self._events[2 * index + 1].record()
+        clock, events = self._clock, self._events
+        while len(events) < 2 * count:
+            events.append(clock.new_event())
+        stream = clock.stream()
+        for _ in range(_HOST_TRIES):
+            self._stamps.start(count + 1)
+            started = perf_counter()
             self._stamps.take()
-        torch.cuda.synchronize()
-        clocks = self._stamps.read()
-        return [
-            Timing(self._events[2 * i].elapsed_time(self._events[2 * i + 1]) * 1e-3, clocks[i]) for i in range(count)
-        ]
+            for index, replay in enumerate(replays):
+                clock.record(events[2 * index], stream)
+                replay()
+                clock.record(events[2 * index + 1], stream)
+                self._stamps.take()
+            clock.synchronize()
+            host_s = perf_counter() - started
+            intervals = self._stamps.read()
+            if not (evidence := host_disagreement(sum(one.seconds for one in intervals), host_s)):
+                break
+        else:
+            raise Disqualified(Rule.CHANGED_CLOCK, evidence)
+        seconds = [clock.elapsed_ms(events[2 * i], events[2 * i + 1]) * 1e-3 for i in range(count)]
+        _require_agreement(replays, seconds, [one.seconds for one in intervals])
+        return [Timing(one, interval.sm_mhz) for one, interval in zip(seconds, intervals, strict=True)]
 
     def synchronize(self) -> None:
         """Wait for the GPU."""
-        torch.cuda.synchronize()
+        self._clock.synchronize()
 
     def release(self) -> None:
         """Return cached blocks to the driver."""
@@ -213,7 +246,7 @@ class CudaDevice:
     def healthy(self) -> bool:
         """Return whether a trivial operation still works."""
         try:
-            torch.cuda.synchronize()
+            self._clock.synchronize()
             return bool(torch.ones(1, device=self.torch_device).item() == 1.0)
         except RuntimeError:
             return False
@@ -231,49 +264,19 @@ class CudaDevice:
 class _Graph:
     """A captured graph with its calls: a graph holds addresses and does not keep tensors alive."""
 
-    graph: torch.cuda.CUDAGraph
+    launch: Callable[[], None]
     calls: tuple[Call, ...]
 
     def __call__(self) -> None:
-        self.graph.replay()
+        self.launch()
 
 
-class _Stamps:
-    """SM cycles and nanoseconds, written by a one-thread kernel between replays.
-
-    Stamps lie outside the events, so they add nothing to the measured time. Two of them give the mean SM clock in
-    between. A stamp that ran on another SM, which has another counter, is not used.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        # Start-up: torch is slow to import.
-        from lockstep.timing.clock_stamp import stamp
-
-        self._kernel = stamp
-        self._device = device
-        self._buffer = torch.zeros(3, dtype=torch.int64, device=device)
-        self._slot = 0
-
-    def start(self, count: int) -> None:
-        """Make room for ``count`` stamps."""
-        if self._buffer.numel() < 3 * count:
-            self._buffer = torch.zeros(3 * count, dtype=torch.int64, device=self._device)
-        self._slot = 0
-
-    def take(self) -> None:
-        """Enqueue a stamp."""
-        self._kernel[(1,)](self._buffer, self._slot, num_warps=1)
-        self._slot += 1
-
-    def read(self) -> list[float]:
-        """Return MHz between successive stamps; NaN where they came from different SMs."""
-        rows = self._buffer[: 3 * self._slot].view(-1, 3).tolist()
-        return [
-            (after[0] - before[0]) / (after[1] - before[1]) * 1e3
-            if after[2] == before[2] and after[1] > before[1]
-            else math.nan
-            for before, after in pairwise(rows)
-        ]
+def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], stamps_s: Sequence[float]) -> None:
+    """Compare events with stamps, replay by replay. Raises as ``Device.time``."""
+    for replay in {id(replay): replay for replay in replays}.values():
+        mine = [index for index, other in enumerate(replays) if other is replay]
+        if evidence := disagreement([events_s[i] for i in mine], [stamps_s[i] for i in mine]):
+            raise Mistimed(replay, evidence)
 
 
 def _last_level_cache() -> int:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from time import monotonic
 
 import torch
 
@@ -22,10 +22,12 @@ from lockstep.record.model import TWIN
 from lockstep.timing.arms import Arm
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
-from lockstep.timing.device import CaptureError, Device, Replay, Timing
+from lockstep.timing.device import CaptureError, Device, Mistimed, Replay, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
 from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
+from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
+from lockstep.timing.trusted import Trusted
 
 #: Epochs between two timings of the controls, which take 7 ms on an H200, where an arm's epoch takes 33 ms. None of the
 #: 4,100 epochs of its last two histories was void. If a control moves, all epochs between its two timings are void.
@@ -75,7 +77,7 @@ class Comparison:
     """Outcomes and failures by arm name, and a note if epochs were voided."""
 
     outcomes: dict[str, Outcome]
-    failures: dict[str, str]
+    failures: dict[str, Exception]
     note: str
 
 
@@ -90,6 +92,7 @@ def compare(
     stages: Stages | None = None,
     reference_mhz: Mapping[str, float] | None = None,
     listener: Callable[[str, str], None] = lambda stage, arm: None,
+    trusted: Trusted | None = None,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -106,26 +109,31 @@ def compare(
         reference_mhz: arm to the clock that its ratio is normalised to; otherwise its mean clock here.
         listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
             run in turn: what may hang or crash, and whose doing it is.
+        trusted: the originals of what is measured with; by default as they are now.
 
-    Arms that cannot be captured or run out of memory are dropped and reported as failures.
+    Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
+
+    Raises:
+        Disqualified: what measuring trusts was replaced while all arms were timed, so the culprit is unknown.
     """
     # Apart, because a shuffle takes more from its source the more arms there are: a commit that adds a
     # variant must meet the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
     stages = stages or Stages()
+    trusted = trusted or Trusted()
     usual = reference_mhz or {}
     series = {name: Series((usual.get(name), usual.get(baseline)), again=name.endswith(TWIN)) for name in names}
-    failures: dict[str, str] = {}
+    failures: dict[str, Exception] = {}
     per_call: dict[str, float] = {}
     void_reasons: list[str] = []
-    started = time.monotonic()
+    started = monotonic()
     taken = 0
     before: dict[str, Timing] | None = None
     pending: list[dict[str, list[Timing]]] = []  # epochs since the controls were taken
     while series:
         arms = draw_arms(buffers.getrandbits(48), list(series))
         with stages.stage("capture"):
-            captured = _capture(arms, device, plan, per_call, failures, listener)
+            captured = _capture(arms, device, plan, per_call, failures, trusted, listener)
         for name in failures:
             series.pop(name, None)
         if not captured:
@@ -136,7 +144,15 @@ def compare(
                 settle([arm.replay for arm in captured], device, plan.warmup_s)
                 with stages.stage("controls"):
                     before = controls.take(device)
-            pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order))
+            try:
+                pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order))
+            except Mistimed as error:
+                # The arm's earlier epochs go as well; those of the others count.
+                culprit = next(arm.name for arm in captured if arm.replay is error.replay)
+                failures[culprit] = error
+                del series[culprit]
+                continue
+            trusted.require()
             if len(pending) < EPOCHS_A_CONTROL and taken + len(pending) < plan.min_epochs:
                 continue
             with stages.stage("controls"):
@@ -156,7 +172,7 @@ def compare(
         pending.clear()
         if taken >= plan.min_epochs and (
             taken >= plan.max_epochs
-            or time.monotonic() - started >= plan.budget_s
+            or monotonic() - started >= plan.budget_s
             or all(settled(arm, name == baseline, plan.width, plan.max_epochs) for name, arm in series.items())
         ):
             break
@@ -180,7 +196,8 @@ def _capture(
     device: Device,
     plan: Plan,
     per_call: dict[str, float],
-    failures: dict[str, str],
+    failures: dict[str, Exception],
+    trusted: Trusted,
     listener: Callable[[str, str], None],
 ) -> list[_Captured]:
     """Capture replays of at least ``plan.replay_s`` seconds; the first epoch fills ``per_call``."""
@@ -194,12 +211,14 @@ def _capture(
             if arm.name not in per_call:
                 per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
                 probes.append(probe)
-            captured.append(_Captured(arm.name, *replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)))
+            made = replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)
+            trusted.require()
+            captured.append(_Captured(arm.name, *made))
         except torch.cuda.OutOfMemoryError:
-            failures[arm.name] = "out of memory while its calls were captured"
+            failures[arm.name] = MemoryError("out of memory while its calls were captured")
             device.release()
-        except (CaptureError, NotImplementedError) as error:
-            failures[arm.name] = str(error)
+        except (CaptureError, Disqualified, NotImplementedError) as error:
+            failures[arm.name] = error
     return captured
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from time import monotonic
 
 import torch
 
@@ -28,6 +28,7 @@ from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
+from lockstep.timing.trusted import Trusted
 
 #: Called before anything that may hang or crash, with the stage ("check", "draw", "capture", "time") and the variant
 #: ("" for all of them).
@@ -35,12 +36,17 @@ Listener = Callable[[str, str], None]
 
 
 class DeviceLost(RuntimeError):
-    """The CUDA context is broken, for example by an illegal access; this process cannot measure any more."""
+    """This process cannot measure any more: the CUDA context is broken, for example by an illegal access.
 
-    def __init__(self, variant: str, reason: str) -> None:
+    Or what it measures with was replaced while several variants were timed (``rule`` says so): the culprit is unknown
+    then, and ``variant`` is "".
+    """
+
+    def __init__(self, variant: str, reason: str, rule: str = "") -> None:
         super().__init__(f"{variant}: {reason}")
         self.variant = variant
         self.reason = reason
+        self.rule = rule
 
 
 @dataclass
@@ -58,6 +64,7 @@ class Measurer:
         observer: records the machine code that runs.
         history: leave out cases that a history does not measure.
         stages: seconds spent in each stage.
+        trusted: the originals of what is measured with; they must be taken before a variant is imported.
     """
 
     device: Device
@@ -69,6 +76,7 @@ class Measurer:
     observer: Observer = field(default_factory=Observer)
     history: bool = False
     stages: Stages = field(default_factory=Stages)
+    trusted: Trusted = field(default_factory=Trusted)
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
     _touched: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, int], int]] = field(default_factory=dict)
@@ -110,9 +118,9 @@ class Measurer:
             reference_mhz: variant to the clock that its speedup is normalised to; otherwise its mean clock here.
 
         Raises:
-            DeviceLost: a variant broke the CUDA context.
+            DeviceLost: a variant broke the CUDA context, or what is measured with while several were timed.
         """
-        started_at, started = datetime.now(UTC), time.monotonic()
+        started_at, started = datetime.now(UTC), monotonic()
         names = list(dict.fromkeys([suite.baseline, *variants]))
         blank = Record(
             suite=suite.name,
@@ -129,17 +137,20 @@ class Measurer:
             if name in records:
                 records[name] = replace(records[name], state="failed", reason=reason)
 
-        def give_up(reason: str, state: str = "na") -> list[Record]:
-            return [r if r.reason else replace(r, state=state, reason=reason) for r in records.values()]
+        def give_up(reason: str, state: str = "na", rule: str = "") -> list[Record]:
+            return [r if r.reason else replace(r, state=state, reason=reason, rule=rule) for r in records.values()]
 
         if self.device.kind == "cpu" and (case not in suite.quick or l2 == "cold"):
             return give_up("no GPU here; a CPU measures the quick cases, warm")
         if self.device.kind == "cuda" and case not in suite.cases:
             return give_up("a shape for machines without a GPU")
         try:
-            family = self.load(suite)
+            with self.trusted.kept():
+                family = self.load(suite)
         except NotInCommit as error:
             return give_up(str(error))
+        except Disqualified as error:
+            return give_up(f"the import of {suite.module} {error.evidence}", "failed", error.rule)
         except Exception as error:
             return give_up(f"{suite.module} cannot be imported: {brief(error)}", "failed")
 
@@ -180,9 +191,12 @@ class Measurer:
         except torch.cuda.OutOfMemoryError:
             self.device.release()
             return give_up("out of memory for this case's argument sets", "failed")
-        for arm, reason in failures.items():
-            records[arm] = replace(blank, variant=arm, state="failed", reason=reason)
-        wall = time.monotonic() - started
+        except Disqualified as error:
+            raise DeviceLost("", error.evidence, error.rule) from error
+        for arm, failure in failures.items():
+            rule = failure.rule if isinstance(failure, Disqualified) else ""
+            records[arm] = replace(blank, variant=arm, state="failed", reason=str(failure), rule=rule)
+        wall = monotonic() - started
         for arm, outcome in outcomes.items():
             records[arm] = replace(
                 self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
@@ -205,7 +219,7 @@ class Measurer:
         if key not in self._checked:
             self.listener("check", name)
             try:
-                with self.observer.watch(CaseKey(suite.name, name, case.label)):
+                with self.trusted.kept(), self.observer.watch(CaseKey(suite.name, name, case.label)):
                     self._checked[key] = self._checker_of(suite, case).error(family, name)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
@@ -242,7 +256,7 @@ class Measurer:
         arms: Mapping[str, str],
         sets: int,
         reference_mhz: Mapping[str, float] | None,
-    ) -> tuple[dict[str, Outcome], dict[str, str], str]:
+    ) -> tuple[dict[str, Outcome], dict[str, Exception], str]:
         """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
         # Free the check's tensors before the sets are drawn: both together may not fit.
         self._checker = None
@@ -271,6 +285,7 @@ class Measurer:
             self.stages,
             reference_mhz,
             lambda stage, arm: self.listener(stage, arms.get(arm, "")),
+            self.trusted,
         )
         return result.outcomes, result.failures, result.note
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gc
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
 
 from lockstep.timing.device import Device, Replay, Timing
 
@@ -70,12 +70,12 @@ def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, sec
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
     """Run every replay at least once and until the time is up, so that clocks settle under this load."""
     every = tuple(replays)
-    until = time.monotonic() + seconds
+    until = monotonic() + seconds
     while True:
         for replay in every:
             replay()
         device.synchronize()
-        if time.monotonic() >= until:
+        if monotonic() >= until:
             return
 
 

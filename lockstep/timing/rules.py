@@ -19,6 +19,7 @@ class Rule(StrEnum):
     UNJOINED_WORK = "unjoined-work"
     CHANGED_BASELINE = "changed-baseline"
     CHANGED_CLOCK = "changed-clock"
+    CHANGED_HARNESS = "changed-harness"
     HUNG = "hung"
 
 

@@ -1,0 +1,77 @@
+"""The clocks of a CUDA device: events, and stamps of the GPU's own timer between replays."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+
+class CudaClock:
+    """Torch's compiled functions that time and wait, taken before a variant is imported.
+
+    Those of the Python classes above them (``torch.cuda.Event``) can be replaced by any module.
+    """
+
+    def __init__(self) -> None:
+        native: Any = torch._C
+        self.new_event: Callable[[], Any] = functools.partial(native._CudaEventBase, enable_timing=True)
+        self.record: Callable[[Any, Any], None] = native._CudaEventBase.record
+        self.elapsed_ms: Callable[[Any, Any], float] = native._CudaEventBase.elapsed_time
+        self.synchronize: Callable[[], None] = native._cuda_synchronize
+        self.replay: Callable[[Any], None] = native._CUDAGraph.replay
+        self.stream: Callable[[], Any] = torch.cuda.current_stream
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What lies between two stamps: seconds, and the mean SM clock in MHz (NaN if they ran on different SMs)."""
+
+    seconds: float
+    sm_mhz: float
+
+
+class Stamps:
+    """SM cycles and nanoseconds, written by a one-thread kernel between replays.
+
+    Stamps lie outside the events, so they add nothing to the measured time. Two of them give the mean SM clock in
+    between. A stamp that ran on another SM, which has another counter, is not used.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        # Start-up: torch is slow to import.
+        from lockstep.timing.clock_stamp import stamp
+
+        self._kernel = stamp
+        self._device = device
+        self._buffer = torch.zeros(3, dtype=torch.int64, device=device)
+        self._slot = 0
+
+    def start(self, count: int) -> None:
+        """Make room for ``count`` stamps."""
+        if self._buffer.numel() < 3 * count:
+            self._buffer = torch.zeros(3 * count, dtype=torch.int64, device=self._device)
+        self._slot = 0
+
+    def take(self) -> None:
+        """Enqueue a stamp."""
+        self._kernel[(1,)](self._buffer, self._slot, num_warps=1)
+        self._slot += 1
+
+    def read(self) -> list[Interval]:
+        """Return the intervals between successive stamps."""
+        rows = self._buffer[: 3 * self._slot].view(-1, 3).tolist()
+        return [
+            Interval(
+                (after[1] - before[1]) * 1e-9,
+                (after[0] - before[0]) / (after[1] - before[1]) * 1e3
+                if after[2] == before[2] and after[1] > before[1]
+                else math.nan,
+            )
+            for before, after in pairwise(rows)
+        ]

@@ -1,0 +1,154 @@
+"""The functions that a measurement trusts, and whether code under test has replaced one.
+
+Code under test runs in the process that times and checks it. So whoever measures takes the originals before a variant
+is imported, and compares after each variant has run. This finds what a careless or a simple-minded variant does.
+It is not a sandbox: code that knows this module can deceive it (``docs/measuring.md``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from lockstep.timing.rules import Disqualified, Rule
+
+#: What reads a clock, waits for the device, or runs a graph.
+_CLOCKS: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (
+        time,
+        ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time", "sleep"),
+    ),
+    (
+        torch.cuda,
+        ("Event", "Stream", "CUDAGraph", "graph", "synchronize", "current_stream", "is_current_stream_capturing"),
+    ),
+    (torch.cuda.Event, ("__new__", "record", "elapsed_time", "synchronize", "query", "wait")),
+    (torch.cuda.CUDAGraph, ("__new__", "replay", "capture_begin", "capture_end", "instantiate", "raw_cuda_graph")),
+    (torch.cuda.graph, ("__init__", "__enter__", "__exit__")),
+    (torch.cuda.Stream, ("synchronize", "wait_stream", "wait_event", "query")),
+)
+
+#: What checks and statistics are computed with. A method that ``torch.Tensor`` inherits is replaced by adding it there.
+_ARITHMETIC: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (builtins, ("abs", "all", "any", "float", "isinstance", "len", "max", "min", "sorted", "sum", "type", "zip")),
+    (math, ("ceil", "exp", "fsum", "isfinite", "isnan", "log", "sqrt")),
+    (statistics, ("median", "median_low", "fmean", "stdev")),
+    (torch, ("allclose", "empty", "empty_like", "equal", "isfinite", "isnan", "sum")),
+    (
+        torch.Tensor,
+        (
+            *("__add__", "__eq__", "__float__", "__mul__", "__sub__", "__truediv__", "abs", "all", "any", "clone"),
+            *("copy_", "data_ptr", "double", "equal", "fill_", "float", "isfinite", "item", "max", "mean", "norm"),
+            *("reshape", "split", "square", "sub", "sum", "to", "tolist", "untyped_storage", "view"),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """One name as it was: its owner's own entry (``None`` if it was inherited), and its code if it is a function."""
+
+    rule: Rule
+    owner: Any
+    name: str
+    value: Any
+    code: tuple[Any, ...]
+
+    @property
+    def changed(self) -> bool:
+        now = vars(self.owner).get(self.name)
+        return now is not self.value or _code(now) != self.code
+
+    def restore(self) -> None:
+        if self.value is None:
+            delattr(self.owner, self.name)
+            return
+        function = _function(self.value)
+        if function is not None:
+            function.__code__, function.__defaults__, function.__kwdefaults__ = self.code
+        setattr(self.owner, self.name, self.value)
+
+    def __str__(self) -> str:
+        owner = self.owner.__name__ if isinstance(self.owner, ModuleType) else _path(self.owner)
+        return f"{owner}.{self.name}"
+
+
+class Trusted:
+    """The originals, taken now. Create it before code under test is imported."""
+
+    def __init__(self) -> None:
+        listed = ((Rule.CHANGED_CLOCK, _CLOCKS), (Rule.CHANGED_HARNESS, _ARITHMETIC))
+        self._taken = [
+            _take(rule, owner, name)
+            for rule, owners in listed
+            for owner, names in owners
+            for name in names
+            if hasattr(owner, name)
+        ]
+        self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in _own_functions()]
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Run the block, which runs code under test, and ``require`` afterwards, also where it raised."""
+        try:
+            yield
+        finally:
+            self.require()
+
+    def require(self) -> None:
+        """Put originals back where they were replaced, and say so.
+
+        Raises:
+            Disqualified: ``CHANGED_CLOCK`` or ``CHANGED_HARNESS``, with the names that were replaced.
+        """
+        changed = [one for one in self._taken if one.changed]
+        if not changed:
+            return
+        for one in changed:
+            one.restore()
+        clocks = [one for one in changed if one.rule is Rule.CHANGED_CLOCK]
+        names = ", ".join(str(one) for one in (clocks or changed)[:3])
+        raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
+
+
+def _own_functions() -> Iterator[tuple[Any, str]]:
+    """Yield every function and class of Lockstep that is loaded, and the functions of those classes."""
+    for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "lockstep"]:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, FunctionType | type):
+                yield module, name
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                yield from ((value, own) for own, member in list(vars(value).items()) if _function(member) is not None)
+
+
+def _take(rule: Rule, owner: Any, name: str) -> _Taken:
+    value = vars(owner).get(name)
+    return _Taken(rule, owner, name, value, _code(value))
+
+
+def _function(value: Any) -> FunctionType | None:
+    """Return the function of a function, method or property."""
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", value)
+    return value if isinstance(value, FunctionType) else None
+
+
+def _code(value: Any) -> tuple[Any, ...]:
+    function = _function(value)
+    return (function.__code__, function.__defaults__, function.__kwdefaults__) if function is not None else ()
+
+
+def _path(owner: type) -> str:
+    return f"{owner.__module__}.{owner.__qualname__}"

@@ -1,0 +1,75 @@
+"""What measures was replaced: it is found, named, and put back."""
+
+import math
+import time
+
+import pytest
+import torch
+
+import lockstep.timing.estimates
+from lockstep.timing.check import Checker
+from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.trusted import Trusted
+
+
+def lie(*args, **kwargs):
+    return 0.0
+
+
+def honest(self):
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "rule", "said"),
+    [
+        (time, "perf_counter", Rule.CHANGED_CLOCK, "time.perf_counter"),
+        (torch.cuda.Event, "elapsed_time", Rule.CHANGED_CLOCK, "torch.cuda.streams.Event.elapsed_time"),
+        (torch.cuda, "synchronize", Rule.CHANGED_CLOCK, "torch.cuda.synchronize"),
+        (torch.cuda.CUDAGraph, "replay", Rule.CHANGED_CLOCK, "torch.cuda.graphs.CUDAGraph.replay"),
+        (math, "log", Rule.CHANGED_HARNESS, "math.log"),
+        (torch.Tensor, "double", Rule.CHANGED_HARNESS, "torch.Tensor.double"),
+        (torch, "equal", Rule.CHANGED_HARNESS, "torch.equal"),
+        (Checker, "error", Rule.CHANGED_HARNESS, "lockstep.timing.check.Checker.error"),
+        (lockstep.timing.estimates, "outcome_of", Rule.CHANGED_HARNESS, "lockstep.timing.estimates.outcome_of"),
+    ],
+)
+def test_a_replaced_function_is_named_and_put_back(owner, name, rule, said):
+    trusted, inherited = Trusted(), name not in vars(owner)
+    original = getattr(owner, name)
+    setattr(owner, name, lie)
+    with pytest.raises(Disqualified) as found:
+        trusted.require()
+    assert (found.value.rule, found.value.evidence) == (rule, f"replaced {said}")
+    assert getattr(owner, name) == original
+    assert (name not in vars(owner)) == inherited
+    trusted.require()
+
+
+def test_changed_code_of_a_function_is_found_too():
+    trusted, code = Trusted(), Checker.error.__code__
+    Checker.error.__code__ = honest.__code__
+    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.check\.Checker\.error"):
+        trusted.require()
+    assert Checker.error.__code__ is code
+
+
+def test_what_raises_is_looked_at_as_well():
+    trusted = Trusted()
+
+    def replace_and_raise():
+        with trusted.kept():
+            time.monotonic = lie
+            raise ValueError("hides it")
+
+    with pytest.raises(Disqualified, match=r"replaced time\.monotonic"):
+        replace_and_raise()
+
+
+def test_new_names_are_not_accused():
+    trusted = Trusted()
+    torch.Tensor.its_own_method = lie
+    try:
+        trusted.require()
+    finally:
+        del torch.Tensor.its_own_method
