@@ -52,6 +52,8 @@ _METHODS = frozenset(
         *("__long__", "__invert__", "__index__", "__complex__", "_is_view", "bfloat16", "byte", "char", "cpu"),
         *("element_size", "double", "cdouble", "float", "cfloat", "bool", "half", "int", "long", "short"),
         *("ndimension", "nelement", "new_tensor", "as_subclass", "_make_subclass", "_make_wrapper_subclass"),
+        # Operators of torch 2.13, not yet of 2.11.
+        *("dim", "numel", "is_contiguous", "storage_offset"),
     }
 )
 
