@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from lockstep.gate.effects import Scope, binds, writes
 from lockstep.gate.indirect_reach import hides
 from lockstep.machine_code.sources import OUTSIDE, reads_its_text
-from lockstep.suite.docstrings import without_docstrings
+from lockstep.suite.syntax import without_docstrings
 
 _WORDS = re.compile(r"[\w.:]+")
 

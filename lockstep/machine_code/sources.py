@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lockstep.machine_code.syntax import Facts, facts
-from lockstep.suite.docstrings import without_docstrings
+from lockstep.suite.syntax import without_docstrings
 
 
 def closure(root: Path, packages: Sequence[str], *modules: str) -> dict[str, bytes]:

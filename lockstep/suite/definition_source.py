@@ -19,16 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.suite.adapter import Adapter
-from lockstep.suite.docstrings import without_docstrings
-from lockstep.suite.syntax import (
-    bound_names,
-    functions_by_line,
-    is_literal,
-    parsed,
-    source_of,
-    stable_text,
-    without_docstring,
-)
+from lockstep.suite.syntax import bound_names, functions_by_line, is_literal, parsed, source_of, stable_text
 
 #: Not followed although an adopter may have it beside the suites: its changes raise the protocol version.
 _HARNESS = "lockstep"
@@ -79,7 +70,7 @@ class Reader:
         """Source of a function without comments, docstrings and layout, then of what it uses."""
         module = inspect.getmodule(function)
         functions = functions_by_line(source_of(module)) if module else {}
-        own = [without_docstring(node) for node in functions.get(function.__code__.co_firstlineno, ())]
+        own = functions.get(function.__code__.co_firstlineno, ())
         parts = [ast.unparse(node) for node in own]
         for node in own:
             parts += self._names(node, function.__globals__, function.__module__)
@@ -114,7 +105,7 @@ class Reader:
             if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
                 for statement in node.body:
                     if name in bound_names(statement):
-                        parts.append(ast.unparse(without_docstring(statement)))
+                        parts.append(ast.unparse(statement))
                         parts += self._names(statement, vars(module), module.__name__)
         return parts
 
@@ -165,7 +156,7 @@ class Reader:
                 original = next(one.name for one in node.names if (one.asname or one.name) == name)
                 parts += self._statement(original, _absolute(node, found.__name__))
             elif name in bound_names(node):
-                parts.append(ast.unparse(without_docstring(node)))
+                parts.append(ast.unparse(node))
                 parts += self._names(node, vars(found), module)
         return parts
 
@@ -184,7 +175,7 @@ class Reader:
                 path = self._path(name)
                 if path is not None and (name, "") not in self.seen:
                     self.seen.add((name, ""))
-                    parts.append(ast.unparse(without_docstrings(ast.parse(path.read_bytes()))))
+                    parts.append(ast.unparse(parsed(path.read_bytes())))
         return parts
 
     def _path(self, module: str) -> Path | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,9 +74,19 @@ def source_of(module: ModuleType) -> str:
 
 
 @functools.cache
-def parsed(source: str) -> ast.Module:
-    """Return the syntax tree of a module, parsed once a process."""
-    return ast.parse(source)
+def parsed(source: str | bytes) -> ast.Module:
+    """Return the syntax tree of a module without docstrings, parsed once a process."""
+    return without_docstrings(ast.parse(source))
+
+
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    """Remove every docstring of a module's syntax tree, in place, and return the tree."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                if ast.get_docstring(node, clean=False) is not None:
+                    node.body = node.body[1:] or [ast.Pass()]
+    return tree
 
 
 @functools.cache
@@ -88,15 +97,6 @@ def functions_by_line(source: str) -> Mapping[int, Sequence[Definition]]:
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             found.setdefault(_first_line(node), []).append(node)
     return found
-
-
-def without_docstring(node: Any) -> Any:
-    """Return a function or class without its docstring, and any other node as it is."""
-    if not isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.get_docstring(node) is None:
-        return node
-    bare = copy.copy(node)
-    bare.body = node.body[1:] or [ast.Pass()]
-    return bare
 
 
 def _first_line(node: Definition) -> int:

@@ -347,6 +347,12 @@ def test_what_changes_no_measurement_goes_on_with_the_series(load, old, new):
     assert load(changed(old, new)).digest() == load().digest()
 
 
+def test_a_docstring_inside_of_what_a_function_uses_is_no_part_of_the_definition(load):
+    sizes = 'class Sizes:\n    def of(self, M):\n        """Rows."""\n        return M, M\n\n\ndef sizes(M):\n'
+    text = changed("def sizes(M):\n", sizes).replace("*sizes(M)", "*Sizes().of(M)")
+    assert load(text.replace("Rows.", "Rows, then columns.")).digest() == load(text).digest() != load().digest()
+
+
 def test_a_history_follows_every_variant_on_the_ladder_and_few_elsewhere(load):
     suite = load(
         changed(
