@@ -19,9 +19,9 @@ import torch
 
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
-from lockstep.timing.arms import Arm
+from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.clock_correction import Pair
-from lockstep.timing.device import Device, Replay, Timing
+from lockstep.timing.device import Device, Timing
 from lockstep.timing.interleave import LEAD_ROUNDS
 from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
 
@@ -95,7 +95,7 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     arms, shared = buffers.arms(contender)
     pool = device.new_pool()
 
-    def capture(side: str, times: int) -> Replay:
+    def capture(side: str, times: int) -> ArmReplay:
         return _capture(arms[side], times, device, pool, buffers.sides, contender.trees[side])
 
     rotation = len(buffers.sets)
@@ -111,9 +111,8 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     # Takes the memory that outputs allocated within calls need; afterwards either side finds all of it free, and
     # what allocates alike lies alike. Without it the first side would lay out the pool and the second fill its gaps.
     rehearsal = capture(order[0], 2)
-    replays, calls = {}, 0
-    for side in order:
-        replays[side], calls = replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s)
+    replays = {side: replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s) for side in order}
+    calls = replays[BASE].calls
     del rehearsal, probes
     settle(replays.values(), device, warmup_s)
     rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * calls))))
@@ -126,7 +125,7 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     return _of_fastest(by_side, shared) if device.kind == "cpu" else _of_pairs(by_side, shared)
 
 
-def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> Replay:
+def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> ArmReplay:
     """Return a replay that runs the arm's rotation ``times`` times, with the modules of its tree.
 
     Raises:
@@ -147,7 +146,7 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
         with sides.active(tree):
             replay()
 
-    return run
+    return ArmReplay(run, replay.results)
 
 
 def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:

@@ -47,6 +47,7 @@ _DOING = {
     "draw": "while its arguments were prepared",
     "capture": "while its calls were captured",
     "time": "while timing",
+    "verify": "while its timed results were checked",
 }
 
 

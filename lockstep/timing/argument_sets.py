@@ -18,6 +18,7 @@ from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Suite
 from lockstep.timing.device import Device
+from lockstep.timing.outputs import span
 
 #: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
 CACHE_FACTOR = 2
@@ -93,9 +94,7 @@ def place(value: Any, chance: random.Random) -> Any:
     """Return the same tensors, each copied to a random offset of a buffer of its own."""
 
     def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
-        # Copy the whole span with its strides, gaps and overlaps.
-        span = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        flat = tensor.as_strided((span if tensor.numel() else 0,), (1,))
+        flat = span(tensor)  # with its strides, gaps and overlaps
         size = tensor.element_size()
         slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
         offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from lockstep.suite.family import Family, takes_out
 from lockstep.suite.model import bind
 from lockstep.timing.argument_sets import ArgumentSet, place
 from lockstep.timing.device import Call, Device, Replay
+from lockstep.timing.outputs import Located, outputs_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,23 @@ class BoundCall:
         return self.function(**self.arguments)
 
 
+@dataclass(frozen=True, eq=False)
+class ArmReplay:
+    """A captured arm.
+
+    Attributes:
+        run: the rotations.
+        results: returns what each call of the last rotation returned, in the order of the sets.
+    """
+
+    run: Replay
+    results: Callable[[], list[Any]]
+
+    def __call__(self) -> None:
+        """Run the rotations once."""
+        self.run()
+
+
 @dataclass(frozen=True)
 class Arm:
     """A variant with its arguments for each set."""
@@ -38,11 +56,14 @@ class Arm:
     name: str
     calls: tuple[BoundCall, ...]
 
-    def capture(self, device: Device, pool: object, times: int) -> Replay:
+    def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
         """Return a replay of ``times`` rotations through the sets.
 
         Outputs that the variant allocates itself stay alive for one rotation, so that they rotate through memory like
         all other buffers. The next arm captured in this pool takes the same memory, so arms share these outputs too.
+
+        Raises:
+            Disqualified: on CUDA, a captured call returned something else than real tensors.
         """
         alive: deque[Any] = deque(maxlen=len(self.calls))
 
@@ -50,8 +71,13 @@ class Arm:
             return lambda: alive.append(call())
 
         replay = device.capture([keep(call) for call in self.calls] * times, pool)
+        if device.kind == "cpu":
+            alive.clear()
+            return ArmReplay(replay, lambda: list(alive))
+        where = device.torch_device
+        located = [[Located.of(output) for output in outputs_of(self.name, result, where)] for result in alive]
         alive.clear()
-        return replay
+        return ArmReplay(replay, lambda: [[place.tensor(where) for place in places] for places in located])
 
 
 def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:

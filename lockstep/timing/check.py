@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import hint
 from lockstep.suite.model import Suite, SuiteError, bind
+from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.rules import Disqualified, Rule
 
 #: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
@@ -29,7 +30,7 @@ class WrongResult(Disqualified):
         super().__init__(Rule.WRONG_RESULT, evidence)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checker:
     """Inputs and reference of one case, shared by the checks of all its variants."""
 
@@ -50,10 +51,19 @@ class Checker:
         new = Draw(device, seed)
         with _blamed(suite, "draw"):
             inputs = inputs_of(suite, case, new)
-        with _blamed(suite, "reference"):
-            reference = reference_of(suite, case, inputs)
         with _blamed(suite, "buffers"):
             out = buffers_of(suite, case, new)
+        return cls.of(suite, case, inputs, out)
+
+    @classmethod
+    def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None) -> Checker:
+        """Compute the reference of these inputs.
+
+        Raises:
+            SuiteError: the suite's reference fails.
+        """
+        with _blamed(suite, "reference"):
+            reference = reference_of(suite, case, inputs)
         return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
@@ -73,22 +83,37 @@ class Checker:
         function = family.variants[variant]
         arguments = self.arguments(family, variant)
         if self.out is not None and takes_out(function):
-            map_tensors(self.out, _poison)
+            map_tensors(self.out, poison)
             arguments["out"] = self.out
-        # Freed at once: memory that the variant allocates is likely to lie here and to start as NaN.
-        for expected in self.reference:
-            _poison(torch.empty_like(expected))
+        self.poison_free_memory()
         try:
-            result = tensors_of(function(**arguments))
+            result = function(**arguments)
         except RuntimeError as error:
             if NO_TRITON_DRIVER in str(error) and self.reference[0].device.type == "cpu":
                 raise NotImplementedError("Triton finds no GPU here") from error
             raise
-        if len(result) != len(self.reference):
-            raise WrongResult(f"{variant} returned {len(result)} tensors, the reference has {len(self.reference)}")
+        outputs = outputs_of(variant, result, self.reference[0].device)
+        off = self.compare(variant, outputs)
+        refuse_aliases(variant, outputs, named_tensors(arguments))
+        refuse_overlaps(variant, outputs)
+        return off
+
+    def poison_free_memory(self) -> None:
+        """Fill memory with NaN and free it: what a variant allocates next is likely to lie there."""
+        for expected in self.reference:
+            poison(torch.empty_like(expected))
+
+    def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> float:
+        """Return the largest ``‖out − ref‖ / ‖ref‖`` over these outputs of ``variant``.
+
+        Raises:
+            WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
+        """
+        if len(outputs) != len(self.reference):
+            raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
         return max(
             self._distance(variant, index, got, want)
-            for index, (got, want) in enumerate(zip(result, self.reference, strict=True))
+            for index, (got, want) in enumerate(zip(outputs, self.reference, strict=True))
         )
 
     def _distance(self, variant: str, index: int, got: torch.Tensor, want: torch.Tensor) -> float:
@@ -110,6 +135,11 @@ class Checker:
         return error
 
 
+def named_tensors(arguments: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    """Return every tensor that a variant only reads, with the name of its argument: all but those of ``out``."""
+    return [(name, tensor) for name, value in arguments.items() if name != "out" for tensor in tensors_of(value)]
+
+
 @contextlib.contextmanager
 def _blamed(suite: Suite, part: str) -> Iterator[None]:
     """Raise ``SuiteError`` for an error of the suite; running out of memory is due to the shape."""
@@ -128,12 +158,8 @@ def without_frames(error: Exception) -> Exception:
 
 
 def brief(error: BaseException) -> str:
-    """Return type and first line of an error, short enough for a table, with a hint about files a commit lacks."""
+    """Return type or rule of an error and its first line, with a hint about files that a commit lacks."""
     first = str(error).strip().split("\n", 1)[0]
-    parts = [f"{type(error).__name__}: {first}" if first else type(error).__name__, hint(error)]
+    kind = error.rule.value if type(error) is Disqualified else type(error).__name__
+    parts = [f"{kind}: {first}" if first else kind, hint(error)]
     return "; ".join(part for part in parts if part)
-
-
-def _poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill with NaN (the largest value for integers), so that an unwritten element shows."""
-    return tensor.fill_(float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -19,15 +19,16 @@ from time import monotonic
 import torch
 
 from lockstep.record.model import TWIN
-from lockstep.timing.arms import Arm
+from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import CaptureError, Device, Mistimed, Replay, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
-from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
+from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
+from lockstep.timing.verify import Verified
 
 #: Epochs between two timings of the controls, which take 7 ms on an H200, where an arm's epoch takes 33 ms. None of the
 #: 4,100 epochs of its last two histories was void. If a control moves, all epochs between its two timings are void.
@@ -74,11 +75,15 @@ QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcomes and failures by arm name, and a note if epochs were voided."""
+    """Outcomes and failures by arm name, and a note on voided epochs and on what was not verified."""
 
     outcomes: dict[str, Outcome]
     failures: dict[str, Exception]
     note: str
+
+
+#: Replays an epoch's arms on other values after their timing: ``(seed of the epoch, replays by arm)`` to what it found.
+Verify = Callable[[int, Mapping[str, ArmReplay]], Verified]
 
 
 def compare(
@@ -93,6 +98,7 @@ def compare(
     reference_mhz: Mapping[str, float] | None = None,
     listener: Callable[[str, str], None] = lambda stage, arm: None,
     trusted: Trusted | None = None,
+    verify: Verify = lambda seed, replays: Verified({}),
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -126,12 +132,29 @@ def compare(
     failures: dict[str, Exception] = {}
     per_call: dict[str, float] = {}
     void_reasons: list[str] = []
+    notes: dict[str, None] = {}
+    early = random.SystemRandom().randrange(max(1, plan.min_epochs - 1))  # epochs timed before the first verification
     started = monotonic()
     taken = 0
     before: dict[str, Timing] | None = None
     pending: list[dict[str, list[Timing]]] = []  # epochs since the controls were taken
+
+    def verified(of_seed: int, epoch: Sequence[_Captured]) -> None:
+        """Verify an epoch's arms; drop those that fail, and every number that they are part of."""
+        with stages.stage("verify"):
+            found = verify(of_seed, {arm.name: arm.replay.once for arm in epoch if arm.name in series})
+            trusted.require()
+        failures.update(found.failures)
+        notes.update({found.note: None} if found.note else {})
+        for name in found.failures:
+            series.pop(name, None)
+        for one in series:
+            if _rival(one, baseline) in found.failures:
+                series[one].pairs.clear()
+
     while series:
-        arms = draw_arms(buffers.getrandbits(48), list(series))
+        of_seed = buffers.getrandbits(48)
+        arms = draw_arms(of_seed, list(series))
         with stages.stage("capture"):
             captured = _capture(arms, device, plan, per_call, failures, trusted, listener)
         for name in failures:
@@ -153,6 +176,9 @@ def compare(
                 del series[culprit]
                 continue
             trusted.require()
+            early -= 1
+            if early == -1:
+                verified(of_seed, captured)
             if len(pending) < EPOCHS_A_CONTROL and taken + len(pending) < plan.min_epochs:
                 continue
             with stages.stage("controls"):
@@ -167,7 +193,7 @@ def compare(
             pending.clear()
             continue
         for timings in pending:
-            _add_epoch(series, timings, baseline)
+            _add_epoch(series, timings, baseline, failures)
         taken += len(pending)
         pending.clear()
         if taken >= plan.min_epochs and (
@@ -175,20 +201,20 @@ def compare(
             or monotonic() - started >= plan.budget_s
             or all(settled(arm, name == baseline, plan.width, plan.max_epochs) for name, arm in series.items())
         ):
+            verified(of_seed, captured)
             break
     clocks = device.sample_clocks()
-    note = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
+    voided = f"{len(void_reasons)} epochs voided: {void_reasons[0]}" if void_reasons else ""
     outcomes = {
         name: outcome_of(arm, name == baseline, plan.width, clocks) for name, arm in series.items() if arm.latency
     }
-    return Comparison(outcomes, failures, note)
+    return Comparison(outcomes, failures, "; ".join(filter(None, (voided, *notes))))
 
 
 @dataclass(frozen=True)
 class _Captured:
     name: str
-    replay: Replay
-    calls: int
+    replay: Repeated[ArmReplay]
 
 
 def _capture(
@@ -213,7 +239,7 @@ def _capture(
                 probes.append(probe)
             made = replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)
             trusted.require()
-            captured.append(_Captured(arm.name, *made))
+            captured.append(_Captured(arm.name, made))
         except torch.cuda.OutOfMemoryError:
             failures[arm.name] = MemoryError("out of memory while its calls were captured")
             device.release()
@@ -224,7 +250,7 @@ def _capture(
 
 def _rounds(captured: Sequence[_Captured], per_call: dict[str, float], plan: Plan) -> int:
     """Return the rounds that fit an epoch's share of the budget; slow arms get fewer, but at least three."""
-    one_round = sum(per_call[arm.name] * arm.calls for arm in captured)
+    one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
 
@@ -244,18 +270,24 @@ def _time_rounds(
     by_name: dict[str, list[Timing]] = {arm.name: [] for arm in captured}
     lead = LEAD_ROUNDS * len(captured)
     for arm, timing in zip(sequence[lead:], timings[lead:], strict=True):
-        by_name[arm.name].append(Timing(timing.seconds / arm.calls, timing.sm_mhz))
+        by_name[arm.name].append(Timing(timing.seconds / arm.replay.calls, timing.sm_mhz))
     return by_name
 
 
-def _add_epoch(series: dict[str, Series], timings: Mapping[str, Sequence[Timing]], baseline: str) -> None:
+def _add_epoch(
+    series: dict[str, Series], timings: Mapping[str, Sequence[Timing]], baseline: str, failed: Container[str]
+) -> None:
     for name, into in series.items():
         mine = timings[name]
         into.rounds += len(mine)
         into.latency.append(median(math.log(timing.seconds) for timing in mine))
         into.latency_samples += [timing.seconds for timing in mine]
         into.sm_mhz += [timing.sm_mhz for timing in mine if not math.isnan(timing.sm_mhz)]
-        # A twin is compared with its variant: that is what an A/A comparison is.
-        rival = timings.get(name.removesuffix(TWIN) if name.endswith(TWIN) else baseline)
-        if rival is not None:
-            into.pairs.append(Pair(tuple(mine), tuple(rival)))
+        rival = _rival(name, baseline)
+        if rival in timings and rival not in failed:
+            into.pairs.append(Pair(tuple(mine), tuple(timings[rival])))
+
+
+def _rival(name: str, baseline: str) -> str:
+    """Return the arm that an arm's ratio refers to: a twin's is its variant, which makes an A/A comparison."""
+    return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline

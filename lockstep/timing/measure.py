@@ -20,7 +20,7 @@ from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
-from lockstep.timing.arms import Arm, make_arms
+from lockstep.timing.arms import Arm, ArmReplay, make_arms
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
@@ -29,9 +29,10 @@ from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
+from lockstep.timing.verify import Timed, Verified, Verifier
 
-#: Called before anything that may hang or crash, with the stage ("check", "draw", "capture", "time") and the variant
-#: ("" for all of them).
+#: Called before anything that may hang or crash, with the stage ("check", "draw", "capture", "time", "verify") and the
+#: variant ("" for all of them).
 Listener = Callable[[str, str], None]
 
 
@@ -263,13 +264,24 @@ class Measurer:
         with self.stages.stage("draw"):
             self.device.release()
 
+        drawn: dict[str, Arm] = {}  # the epoch's
+
+        def listener(stage: str, arm: str) -> None:
+            self.listener(stage, arms.get(arm, ""))
+
         def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
             self.listener("draw", "")  # this runs the variants' preparation too
             with self.stages.stage("draw"):
-                drawn = draw_sets(suite, case, self.device, sets, seed)
-                made = make_arms({name: arms[name] for name in names}, family, drawn, seed)
+                drawn.clear()
+                argument_sets = draw_sets(suite, case, self.device, sets, seed)
+                made = make_arms({name: arms[name] for name in names}, family, argument_sets, seed)
                 self.device.synchronize()
+            drawn.update({arm.name: arm for arm in made})
             return made
+
+        def verify(seed: int, replays: Mapping[str, ArmReplay]) -> Verified:
+            verifier = Verifier(suite, case, self.device, listener=listener)
+            return verifier.verify([Timed(drawn[a], replay, family, arms[a]) for a, replay in replays.items()], seed)
 
         # Placement moves some ratios by percents (kda's eight products: 3.5 % from one epoch to the next), so every run
         # and commit gets the same sequence of placements.
@@ -284,8 +296,9 @@ class Measurer:
             seed,
             self.stages,
             reference_mhz,
-            lambda stage, arm: self.listener(stage, arms.get(arm, "")),
+            listener,
             self.trusted,
+            verify,
         )
         return result.outcomes, result.failures, result.note
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from time import monotonic
+from typing import Generic, TypeVar
 
 from lockstep.timing.device import Device, Replay, Timing
+
+R = TypeVar("R", bound=Replay)
 
 #: Seconds that a graph lasts at least. Whole replays of 3 ms were a third of the time of a full run; and cuBLAS draws
 #: one of its two times (32 × 7168 × 2112, an H200) at every launch of a graph, of which a replay has more so.
@@ -24,7 +28,7 @@ PROBE_S = 1e-4
 MOST_PROBES = 1024
 
 
-def seconds_a_call(capture: Callable[[int], Replay], calls: int, device: Device) -> tuple[float, Replay]:
+def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> tuple[float, R]:
     """Return the rough seconds of a call, and the replay that measured it.
 
     Keep the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
@@ -44,8 +48,28 @@ def seconds_a_call(capture: Callable[[int], Replay], calls: int, device: Device)
         times *= 8
 
 
-def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, seconds: float) -> tuple[Replay, int]:
-    """Return a replay of at least ``seconds``, and how many calls it makes.
+@dataclass(frozen=True, eq=False)
+class Repeated(Generic[R]):
+    """A captured replay that is launched several times, so that it is long enough.
+
+    Attributes:
+        once: the replay.
+        launches: how often it is launched.
+        calls: calls of all launches together.
+    """
+
+    once: R
+    launches: int
+    calls: int
+
+    def __call__(self) -> None:
+        """Run all launches."""
+        for _ in range(self.launches):
+            self.once()
+
+
+def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds: float) -> Repeated[R]:
+    """Return a replay of at least ``seconds``.
 
     Args:
         capture: returns a replay of so many rotations.
@@ -56,15 +80,7 @@ def replay_of(capture: Callable[[int], Replay], calls: int, per_call: float, sec
     rotation_s = max(per_call * calls, 1e-9)
     times = math.ceil(min(seconds, GRAPH_S) / rotation_s)
     launches = math.ceil(seconds / (times * rotation_s))
-    replay = capture(times)
-    if launches == 1:
-        return replay, times * calls
-
-    def again() -> None:
-        for _ in range(launches):
-            replay()
-
-    return again, times * launches * calls
+    return Repeated(capture(times), launches, times * launches * calls)
 
 
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:

@@ -14,6 +14,7 @@ STAGES = {
     "capture": "CUDA graphs, and one rotation to learn how long a call takes",
     "time": "warm-up and timed rounds",
     "controls": "the controls beside each epoch",
+    "verify": "the timed replays once more on other values, and the comparison of their outputs",
 }
 
 

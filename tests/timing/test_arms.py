@@ -257,8 +257,8 @@ def test_buffers_lie_elsewhere_in_each_epoch_and_in_the_same_places_in_each_run(
     assert len({epoch[0][1:] for epoch in places(first)}) > 1
     assert places(first) == places(second)
     assert [epoch[-1][1:] for epoch in places(first)] == [epoch[-1][1:] for epoch in places(alone)]
-    prepared = [[place(twice) for _, _, twice, _ in calls if twice is not None] for calls in first]
-    assert prepared == [[place(twice) for _, _, twice, _ in calls if twice is not None] for calls in second]
+    prepared = [{place(twice) for _, _, twice, _ in calls if twice is not None} for calls in first]
+    assert prepared == [{place(twice) for _, _, twice, _ in calls if twice is not None} for calls in second]
 
 
 def test_twins_share_even_what_is_prepared(measured):

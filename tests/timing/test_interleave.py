@@ -14,6 +14,8 @@ from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import CaptureError
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.interleave import EPOCHS_A_CONTROL, LEAD_ROUNDS, Plan, compare
+from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.verify import Verified
 
 #: One call fills a replay; no waiting.
 PLAN = Plan(replay_s=1e-3, rounds=8, min_epochs=4, max_epochs=4, warmup_s=0.0)
@@ -321,3 +323,48 @@ def test_a_cpu_takes_fewer_epochs_and_a_gpu_an_even_number_of_rounds():
     gpu = Plan.on(bench.device)
     assert cpu.max_epochs < gpu.min_epochs
     assert gpu.rounds % 2 == cpu.rounds % 2 == 0
+
+
+def test_the_last_epoch_is_verified_and_an_earlier_one_that_no_arm_can_foresee():
+    early = set()
+    for _ in range(40):
+        bench = Bench({"base": 1e-3, "b": 1e-3})
+        verified = []
+
+        def verify(seed, replays, bench=bench, verified=verified):
+            assert seed == bench.drawn[-1][0]
+            assert set(replays) == {"base", "b"}
+            verified.append(len(bench.drawn))
+            return Verified({})
+
+        compare(
+            bench.draw_arms, ["base", "b"], "base", bench.device, steady_controls(bench.device), PLAN, 1, verify=verify
+        )
+        first, last = verified
+        assert last == 4
+        early.add(first)
+    assert early == {1, 2, 3}
+
+
+def test_an_arm_that_fails_its_verification_loses_its_number_and_a_baseline_all_ratios():
+    for failing, ratio in (("b", 1.0), ("base", None)):
+        bench = Bench(dict.fromkeys(("base", "b", "c"), 1e-3))
+        failure = Disqualified(Rule.TIMED_RESULT, "wrong")
+
+        def verify(seed, replays, failing=failing, failure=failure):
+            return Verified({failing: failure} if failing in replays else {}, "with two draws")
+
+        comparison = compare(
+            bench.draw_arms,
+            ["base", "b", "c"],
+            "base",
+            bench.device,
+            steady_controls(bench.device),
+            PLAN,
+            1,
+            verify=verify,
+        )
+        assert comparison.failures == {failing: failure}
+        assert set(comparison.outcomes) == {"base", "b", "c"} - {failing}
+        assert getattr(comparison.outcomes["c"].ratio, "value", None) == ratio
+        assert comparison.note == "with two draws"

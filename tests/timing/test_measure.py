@@ -250,8 +250,8 @@ def test_what_failed_keeps_no_tensors(package):
 
     suite = changed_suite(SUITE, draw=draw)
     one.measure(suite, SMALL, "warm", ["plain", "wrong", "unsupported", "raises"])
-    assert len(drawn) == 1 + 4
-    assert [tensor() for tensor in drawn] == [None] * 5
+    assert len(drawn) == 1 + 4 + 2  # the check's, the epochs', and two verifications'
+    assert [tensor() for tensor in drawn] == [None] * 7
 
 
 def test_time_is_told_by_stage_and_the_case_is_drawn_once_an_epoch(package):

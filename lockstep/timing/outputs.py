@@ -1,0 +1,145 @@
+"""The outputs of a variant as memory: real tensors, on the device, apart from the inputs and from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from lockstep.suite.inputs import tensors_of
+from lockstep.timing.rules import Disqualified, Rule
+
+#: What an output may be an instance of, exactly: a subclass can compute when it is read, outside the timed part.
+REAL = (torch.Tensor, torch.nn.Parameter)
+
+
+def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Tensor]:
+    """Return the tensors of a result.
+
+    Raises:
+        Disqualified: one of them is a subclass of a tensor, lies on another device, or has less memory than elements.
+    """
+    tensors = tensors_of(result)
+    for index, tensor in enumerate(tensors):
+        if type(tensor) not in REAL:
+            kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+            raise Disqualified(Rule.UNREAL_OUTPUT, f"{variant} output {index} is a {kind}; return a torch.Tensor")
+        if tensor.layout != torch.strided or tensor.device.type != device.type:
+            where = f"a {tensor.layout} tensor on {tensor.device}"
+            raise Disqualified(
+                Rule.UNREAL_OUTPUT, f"{variant} output {index} is {where}; return a dense one on {device}"
+            )
+        held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
+        if held < needed:
+            raise Disqualified(
+                Rule.UNREAL_OUTPUT,
+                f"{variant} output {index} of {needed} bytes has {held} bytes of memory; return one with all elements",
+            )
+    return tensors
+
+
+def refuse_aliases(variant: str, outputs: Sequence[torch.Tensor], inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
+    """Refuse outputs that share memory with one of the named tensors that a variant only reads.
+
+    Raises:
+        Disqualified: an output does.
+    """
+    taken = [(name, _extent(given)) for name, given in inputs]
+    for index, output in enumerate(outputs):
+        begin, end = _extent(output)
+        for name, (first, last) in taken:
+            if max(begin, first) < min(end, last):
+                raise Disqualified(
+                    Rule.ALIASED_OUTPUT,
+                    f"{variant} output {index} shares memory with its argument {name}; return memory of its own",
+                )
+
+
+def refuse_overlaps(variant: str, outputs: Sequence[torch.Tensor]) -> None:
+    """Refuse outputs that share an element with each other; slices of one buffer may interleave without.
+
+    Raises:
+        Disqualified: two outputs do.
+    """
+    for (one, first), (other, second) in combinations(enumerate(outputs), 2):
+        if _overlap(first, second):
+            raise Disqualified(
+                Rule.ALIASED_OUTPUT, f"{variant} output {one} shares memory with output {other}; return each apart"
+            )
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the addresses of the first byte and after the last one; nothing for an empty tensor."""
+    begin = tensor.data_ptr()
+    if not tensor.numel():
+        return begin, begin
+    length = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return begin, begin + length * tensor.element_size()
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    (begin, end), (first, last) = _extent(one), _extent(other)
+    if max(begin, first) >= min(end, last):
+        return False
+    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return True
+    # Mark the bytes of one in a picture of their storage.
+    taken = torch.zeros(one.untyped_storage().nbytes(), dtype=torch.uint8, device=one.device)
+    _bytes_in(taken, one).fill_(1)
+    return bool(_bytes_in(taken, other).any())
+
+
+def _bytes_in(taken: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    size = tensor.element_size()
+    strides = [stride * size for stride in tensor.stride()]
+    return taken.as_strided((*tensor.shape, size), (*strides, 1), tensor.storage_offset() * size)
+
+
+def span(tensor: torch.Tensor) -> torch.Tensor:
+    """Return all memory from a tensor's first element to its last as one flat tensor, gaps included."""
+    length = 1 + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((length if tensor.numel() else 0,), (1,))
+
+
+def poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill with NaN (the largest value for integers, True for booleans), so that an unwritten element shows."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor.fill_(float("nan"))
+    return tensor.fill_(True if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).max)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where an output lies that a captured graph writes: its tensor is gone, its memory is still the graph's.
+
+    Arms share the memory of their outputs, so no arm may keep a tensor there.
+    """
+
+    address: int
+    bytes: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Located:
+        """Return the place of a CUDA tensor."""
+        size = span(tensor).numel() * tensor.element_size()
+        return cls(tensor.data_ptr(), size, tensor.dtype, tuple(tensor.shape), tensor.stride())
+
+    def tensor(self, device: torch.device) -> torch.Tensor:
+        """Return a tensor of this memory; valid as long as the graph.
+
+        Source: the CUDA array interface, version 3 (Numba's documentation). It has no bfloat16, hence bytes.
+        """
+        if not self.bytes:
+            return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+        flat = torch.as_tensor(self, device=device).view(self.dtype)
+        return flat.as_strided(self.shape, self.strides)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.bytes,), "typestr": "|u1", "data": (self.address, False), "strides": None, "version": 3}

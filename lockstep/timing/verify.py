@@ -1,0 +1,287 @@
+"""What is timed is what is checked: run the timed replays again on other values and compare what they compute.
+
+The values change in place and outputs are filled with NaN, so a replay that remembers a result, leaves work out, or ran
+only while it was captured shows. The sets of an epoch hold the same values while they are timed, and different ones
+here, so a copy of another set's output shows too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lockstep.suite.case import Case
+from lockstep.suite.evaluate import inputs_of
+from lockstep.suite.family import Family
+from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.model import Suite, bind
+from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
+from lockstep.timing.device import Device
+from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, span
+from lockstep.timing.rules import Disqualified, Rule
+
+#: Draws that the sets get, where there are as many sets. Each takes a draw, a reference and the variants' preparation.
+DRAWS = 2
+
+#: A set's error may exceed that of its draw's sample by this factor before it is compared in full.
+ALIKE = 1.5
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+
+@dataclass(frozen=True)
+class Timed:
+    """An arm that was timed.
+
+    Attributes:
+        arm: with its arguments for each set.
+        replay: what was timed.
+        family: family of the variant.
+        variant: its name there.
+    """
+
+    arm: Arm
+    replay: ArmReplay
+    family: Family
+    variant: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a verification found: failures by the arm's name, and what a reader must know of it, or ""."""
+
+    failures: Mapping[str, Exception]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Verifies the arms of one case.
+
+    Attributes:
+        suite, case, device: where from and where.
+        active: returns the context in which an arm's own code runs.
+        listener: called with "verify" and an arm before its code runs.
+    """
+
+    suite: Suite
+    case: Case
+    device: Device
+    active: Callable[[str], AbstractContextManager[Any]] = lambda arm: nullcontext()
+    listener: Callable[[str, str], None] = lambda stage, arm: None
+
+    def verify(self, timed: Sequence[Timed], seed: int) -> Verified:
+        """Write other values into the arguments of all arms, replay each arm, and compare its outputs.
+
+        Args:
+            timed: arms of one epoch, which share their inputs.
+            seed: of the epoch's own values.
+
+        Raises:
+            SuiteError: a function of the suite fails.
+            RuntimeError: a replay broke the CUDA context.
+        """
+        sets = len(timed[0].arm.calls)
+        for draws in range(min(DRAWS, sets), 0, -1):
+            try:
+                return self._verify(timed, seed, sets, draws)
+            except torch.cuda.OutOfMemoryError:
+                self.device.release()
+        return Verified({}, "results were not checked after timing: out of memory")
+
+    def _verify(self, timed: Sequence[Timed], seed: int, sets: int, draws: int) -> Verified:
+        chance = random.SystemRandom()
+        failures: dict[str, Exception] = {}
+        notes: dict[str, None] = {}
+        checkers = []
+        for _ in range(draws):
+            checker, note = self._redraw(timed, seed, chance.getrandbits(32))
+            checkers.append(checker)
+            notes |= {note: None} if note else {}
+        of_set = [checkers[number % draws] for number in range(sets)]
+        chance.shuffle(of_set)
+        written: set[int] = set()
+        for one in timed:
+            self._write(one, of_set, written)
+        for one in chance.sample(timed, len(timed)):
+            self.listener("verify", one.arm.name)
+            try:
+                self._replay(one, of_set)
+                self._compare(one, of_set, chance)
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception as error:
+                if not self.device.healthy():
+                    raise
+                failures[one.arm.name] = without_frames(error)
+            if changed := self._changed(one, of_set):
+                evidence = f"{one.variant} wrote into its input {', '.join(changed)}"
+                failures[one.arm.name] = Disqualified(Rule.WRITTEN_INPUT, evidence)
+                self._write(one, of_set, set())
+        return Verified(failures, "; ".join(notes))
+
+    def _redraw(self, timed: Sequence[Timed], seed: int, new_seed: int) -> tuple[Checker, str]:
+        """Return other values for the arms' arguments with their reference, and a note on what stays as it was.
+
+        A replay has its shapes and numbers for good. What another draw changes of them keeps the epoch's values, and so
+        does all that may depend on it.
+        """
+        where = self.device.torch_device
+        checker = Checker.draw(self.suite, self.case, where, new_seed)
+        kept: set[str] = set()
+        while True:
+            misfits = self._misfits(timed, checker) - kept
+            if not misfits:
+                break
+            old = inputs_of(self.suite, self.case, Draw(where, seed))
+            if any(not _fits(old[name], checker.inputs.get(name)) for name in misfits):
+                # Offsets belong to the sizes beside them: only values of floating point are free of the rest.
+                misfits |= {name for name, value in old.items() if not _floats(value)}
+            kept |= misfits
+            values = {name: old[name] if name in kept else value for name, value in checker.inputs.items()}
+            checker = Checker.of(self.suite, self.case, values)
+        names = ", ".join(sorted(kept))
+        return checker, f"checked after timing with the timed values of {names}: other draws differ in size" * bool(
+            kept
+        )
+
+    def _misfits(self, timed: Sequence[Timed], checker: Checker) -> set[str]:
+        """Return names of inputs that the arms' arguments cannot take in place."""
+        misfits: set[str] = set()
+        for one in timed:
+            arguments = self._arguments(one, checker)
+            for name, value in one.arm.calls[0].arguments.items():
+                if name == "out" or _fits(value, arguments.get(name)):
+                    continue
+                prepare = one.family.prepare.get(one.variant)
+                is_input = name in checker.inputs and arguments.get(name) is checker.inputs[name]
+                misfits |= {name} if is_input or prepare is None else set(bind(prepare, checker.inputs))
+        return misfits
+
+    def _arguments(self, one: Timed, checker: Checker) -> dict[str, Any]:
+        with self.active(one.arm.name):
+            return checker.arguments(one.family, one.variant)
+
+    def _write(self, one: Timed, of_set: Sequence[Checker], written: set[int]) -> None:
+        """Copy each set's values into the arm's arguments, but not into addresses in ``written``; add to those."""
+        for call, checker in zip(one.arm.calls, of_set, strict=True):
+            arguments = self._arguments(one, checker)
+            for name, value in call.arguments.items():
+                if name != "out":
+                    _copy(value, arguments.get(name), written)
+
+    def _replay(self, one: Timed, of_set: Sequence[Checker]) -> None:
+        """Fill the arm's outputs with NaN and run its replay."""
+        for call, result in zip(one.arm.calls, one.replay.results(), strict=True):
+            map_tensors(call.arguments.get("out"), poison)
+            outputs = outputs_of(one.variant, result, self.device.torch_device)
+            refuse_aliases(one.variant, outputs, named_tensors(call.arguments))
+            for output in outputs:
+                poison(output)
+        if self.device.kind == "cpu":
+            of_set[0].poison_free_memory()
+        one.replay()
+        self.device.synchronize()
+
+    def _compare(self, one: Timed, of_set: Sequence[Checker], chance: random.Random) -> None:
+        """Compare one set of each draw in full, and the others where their error differs from that one's.
+
+        Raises:
+            Disqualified: a set's outputs are wrong.
+        """
+        results = [outputs_of(one.variant, result, self.device.torch_device) for result in one.replay.results()]
+        for checker in dict.fromkeys(of_set):
+            mine = [index for index, other in enumerate(of_set) if other is checker]
+            sample = chance.choice(mine)
+            doubtful = [sample]
+            self._expect(one, checker, results[sample])
+            if len(mine) > 1:
+                errors = torch.stack([_error(results[index], checker) for index in mine]).tolist()
+                usual = errors[mine.index(sample)]
+                doubtful = [i for i, error in zip(mine, errors, strict=True) if not error <= ALIKE * usual]
+            for index in doubtful:
+                self._expect(one, checker, results[index])
+
+    def _expect(self, one: Timed, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
+        try:
+            checker.compare(one.variant, outputs)
+        except WrongResult as wrong:
+            raise Disqualified(Rule.TIMED_RESULT, f"timed, and wrong on other values: {wrong.evidence}") from wrong
+
+    def _changed(self, one: Timed, of_set: Sequence[Checker]) -> list[str]:
+        """Return the names of inputs that no longer hold the values written into them."""
+        names, changed = [], []
+        for call, checker in zip(one.arm.calls, of_set, strict=True):
+            arguments = self._arguments(one, checker)
+            for name, value in checker.inputs.items():
+                if arguments.get(name) is value:
+                    pairs = zip(tensors_of(call.arguments[name]), tensors_of(value), strict=True)
+                    names += [name] * len(tensors_of(value))
+                    changed += [(_bits(mine) != _bits(given)).any() for mine, given in pairs]
+        told = torch.stack(changed).tolist() if changed else []
+        return sorted({name for name, is_changed in zip(names, told, strict=True) if is_changed})
+
+
+def _fits(old: Any, new: Any) -> bool:
+    """Return whether ``new`` can be written in place of ``old``: tensors alike in layout, numbers equal.
+
+    Objects of other classes count as equal. If what they hold depends on the values, the arm is found wrong.
+    """
+    if isinstance(old, torch.Tensor):
+        return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)
+    if isinstance(old, dict):
+        return isinstance(new, dict) and old.keys() == new.keys() and all(_fits(old[name], new[name]) for name in old)
+    if isinstance(old, list | tuple):
+        return isinstance(new, list | tuple) and len(old) == len(new) and all(map(_fits, old, new))
+    if isinstance(old, int | float | str | bool | None):
+        return type(old) is type(new) and bool(old == new)
+    return True
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
+def _floats(value: Any) -> bool:
+    tensors = tensors_of(value)
+    return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
+
+
+def _copy(old: Any, new: Any, written: set[int]) -> None:
+    """Copy the tensors of ``new`` into those of ``old``; what does not fit stays, and what is written already."""
+    if isinstance(old, torch.Tensor):
+        if isinstance(new, torch.Tensor) and _layout(old) == _layout(new) and old.data_ptr() not in written:
+            written.add(old.data_ptr())
+            # ``data``: a variant must not learn of it by the tensor's version.
+            span(old.data).copy_(span(new))
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in old.keys() & new.keys():
+            _copy(old[name], new[name], written)
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        for mine, given in zip(old, new, strict=False):
+            _copy(mine, given, written)
+
+
+def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
+    """Return the largest ``‖out − ref‖ / ‖ref‖`` as a tensor on the device; NaN where outputs are of another shape."""
+    where = checker.reference[0].device
+    if [output.shape for output in outputs] != [wanted.shape for wanted in checker.reference]:
+        return torch.tensor(float("nan"), device=where)
+    errors = []
+    for got, want in zip(outputs, checker.reference, strict=True):
+        wide = torch.promote_types(want.dtype, torch.float32)
+        want = want.to(wide)
+        norms = [torch.linalg.vector_norm(one) for one in (got.to(wide) - want, want)]
+        errors.append((norms[0] / norms[1]).double())
+    return torch.stack(errors).max()
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's memory as integers: NaN is not equal to itself."""
+    return span(tensor).view(_INTEGERS.get(tensor.element_size(), torch.int64))
