@@ -1,8 +1,8 @@
 """``lockstep code show`` and ``lockstep code diff BASE HEAD``: machine code of the kernels, compiled without a GPU.
 
 Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 no verdict (neither tree has a family, a tree's
-process does not start, there is no code to show, or, with ``--exit-code``, some code is unknown and the rest is equal),
-4 wrong usage.
+process does not start, there is no code to show, all code is unknown, or, with ``--exit-code``, some code is unknown
+and the rest is equal), 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -133,6 +132,8 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
                     out.print(line, markup=False, highlight=False, soft_wrap=True)
             for line in unknown_lines(codes):
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
+            if all(code.absent for code in codes.values()):
+                return _fail(BROKEN, f"{args.ref} has no code for these variants and cases: see above")
     return OK
 
 
@@ -162,6 +163,9 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         print(json.dumps({"base": args.base, "head": args.head, "targets": rows}, indent=2))
     _summarize(comparisons, args)
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
+    known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
+    if kinds and not known:
+        return _fail(BROKEN, "nothing was compared: all code is unknown, see above")
     if not args.exit_code or not kinds:
         return OK
     if kinds - {"unknown"}:
@@ -186,11 +190,10 @@ def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:
-    counts = Counter(comparison.status(key) for key in dict.fromkeys([*comparison.base, *comparison.head]))
     return {
         "target": comparison.target.name,
         "same_sources": sorted(comparison.same_sources),
-        "cases": dict(counts),
+        "cases": dict(comparison.counts),
         "changes": [
             {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
         ],

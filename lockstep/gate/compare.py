@@ -143,17 +143,20 @@ class Comparer:
         """Return a verdict if the case cannot be timed or need not be, else ``None``."""
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
         if isinstance(base, NotInCommit) and isinstance(head, NotInCommit):
-            return Verdict(key, "failed", str(head), in_base=True)  # a misspelt import, and not a limit of the variant
+            # A misspelt import, and not a limit of the variant.
+            return Verdict(key, "failed", f"base and head have no {head.lacks}", in_base=True)
         if isinstance(head, NotImplementedError):
             if isinstance(base, Exception):
                 return Verdict(key, "na", str(head) or "not supported")
-            return Verdict(key, "removed", str(head) or "head does not support it any more")
+            reason = f"head has no {head.lacks}" if isinstance(head, NotInCommit) else str(head)
+            return Verdict(key, "removed", reason or "head does not support it any more")
         if head is not None:
             # The change did not break a case that fails in base as well.
             broken_before = base is not None and not isinstance(base, NotImplementedError)
             return Verdict(key, "failed", brief(head), in_base=broken_before)
         if isinstance(base, NotImplementedError):
-            return Verdict(key, "new", str(base) or "base does not support it")
+            reason = f"base has no {base.lacks}" if isinstance(base, NotInCommit) else str(base)
+            return Verdict(key, "new", reason or "base does not support it")
         if base is not None:
             return Verdict(key, "new", f"nothing to compare with, base failed: {brief(base)}")
         return None

@@ -7,9 +7,10 @@ kernels only those are compiled that the compiler is given differently.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
@@ -31,17 +32,24 @@ class Comparison:
         base, head: code of the cases that were traced; kernels that are the same in both are not compiled.
         same_sources: suites whose family has the same sources in both trees, but for comments; none of their cases is
             traced.
+        lacking: cases that neither tree has because it lacks what the variant imports, and what that is.
     """
 
     target: Target
     base: Mapping[CaseKey, CaseCode]
     head: Mapping[CaseKey, CaseCode]
     same_sources: frozenset[str] = frozenset()
+    lacking: Mapping[CaseKey, str] = field(default_factory=dict)
 
     @cached_property
     def changes(self) -> tuple[CodeChange, ...]:
-        """Everything that differs; empty if nothing does."""
-        return differences(self.base, self.head)
+        """Everything that differs or is unknown; empty if everything is the same."""
+        return differences(self.base, self.head, self.lacking)
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How many cases have each status; suites with the same sources are left out."""
+        return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head, *self.lacking]))
 
     def status(self, key: CaseKey) -> str:
         """ "same" (proved), "changed", "unknown", "new", "removed"; "unknown" also for a case neither tree has."""
@@ -127,7 +135,13 @@ def compare(
             raise
         finally:
             late.cancel()
-    return Comparison(target, before, after, frozenset(same))
+    lacking = {
+        key: code.unknown
+        for key, code in {**before, **after}.items()
+        if all(key not in side or side[key].absent for side in (before, after))
+    }
+    before, after = ({key: code for key, code in side.items() if not code.absent} for side in (before, after))
+    return Comparison(target, before, after, frozenset(same), lacking)
 
 
 def _end(ended: threading.Event, *readers: Reader) -> None:

@@ -36,7 +36,7 @@ def codes_of(
     cache: Cache | None = None,
     say: Say = lambda line: None,
 ) -> Mapping[CaseKey, CaseCode]:
-    """The code of every case, every kernel compiled.
+    """The code of every case, every kernel compiled; cases that the tree lacks are marked as absent.
 
     Args:
         tree: sources.
@@ -87,11 +87,11 @@ class Reader:
 
     def kept(self, target: Target) -> dict[CaseKey, CaseCode]:
         """Code of the cases that the cache knows, with the machine code that it knows."""
-        codes = self._kept_cases(target)[0]
+        codes = {key: code for key, code in self._kept_cases(target)[0].items() if not code.absent}
         return _completed(codes, self._kept_kernels(_identities(codes)))
 
     def traced(self, target: Target) -> dict[CaseKey, CaseCode]:
-        """Code of every case, no kernel compiled."""
+        """Code of every case, no kernel compiled; cases that the tree lacks are marked as absent."""
         codes, missing = self._kept_cases(target)
         if missing:
             self._say(f"tracing {', '.join(missing)} of {self._tree.name} for {target.name}")

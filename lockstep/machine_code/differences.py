@@ -20,7 +20,7 @@ class CodeChange:
     Attributes:
         kernel: name of the kernel; "" for a change of the host side or of what is known.
         kind: "kernel" (its machine code differs), "host" (grid, arguments or calls of torch differ), "unknown" (one
-            side cannot be traced), "new" or "removed" (the case exists on one side only).
+            side cannot be traced, or neither has the case), "new" or "removed" (the case exists on one side only).
         sentence: "registers 168 → 255, spills 0 → 512 B"; one line, without the kernel's name.
         source: file and line of the kernel in the head (in the base if it is gone); "" for other kinds.
         cases: who uses it.
@@ -39,11 +39,17 @@ class CodeChange:
         return f"{self.kernel or self.kind}: {self.sentence}"
 
 
-def differences(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[CodeChange, ...]:
+def differences(
+    base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], lacking: Mapping[CaseKey, str] | None = None
+) -> tuple[CodeChange, ...]:
     """Changes from ``base`` to ``head``; empty if everything is provably the same.
 
     Kernels are matched by name, in the order of their launches. Those that differ need ``machine`` on both sides for
     their sentence to have figures; ``lockstep.machine_code.compare`` sees to that.
+
+    Args:
+        base, head: the code of each case.
+        lacking: cases that neither has, and why.
 
     Returns:
         Kernels first, then by how many cases are touched, most first.
@@ -52,6 +58,8 @@ def differences(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCod
     for key in dict.fromkeys([*base, *head]):
         for change in _of_case(base.get(key), head.get(key)):
             found.setdefault(change, []).append(key)
+    for key, reason in (lacking or {}).items():
+        found.setdefault(CodeChange("", "unknown", f"in neither version: {reason}"), []).append(key)
     changes: dict[tuple[str, str, str], CodeChange] = {}
     for change, keys in found.items():
         # Specialisations of one kernel whose figures change alike are one change to a reader.

@@ -90,6 +90,7 @@ class CaseCode:
             ``t0 bf16[8,4096]``, numbered by storage), calls of torch; preparation offline comes first.
             A launch is spelled without its kernel's name, which is in ``kernels``.
         unknown: why the trace cannot be trusted; "" if it can. An untrusted trace is never the same as another.
+        absent: the tree lacks what the variant imports; ``unknown`` names it.
         environment: variables that the code under test read while it was imported and traced, and what they
             answered; ``None`` where one was not set. With other answers the trace says nothing.
     """
@@ -98,6 +99,7 @@ class CaseCode:
     host: tuple[str, ...] = ()
     unknown: str = ""
     environment: tuple[tuple[str, str | None], ...] = ()
+    absent: bool = False
 
     @property
     def host_fingerprint(self) -> str:
@@ -131,7 +133,7 @@ class CaseCode:
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """A case's code from what ``dataclasses.asdict`` made of it."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment_from(row["environment"]))
+    return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment_from(row["environment"]), row["absent"])
 
 
 def environment_from(rows: Iterable[Sequence[Any]]) -> tuple[tuple[str, str | None], ...]:

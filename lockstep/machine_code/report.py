@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 HEADINGS = {
     "kernel": "machine code",
     "host": "host side",
-    "unknown": "only measuring can tell",
+    "unknown": "unknown: not compared",
     "new": "new",
     "removed": "removed",
 }
@@ -78,8 +77,7 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
             yield f"  {heading}"
         for group in _alike(changes):
             yield from _change_lines(group)
-    counts = Counter(comparison.status(key) for key in dict.fromkeys([*comparison.base, *comparison.head]))
-    told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    told = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])

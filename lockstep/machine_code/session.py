@@ -86,8 +86,9 @@ class Session:
                     tuple(host),
                     unknown,
                     environment_from(event["environment"]),
+                    absent,
                 )
-                for suite, variant, case, identities, host, unknown in event["cases"]
+                for suite, variant, case, identities, host, unknown, absent in event["cases"]
             }
 
     def build(self, identities: Iterable[str], suites: Iterable[str], target: Target) -> dict[str, KernelCode]:

@@ -22,8 +22,9 @@ from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.model import Suite
 
-#: Suite, variant, case; then steps of the host, what is to be compiled, and why it cannot be trusted.
-Row = tuple[str, str, str, tuple[list[str], list[Request], str]]
+#: Suite, variant, case; then steps of the host, what is to be compiled, why it cannot be trusted, and whether the tree
+#: lacks what the variant imports.
+Row = tuple[str, str, str, tuple[list[str], list[Request], str, bool]]
 
 
 def main() -> int:
@@ -96,9 +97,9 @@ class Tracer:
             kernel = kernels[id(request)]
             self._requests[target, kernel.identity] = (request, kernel)
         rows = []
-        for suite, variant, case, (steps, wanted, unknown) in traces:
+        for suite, variant, case, (steps, wanted, unknown, absent) in traces:
             identities = [kernels[id(one)].identity for one in wanted]
-            rows.append([suite, variant, case, identities, steps, unknown])
+            rows.append([suite, variant, case, identities, steps, unknown, absent])
         environment = sorted(self._watch.environment.items())
         self._process.emit(
             "traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows, environment=environment
@@ -134,7 +135,8 @@ class Tracer:
         try:
             with self._watch.loads(), Importing():  # type: ignore[no-untyped-call]
                 family = load_family(suite)
-        except NotInCommit:
+        except NotInCommit as error:
+            yield from self._unknown(suite, suite.variants(), f"no {error.lacks}", absent=True)
             return
         except Exception as error:
             yield from self._unknown(suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {error})")
@@ -150,9 +152,10 @@ class Tracer:
                     continue  # never measured
                 try:
                     trace = trace_case(suite, case, family, variant, target, self._watch)
-                except NotInCommit:
+                except NotInCommit as error:
+                    yield suite.name, variant, case.label, ([], [], f"no {error.lacks}", True)
                     continue
-                yield suite.name, variant, case.label, (trace.steps, trace.requests, doubt or trace.unknown)
+                yield suite.name, variant, case.label, (trace.steps, trace.requests, doubt or trace.unknown, False)
 
     def _doubt_of_loading(self, suite: Suite) -> str:
         """Why what a suite's modules found when they were imported cannot be trusted, else ""."""
@@ -164,10 +167,11 @@ class Tracer:
         return next(found, "")
 
     @staticmethod
-    def _unknown(suite: Suite, variants: Iterable[str], reason: str) -> Iterator[Row]:
+    def _unknown(suite: Suite, variants: Iterable[str], reason: str, *, absent: bool = False) -> Iterator[Row]:
         for variant in variants:
             for case in suite.cases:
-                yield suite.name, variant, case.label, ([], [], reason)
+                if not skip_reason(suite, variant, case):
+                    yield suite.name, variant, case.label, ([], [], reason, absent)
 
 
 if __name__ == "__main__":

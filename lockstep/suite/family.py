@@ -21,7 +21,15 @@ Variant = Callable[..., Any]
 
 
 class NotInCommit(NotImplementedError):
-    """The commit lacks the module of a suite, or what a variant imports; the message says which."""
+    """The commit lacks the module of a suite, or what a variant imports; the message says which.
+
+    Attributes:
+        lacks: what it lacks: "toy.product", or "such module or name: …".
+    """
+
+    def __init__(self, lacks: str) -> None:
+        super().__init__(f"this commit has no {lacks}")
+        self.lacks = lacks
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ def import_module(suite: Suite) -> ModuleType | None:
     except BaseException as error:
         forget_failed_import(error, known)
         if isinstance(error, ModuleNotFoundError) and f"{suite.module}.".startswith(f"{error.name}."):
-            raise NotInCommit(f"this commit has no {suite.module}") from error
+            raise NotInCommit(suite.module) from error
         raise
 
 
@@ -133,7 +141,7 @@ def _late(function: Variant) -> Variant:
             absent = isinstance(error, ImportError) and under_test(error.name or "")
             if absent and not any(frames_under_test(error)):
                 lacks = str(error).partition(" (")[0]  # the rest is the path of a folder that will be gone
-                raise NotInCommit(f"this commit has no such module or name: {lacks}") from error
+                raise NotInCommit(f"such module or name: {lacks}") from error
             raise
 
     return call

@@ -63,7 +63,8 @@ class Measurer:
         listener: called before each stage.
         load: returns a suite's variants; by default those of its family's module.
         observer: records the machine code that runs.
-        history: leave out cases that a history does not measure.
+        history: leave out cases that a history does not measure. Without it the working tree is measured, and what a
+            suite imports must be there: its absence is a failure, where an older commit's is "na".
         stages: seconds spent in each stage.
         trusted: the originals of what is measured with; they must be taken before a variant is imported.
     """
@@ -149,7 +150,7 @@ class Measurer:
             with self.trusted.kept():
                 family = self.load(suite)
         except NotInCommit as error:
-            return give_up(str(error))
+            return give_up(str(error)) if self.history else give_up(_misspelt(error), "failed")
         except Disqualified as error:
             return give_up(f"the import of {suite.module} {error.evidence}", "failed", error.rule)
         except Exception as error:
@@ -161,6 +162,9 @@ class Measurer:
                 with self.stages.stage("check"):
                     errors[name] = self._check(suite, case, l2, family, name)
             except NotImplementedError as error:
+                if isinstance(error, NotInCommit) and not self.history:
+                    records[name] = replace(records[name], state="failed", reason=_misspelt(error))
+                    continue
                 records[name] = replace(records[name], reason=str(error) or "not supported")
             except Exception as error:
                 rule = error.rule if isinstance(error, Disqualified) else ""
@@ -321,3 +325,7 @@ class Measurer:
             latency_samples=outcome.latency_samples,
             speedup_samples=outcome.ratio_samples,
         )
+
+
+def _misspelt(error: NotInCommit) -> str:
+    return f"the working tree has no {error.lacks}"

@@ -370,6 +370,14 @@ def test_measure_that_measures_nothing_says_so(root):
     assert "the worker does not start: ended with exit status 1 at start" in done.stdout
 
 
+def test_measure_names_what_the_working_tree_lacks(root):
+    project = make_project(root)
+    project.write("benchmarks/own.py", OWN.replace("toy.product", "toy.prodcut"))
+    done = project.lockstep("measure", "own", "--quick")
+    assert done.returncode == 2, done.stdout
+    assert "failed: the working tree has no such module or name: No module named 'toy.prodcut' (ours;" in done.stdout
+
+
 def test_the_seed_of_measure_is_of_inputs_places_and_order(root):
     project = make_project(root)
     arguments = ("measure", "product", "--case", "M=2", "--quick", "--json")

@@ -222,7 +222,7 @@ def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
     )
     code, shown, report = gate(project, "--variant", "misspelt")
     assert code == 3, shown
-    assert "this commit has no such module or name: No module named 'toy.prodcut'" in shown
+    assert "base and head have no such module or name: No module named 'toy.prodcut'" in shown
     assert {(one["outcome"], one["in_base"]) for one in report["cases"]} == {("failed", True)}
 
 

@@ -567,6 +567,46 @@ def test_the_verb_tells_a_change_and_its_exit_code_if_asked(project):
     project.git("checkout", "-q", "toy")
 
 
+MISSPELT = """
+    from lockstep import Cost, Suite, grid, variant
+
+
+    class Misspelt(Suite):
+        baseline = "ours"
+        cases = quick = grid(M=[4])
+
+        def draw(self, new, M):
+            return {"x": new.normal(M, M)}
+
+        def reference(self, x):
+            return x.double() @ x.double()
+
+        def cost(self, M):
+            return Cost(M * M, 8 * M * M)
+
+        @variant
+        def ours(self, x):
+            from toy.prodcut import plain
+
+            return plain(x, x)
+"""
+
+
+def test_an_import_that_no_version_can_serve_is_named_with_its_reason(project):
+    project.write("benchmarks/misspelt.py", MISSPELT)
+    reason = "no such module or name: No module named 'toy.prodcut'"
+    try:
+        for words in (("diff", "HEAD"), ("diff", "HEAD", "--exit-code"), ("show",)):
+            done = project.lockstep("code", *words, "--family", "misspelt", "--target", "sm_90")
+            assert (done.returncode, reason in done.stdout) == (3, True), done.stdout
+            assert "misspelt ours at M=4" in done.stdout
+        beside = project.lockstep("code", "diff", "HEAD", "--target", "sm_90")
+        assert (beside.returncode, f"in neither version: {reason}" in beside.stdout) == (0, True), beside.stdout
+        assert "cases: 1 unknown; 1 suite has the same sources" in beside.stdout
+    finally:
+        (project.root / "benchmarks/misspelt.py").unlink()
+
+
 def test_the_verb_prints_each_target_as_it_ends(project):
     head = "def plain(x, weight, *, out=None):\n"
     kernels = project.root / "toy/product.py"

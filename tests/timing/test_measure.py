@@ -141,13 +141,26 @@ def test_what_does_not_fit_the_cache_has_no_warm_series(package):
 
 
 @pytest.mark.parametrize("gone", ["kernels_of_it.py", "__init__.py"])
-def test_a_commit_without_the_family_is_na(package, gone):
+def test_a_tree_without_the_family_fails(package, gone):
     if gone == "__init__.py":
         package.rename(package.with_name("something_else"))
     else:
         (package / gone).unlink()
     assert {(r.state, r.reason) for r in measure("plain", "wrong").values()} == {
-        ("na", "this commit has no measured_package.kernels_of_it")
+        ("failed", "the working tree has no measured_package.kernels_of_it")
+    }
+
+
+def test_what_the_working_tree_lacks_is_a_mistake_and_no_gap_of_its_history(package):
+    (package / "kernels_of_it.py").unlink()
+    asked = measurer()
+    told = {}
+    for asked.history in (True, False):
+        [record] = asked.measure(SUITE, SMALL, "warm", ["plain"])
+        told[asked.history] = record.state, record.reason
+    assert told == {
+        True: ("na", "this commit has no measured_package.kernels_of_it"),
+        False: ("failed", "the working tree has no measured_package.kernels_of_it"),
     }
 
 
