@@ -72,6 +72,7 @@ class Recorder:
         self._host: Mapping[str, str] = {}
         self._controls: Mapping[str, Mapping[str, float | str]] = {}
         self._stillborn = ""
+        self._unimportable: dict[str, WorkerDied] = {}
         self._compiled = not ahead
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
@@ -137,6 +138,8 @@ class Recorder:
         """
         if self._stillborn:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
+        if dead := self._unimportable.get(suite):
+            return [Record(suite, name, case, l2, "failed", version, dead.how, dead.rule) for name in variants]
         taken: dict[str, Record] = {}
         failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
         rules = {name: self._culprits.rule(suite, name) for name in failed}
@@ -154,6 +157,10 @@ class Recorder:
                     self._stillborn = died.how
                     self._say(f"the worker of {self.target.commit[:8]} does not start: {died.how}")
                     return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
+                if died.stage == "load":
+                    self._unimportable[suite] = died
+                    self._say(f"{suite}: {died.how}")
+                    return [Record(suite, name, case, l2, "failed", version, died.how, died.rule) for name in variants]
                 culprit = died.variant or (group[0] if len(group) == 1 else "")
                 if not culprit:
                     # It died while all were timed: time each variant alone with the baseline to find the culprit.

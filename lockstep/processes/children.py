@@ -108,7 +108,7 @@ def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
         timeout: seconds after which the leader is killed too; ``None`` waits for ever.
     """
     pause, until = 0.001, math.inf if timeout is None else time.monotonic() + timeout
-    while process.returncode is None and not _ended(process) and time.monotonic() < until:
+    while process.returncode is None and not ended(process) and time.monotonic() < until:
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
     kill_group(process)
@@ -173,7 +173,7 @@ def _setpriv() -> str | None:
     return found
 
 
-def _ended(process: subprocess.Popen[Any]) -> bool:
+def ended(process: subprocess.Popen[Any]) -> bool:
     """Return whether it ended, without reaping it: until then no other process can have its number."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None

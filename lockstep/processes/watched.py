@@ -16,9 +16,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, NoReturn
 
-from lockstep.processes.children import kill_group, reap, start
+from lockstep.processes.children import ended, kill_group, reap, start
 from lockstep.processes.worker import CONTEXT_LOST
 
 #: The folder that Lockstep is imported from, for ``PYTHONPATH`` of workers.
@@ -34,6 +35,16 @@ LOST_S = 30.0
 
 #: Rule that a worker breaks by its silence (``lockstep.timing.rules``, which imports torch's rooms).
 HUNG = "hung"
+
+#: Bytes that a worker may print, and those of one event: code under test may write without end.
+MOST_PRINTED = 64 << 20
+MOST_EVENT = 64 << 20
+
+#: A request may take this many times the silence that is allowed: events that never end are a hang too.
+MOST_SILENCES = 60
+
+#: Seconds between two looks at a silent worker: has it ended, and how much has it printed?
+LOOK_S = 0.5
 
 #: A variant that hung or killed its worker at this many cases is not tried at further ones.
 PATIENCE = 2
@@ -59,14 +70,16 @@ class WorkerDied(RuntimeError):
         how: a line for people: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
         at_start: it did not come up, so another worker would not either.
         rule: name of the rule that was broken (``lockstep.timing.rules.Rule``), or "".
+        stage: what the worker did, by its last ``stage`` event.
     """
 
-    def __init__(self, variant: str, how: str, *, at_start: bool = False, rule: str = "") -> None:
+    def __init__(self, variant: str, how: str, *, at_start: bool = False, rule: str = "", stage: str = "") -> None:
         super().__init__(f"{variant or 'worker'}: {how}")
         self.variant = variant
         self.how = how
         self.at_start = at_start
         self.rule = rule
+        self.stage = stage
 
 
 class Culprits:
@@ -99,6 +112,7 @@ class Watched:
         silence_s: seconds without an event after which it counts as hung; its start may take ``START_S``.
         check_s: seconds that a check may take at least: it compiles what was not compiled ahead.
         environment: variables of the worker; by default those of this process.
+        pass_fds: further file descriptors that the worker inherits.
     """
 
     def __init__(
@@ -108,8 +122,10 @@ class Watched:
         silence_s: float,
         check_s: float = 0.0,
         environment: Mapping[str, str] = os.environ,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self.silence_s = silence_s
+        self._asked_at = monotonic()
         self._least_s = {"start": START_S, "check": check_s}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
         ours, theirs = os.pipe()
@@ -119,12 +135,12 @@ class Watched:
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            pass_fds=(theirs,),
+            pass_fds=(theirs, *pass_fds),
             env={**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
         )
         os.close(theirs)
         self._events = ours
-        self._buffer = b""
+        self._buffer = bytearray()
         self._stage, self._variant = "start", ""
         self._owes = False  # an answer
 
@@ -141,12 +157,13 @@ class Watched:
         while True:
             event = self._next()
             if event["event"] == "stage":
-                self._stage, self._variant = event["stage"], event["variant"]
+                self._stage, self._variant = str(event.get("stage")), str(event.get("variant", ""))
             elif event["event"] == "lost":
                 reap(self._process, LOST_S)
-                rule = event.get("rule", "")
-                how = event["reason"] if rule else f"broke the CUDA context ({event['reason']})"
-                raise WorkerDied(event["variant"], how, rule=rule)
+                rule = str(event.get("rule", ""))
+                reason = str(event.get("reason"))
+                how = reason if rule else f"broke the CUDA context ({reason})"
+                raise WorkerDied(str(event.get("variant", "")), how, rule=rule, stage=self._stage)
             else:
                 self._owes = self._owes and event["event"] != answer
                 yield event
@@ -156,6 +173,7 @@ class Watched:
     def ask(self, request: dict[str, Any]) -> None:
         """Send a request; ``wait`` for its answer. Raises as ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
+        self._asked_at = monotonic()
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -178,26 +196,69 @@ class Watched:
         os.close(self._events)
         self._log.close()
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the worker and its group for the block, so that none of its code runs."""
+        self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
     def _next(self) -> dict[str, Any]:
+        patience = max(self._least_s.get(self._stage, 0.0), self.silence_s)
+        heard, searched = monotonic(), 0
         with selectors.DefaultSelector() as selector:
             selector.register(self._events, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                patience = max(self._least_s.get(self._stage, 0.0), self.silence_s)
-                if not selector.select(patience):
-                    self.kill()
-                    self._process.wait()
-                    how = f"hung for {patience:g} s {self._doing()}"
-                    raise WorkerDied(self._variant, how, at_start=self._stage == "start", rule=HUNG)
-                chunk = os.read(self._events, 1 << 16)
-                if not chunk:
+            while (end := self._buffer.find(b"\n", searched)) < 0:
+                searched = len(self._buffer)
+                if selector.select(min(LOOK_S, patience)):
+                    chunk = os.read(self._events, 1 << 16)
+                    if not chunk:
+                        self._died()
+                    self._buffer += chunk
+                    if len(self._buffer) > MOST_EVENT:
+                        self._stop("wrote an event without end")
+                # A child of a dead worker may hold the way for events open.
+                elif ended(self._process) and not selector.select(0):
                     self._died()
-                self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        event: dict[str, Any] = json.loads(line)
-        return event
+                if os.fstat(self._log.fileno()).st_size > MOST_PRINTED:
+                    self._stop(f"printed more than {MOST_PRINTED >> 20} MiB")
+                if monotonic() - heard > patience:
+                    self._stop(f"hung for {patience:g} s", HUNG)
+        if monotonic() - self._asked_at > (longest := max(patience, MOST_SILENCES * self.silence_s)):
+            self._stop(f"did not answer for {longest:g} s", HUNG)
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        try:
+            event = json.loads(line)
+            known = isinstance(event, dict) and isinstance(event.get("event"), str)
+        except ValueError:
+            known = False
+        if not known:
+            self._stop("wrote to the harness's own pipe")
+        return dict(event)
 
-    def _died(self) -> None:
-        code = reap(self._process, LOST_S)
+    def _stop(self, how: str, rule: str = "") -> NoReturn:
+        """Kill the worker because of what it does."""
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the driver may hold a process for a while
+            self._process.wait(LOST_S)
+        raise WorkerDied(
+            self._variant, f"{how} {self._doing()}", at_start=self._stage == "start", rule=rule, stage=self._stage
+        )
+
+    def _died(self) -> NoReturn:
+        until = monotonic() + LOST_S
+        while not ended(self._process):
+            if monotonic() > until:
+                self._stop("closed the harness's own pipe")
+            sleep(0.02)
+        code = reap(self._process)
         if code == CONTEXT_LOST:
             how = "broke the CUDA context"
         elif code < 0:
@@ -206,7 +267,7 @@ class Watched:
             how = f"ended with exit status {code} {self._doing()}"
         tail = self._tail()
         how = f"{how}: {tail}" if tail else how
-        raise WorkerDied(self._variant, how, at_start=self._stage == "start")
+        raise WorkerDied(self._variant, how, at_start=self._stage == "start", stage=self._stage)
 
     def _doing(self) -> str:
         return _DOING.get(self._stage, "on a request")

@@ -31,8 +31,8 @@ from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
 from lockstep.timing.verify import Timed, Verified, Verifier
 
-#: Called before anything that may hang or crash, with the stage ("check", "draw", "capture", "time", "verify") and the
-#: variant ("" for all of them).
+#: Called before anything that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
+#: and the variant ("" for all of them).
 Listener = Callable[[str, str], None]
 
 
@@ -146,6 +146,7 @@ class Measurer:
             return give_up("no GPU here; a CPU measures the quick cases, warm")
         if self.device.kind == "cuda" and case not in suite.cases:
             return give_up("a shape for machines without a GPU")
+        self.listener("load", "")
         try:
             with self.trusted.kept():
                 family = self.load(suite)
@@ -153,7 +154,7 @@ class Measurer:
             return give_up(str(error)) if self.history else give_up(_misspelt(error), "failed")
         except Disqualified as error:
             return give_up(f"the import of {suite.module} {error.evidence}", "failed", error.rule)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return give_up(f"{suite.module} cannot be imported: {brief(error)}", "failed")
 
         errors = {}

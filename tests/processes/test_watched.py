@@ -2,12 +2,14 @@
 
 import gc
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 from lockstep.asv.client import Worker, WorkerSpec
 from lockstep.processes.watched import Watched, WorkerDied
+from lockstep.timing.rules import Rule
 
 #: Comes up after a while, then does what it is asked.
 SLOW = """
@@ -16,11 +18,21 @@ SLOW = """
     def emit(event, **facts):
         os.write(int(sys.argv[2]), json.dumps({"event": event, **facts}).encode() + b"\\n")
 
+    def count(path):
+        while True:
+            with open(path, "a") as file:
+                file.write(".")
+            time.sleep(0.01)
+
     time.sleep(float(sys.argv[3]))
     emit("ready")
     for line in sys.stdin:
         exec(json.loads(line)["do"])
 """
+
+
+LOUD = "printed more than 64 MiB "
+GONE = "ended with exit status 9 while timing"
 
 
 @pytest.fixture
@@ -55,6 +67,13 @@ def test_events_come_in_order_and_stages_are_kept_back(worker):
         ("print('no room'); sys.exit(3)", "ended with exit status 3 on a request: no room", ""),
         ("sys.exit(70)", "broke the CUDA context", ""),
         ("emit('lost', variant='a', reason='so'); sys.exit(70)", "broke the CUDA context (so)", "a"),
+        ("emit('lost', variant='', reason='replaced x', rule='r'); sys.exit(70)", "replaced x", ""),
+        ("os.write(int(sys.argv[2]), b'not an event\\n')", "wrote to the harness's own pipe on a request", ""),
+        ("os.write(int(sys.argv[2]), b'[1]\\n')", "wrote to the harness's own pipe on a request", ""),
+        ("emit('stage', stage='load', variant=''); exec('while 1: print(10**6 * chr(9))')", LOUD + "in its import", ""),
+        ("exec('while 1: os.write(int(sys.argv[2]), bytes(1 << 16))')", "wrote an event without end on a request", ""),
+        # The child keeps the way for events open after its parent has gone.
+        ("emit('stage', stage='time', variant=''); os.fork() or time.sleep(1000); os._exit(9)", GONE, ""),
     ],
 )
 def test_how_it_ended_and_what_it_was_doing_is_said(worker, does, how, variant):
@@ -62,6 +81,38 @@ def test_how_it_ended_and_what_it_was_doing_is_said(worker, does, how, variant):
     with pytest.raises(WorkerDied) as died:
         worker.wait("done")
     assert (died.value.how, died.value.variant, died.value.at_start) == (how, variant, False)
+
+
+@pytest.mark.parametrize("worker", [(0.5, 0.0)], indirect=True)
+def test_events_without_end_are_a_hang(worker, monkeypatch):
+    monkeypatch.setattr("lockstep.processes.watched.MOST_SILENCES", 4)
+    worker.ask({"do": 'exec(\'while 1: emit("stage", stage="time", variant="")\')'})
+    with pytest.raises(WorkerDied, match=r"did not answer for 2 s while timing") as died:
+        worker.wait("done")
+    assert died.value.rule == Rule.HUNG
+
+
+@pytest.mark.parametrize("worker", [(0.25, 0.0)], indirect=True)
+def test_no_signal_and_no_handler_keeps_one_that_hangs(worker):
+    worker.ask({"do": "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]; time.sleep(1000)"})
+    with pytest.raises(WorkerDied, match="hung") as died:
+        worker.wait("done")
+    assert died.value.rule == Rule.HUNG
+
+
+def test_a_paused_worker_does_nothing_and_goes_on(worker, tmp_path):
+    counting = tmp_path / "count"
+    worker.ask({"do": f"import threading; threading.Thread(target=count, args=({str(counting)!r},)).start()"})
+    while not counting.exists():
+        time.sleep(0.01)
+    with worker.paused():
+        time.sleep(0.2)
+        before = counting.stat().st_size
+        time.sleep(0.5)
+        assert counting.stat().st_size == before
+    while counting.stat().st_size == before:
+        time.sleep(0.01)
+    worker.kill()
 
 
 def test_one_at_work_is_ended_at_once(worker):
