@@ -86,6 +86,7 @@ _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 def cells_of(results: Results, machine: str, some: Sequence[Status]) -> list[dict[str, Any]]:
     """Return rows of the grid for these series of a machine."""
+    some = list(some)  # statuses are made from their columns each time that they are taken
     # Of a long table only the trends that are shown are read.
     long = results.count(machine) > MANY_SERIES
     past = _past_of(results, _series(results, some)) if long else _past(results, machine)

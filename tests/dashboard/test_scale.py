@@ -26,9 +26,8 @@ from lockstep.suite.thresholds import Thresholds
 #: Benchmarks of the smaller tree and of the larger one.
 FEW, MANY = 1500, 6000
 
-#: The larger tree takes four times the work where it is linear, and sixteen times where it is quadratic. Its
-#: rows are read twice and those of the smaller tree once, so that up to eight times is linear as well.
-LINEAR = 8
+#: The larger tree takes four times the work where it is linear, and sixteen times where it is quadratic.
+LINEAR = 5
 
 #: Bytes that a process may hold for a series of two commits, once all pages were seen.
 BYTES_A_SERIES = 3000
