@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.util import UserError
 
-from dashboard.auth.credentials import AccessError, access_of, add_access
+from dashboard.auth.credentials import Access, AccessError, access_of, add_access
 from lockstep.alerts.state_location import STATE
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.locations import check_locations, open_store, results_folder
@@ -58,32 +58,37 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
             raise UserError(f"--workers {args.workers}: it must be at least 1")
         check_locations(args)
         thresholds = check_thresholds(args)
-        listener = listen(args.host, args.port)
-        # Imported after the port is open: a busy port must be reported at once, and these imports take a second.
-        from dashboard.server.app import create_app
-        from dashboard.server.serve import serve
-        from lockstep.alerts.database import StateError
-        from lockstep.alerts.findings import Findings
-        from lockstep.history.store import StoreError
-        from lockstep.suite.thresholds import ThresholdsError, read_thresholds
-
-        # Their log records would stand between our lines.
-        for library in ("alembic", "flask-limiter"):
-            logging.getLogger(library).propagate = False
-        try:
-            store = open_store(args)
-            service = open_service(args, store.cache)
-            read_thresholds(thresholds)
-        except (StoreError, StateError, ThresholdsError) as error:
-            raise UserError(str(error)) from error
-        repo = args.repo or results_folder(args)
-        findings = Findings(store.cache, repo, packages_of(args), service.thresholds, service.runner)
-        app = create_app(store, service, access, findings)
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
-        serve(app, listener, args.workers, access.proxies)
+        # The port is opened before a second of imports: a busy port must be reported at once.
+        with listen(args.host, args.port) as listener:
+            _serve(args, access, thresholds, listener)
         return 0
+
+
+def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener: socket.socket) -> None:
+    # Start-up: `lockstep --help` imports every verb.
+    from dashboard.server.app import create_app
+    from dashboard.server.serve import serve
+    from lockstep.alerts.database import StateError
+    from lockstep.alerts.findings import Findings
+    from lockstep.history.store import StoreError
+    from lockstep.suite.thresholds import ThresholdsError, read_thresholds
+
+    # Their log records would stand between our lines.
+    for library in ("alembic", "flask-limiter"):
+        logging.getLogger(library).propagate = False
+    try:
+        store = open_store(args)
+        service = open_service(args, store.cache)
+        read_thresholds(thresholds)
+    except (StoreError, StateError, ThresholdsError) as error:
+        raise UserError(str(error)) from error
+    repo = args.repo or results_folder(args)
+    findings = Findings(store.cache, repo, packages_of(args), service.thresholds, service.runner)
+    app = create_app(store, service, access, findings)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}/ (Ctrl+C ends it)", flush=True)
+    serve(app, listener, args.workers, access.proxies)
 
 
 def open_service(args: argparse.Namespace, cache: Path) -> AlertService:

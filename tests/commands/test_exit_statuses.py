@@ -231,12 +231,16 @@ def test_a_dashboard_that_has_nothing_or_nowhere_to_serve(run, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert run("dashboard", "--port", taken.getsockname()[1])[0] == 4
 
-    def fail(*_):
+    listeners = []
+
+    def fail(app, listener, *_):
+        listeners.append(listener)
         raise RuntimeError("so")
 
     monkeypatch.setattr("dashboard.server.serve.serve", fail)
     status, said = run("dashboard", "--port", "0")
     assert (status, "unexpected RuntimeError: so" in said) == (3, True)
+    assert [listener.fileno() for listener in listeners] == [-1]  # closed
 
 
 @pytest.mark.parametrize(
