@@ -21,26 +21,23 @@ HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow:"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
+def started(folder, workers):
+    """Process and port of ``lockstep dashboard`` over one measurement, once it answers."""
+    write_measurement(folder / "results", [record()])
+    main = [sys.executable, "-c", "from lockstep.commands.cli import main; main()"]
+    options = ["--results", "results", "--cache", "cache", "--state", "alerts.sqlite"]
+    command = [*main, "dashboard", "--port", "0", "--workers", str(workers), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
+    port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
+    asked(port)
+    return process, port
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """Port of ``lockstep dashboard`` with one worker."""
-    here = tmp_path_factory.mktemp("server")
-    write_measurement(here / "results", [record()])
-    options = ["--results", here / "results", "--cache", here / "cache", "--state", here / "alerts.sqlite"]
-    command = [
-        sys.executable,
-        "-c",
-        "from lockstep.commands.cli import main; main()",
-        "dashboard",
-        "--port",
-        "0",
-        "--workers",
-        "1",
-    ]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=here)
+    process, port = started(tmp_path_factory.mktemp("server"), workers=1)
     try:
-        port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
-        asked(port)
         yield port
     finally:
         process.send_signal(signal.SIGTERM)
@@ -192,21 +189,7 @@ def test_more_headers_than_anybody_sends_are_refused(server):
 
 
 def test_a_worker_ends_with_its_master(tmp_path):
-    write_measurement(tmp_path / "results", [record()])
-    command = [
-        sys.executable,
-        "-c",
-        "from lockstep.commands.cli import main; main()",
-        "dashboard",
-        "--port",
-        "0",
-        "--workers",
-        "2",
-    ]
-    options = ["--results", tmp_path / "results", "--cache", tmp_path / "cache", "--state", tmp_path / "alerts.sqlite"]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
-    port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
-    asked(port)
+    process, port = started(tmp_path, workers=2)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     # Its workers hold the other end.
