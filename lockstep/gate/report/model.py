@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lockstep.gate.verdict import OUTCOMES, Verdict
+from lockstep.record.lines import finite
 
 #: Layout of the JSON file; ``docs/gate.md`` describes it. Raised when a reader must change.
 SCHEMA = 1
@@ -132,7 +132,7 @@ class Report:
             "regressions": len(self.regressions),
             **asdict(self),
         }
-        return json.dumps(_finite(content), indent=1) + "\n"
+        return json.dumps(finite(content), indent=1) + "\n"
 
 
 def worst_first(verdicts: Any) -> tuple[Verdict, ...]:
@@ -237,14 +237,3 @@ def _by(verdicts: Sequence[Verdict]) -> str:
 
 def _value(verdict: Verdict) -> float:
     return verdict.change.value if verdict.change else 0.0
-
-
-def _finite(value: Any) -> Any:
-    """Infinite bounds become null: JSON has no infinity."""
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return value
