@@ -101,6 +101,7 @@ class _Grouped(Suite):
 
     family = "grouped"
     module = "kernels.grouped"
+    activations = ("x", "grad_out")
 
     def full_history(self, B: int) -> bool:
         """Select the source's own batch, even and ragged."""

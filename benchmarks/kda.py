@@ -23,6 +23,7 @@ class Kda(Suite):
 
     module = "kernels.kda"
     baseline = "eight"
+    activations = ("x",)
     # What the source went to, and what `best` is compared with.
     tracked = ("merged", "best")
     cases = (

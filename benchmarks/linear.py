@@ -24,6 +24,7 @@ class Linear(Suite):
 
     module = "kernels.linear"
     baseline = "torch"
+    activations = ("x",)
     cases = (
         *grid(M=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096], K=4096, N=2048),
         *grid(M=[1, 8, 32, 64], K=4096, N=2048, bias=True),

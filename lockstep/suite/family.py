@@ -44,17 +44,28 @@ class Family:
             nothing was tuned for this GPU, say.
         scratch: device buffers that the variants keep between calls (zeroed counters, say), by any name, as the
             module's ``SCRATCH`` has them. The harness lays them elsewhere by putting others in their place.
+        activations: as the suite's.
     """
 
     variants: Mapping[str, Variant]
     prepare: Mapping[str, Callable[..., dict[str, Any]]]
     note: str = ""
     scratch: MutableMapping[Any, torch.Tensor] = field(default_factory=dict)
+    activations: tuple[str, ...] = ()
 
     def prepared(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what variant ``name`` prepares offline from the suite's inputs; nothing for most variants."""
+        """Return what variant ``name`` prepares offline from the suite's inputs; nothing for most variants.
+
+        Activations come to it shuffled: it sees their layout, and cannot prepare the result.
+        """
         prepare = self.prepare.get(name)
-        return prepare(**bind(prepare, inputs)) if prepare else {}
+        if prepare is None:
+            return {}
+        # Deferred: suites and families are read where torch must not be imported.
+        from lockstep.suite.inputs import shuffled
+
+        taken = bind(prepare, inputs)
+        return prepare(**taken | {name: shuffled(taken[name]) for name in self.activations if name in taken})
 
     def arguments(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of variant ``name``, ``out`` left out."""
@@ -86,7 +97,7 @@ def load_family(suite: Suite) -> Family:
             raise
         module = None
     if module is None:
-        return Family(own, prepare)
+        return Family(own, prepare, activations=suite.activations)
     prefix = f"{suite.op}." if suite.op else ""
     listed = {n.removeprefix(prefix): _late(f) for n, f in _variants(suite, module).items() if n.startswith(prefix)}
     prepares = getattr(module, "PREPARE", {})
@@ -96,6 +107,7 @@ def load_family(suite: Suite) -> Family:
         prepare={n.removeprefix(prefix): late(f) for n, f in prepares.items() if n.startswith(prefix)} | prepare,
         note=table.note() if table is not None else "",
         scratch=getattr(module, "SCRATCH", {}),
+        activations=suite.activations,
     )
 
 

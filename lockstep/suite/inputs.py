@@ -77,3 +77,15 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
     if isinstance(value, list | tuple):
         return type(value)(map_tensors(part, change) for part in value)
     return value
+
+
+def shuffled(value: Any) -> Any:
+    """Return the same structure with the elements of every tensor in a random order; "meta" tensors have none."""
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_meta:
+            return tensor
+        order = torch.randperm(tensor.numel(), device=tensor.device)
+        return torch.empty_like(tensor).copy_(tensor.flatten()[order].view(tensor.shape))
+
+    return map_tensors(value, change)

@@ -64,6 +64,8 @@ class Suite(ABC):
         quick: shapes small enough for a CPU, measured where there is no GPU; among ``cases`` or others.
         baseline: the variant that speedup is measured against.
         tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
+        activations: names of inputs that differ from call to call where the task is used; the others are weights. What
+            a variant prepares offline (``PREPARE``) may depend on weights alone, so activations come to it shuffled.
         tracked: variants that a history measures beside the baseline at cases without ``full_history``.
         continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
             State both if a definition was rewritten and still measures the same: its series then go on.
@@ -76,6 +78,7 @@ class Suite(ABC):
     quick: ClassVar[tuple[Case, ...]]
     baseline: ClassVar[str]
     tolerance: ClassVar[float] = 1e-2
+    activations: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[tuple[str, ...]] = ("best",)
     continues: ClassVar[tuple[str, str]] = ("", "")
 
