@@ -82,11 +82,16 @@ class Detector(OnlineFilter):
         """Report the changes whose log odds exceed the threshold."""
         found, settings = self.run_lengths, self.settings
         cost, relative = found.cost[rows], found.depth[rows] - self.depth[rows][:, None]
-        more = np.where((relative == 1) & self._stands(rows, index), cost - 2 * self._bonus(rows), np.inf)
+        challengers = (relative == 1) & self._stands(rows, index)
+        more = np.where(challengers, cost - 2 * self._bonus(rows), np.inf)
         held = np.where(relative == 0, cost, np.inf)
         strength = held.min(axis=1) - more.min(axis=1)
-        for place in np.flatnonzero(log_odds(more, held) > settings.evidence).tolist():
-            self._consider(int(rows[place]), int(index[place]), strength[place])
+        likely = np.flatnonzero(log_odds(more, held) > settings.evidence)
+        if likely.size:
+            places = found.locate(rows[likely], challengers[likely])
+            columns = rows[likely], index[likely], strength[likely], *places
+            for one in zip(*(each.tolist() for each in columns), strict=True):
+                self._consider(*one)
 
     def _stands(self, rows: Ints, index: Ints) -> NDArray[np.bool_]:
         """Return a mask [rows, width]: enough points lie at the level, or two did before the series left it."""
@@ -122,12 +127,9 @@ class Detector(OnlineFilter):
         bonus: Floats = settings.patience * np.log(size / settings.run) - np.where(early, raised, 0.0)
         return bonus
 
-    def _consider(self, row: int, now: int, strength: float) -> None:
+    def _consider(self, row: int, now: int, strength: float, index: int, earliest: int, latest: int) -> None:
         """Report a change unless modes, a slope or noise explain it."""
         found = self.run_lengths
-        rows = np.array([row])
-        challengers = (found.depth[row] == self.depth[row] + 1) & self._stands(rows, rows * 0 + now)[0]
-        index, earliest, latest = (int(each[0]) for each in found.locate(rows, challengers[None]))
         silent: Silence = ""
         switched = self._switched(row, index, now)
         if switched is not None:
@@ -140,7 +142,7 @@ class Detector(OnlineFilter):
         index, earliest, latest = self._after_last_change(row, self.shifts[row], index, earliest, latest)
         self.depth[row] += 1
         found.drop(row, found.depth[row] < self.depth[row] - 1)
-        self._choose_best(rows)
+        self._choose_best(np.array([row]))
         self.shifts[row].append(Shift(index, earliest, latest, now, silent))
         self._look[row] = now + 1
         self.unsettled[row] = -1
