@@ -134,11 +134,12 @@ class Detector(OnlineFilter):
         switched = self._switched(row, index, now)
         if switched is not None:
             silent = "modes"
-        elif self.unsettled[row] < 0 and self._slopes(row, index, now):
-            silent = "slope"
         elif self._doubtful(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
+        # Only now: a slope that noise explains would be reported as a step once it is no longer a slope.
+        elif self.unsettled[row] < 0 and self._slopes(row, index, now):
+            silent = "slope"
         index, earliest, latest = self._after_last_change(row, self.shifts[row], index, earliest, latest)
         self.depth[row] += 1
         found.drop(row, found.depth[row] < self.depth[row] - 1)

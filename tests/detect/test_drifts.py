@@ -60,7 +60,7 @@ class TestAnalysis:
     def test_an_autoregression_seldom_rings(self):
         generator = np.random.default_rng(4)
         noises = [autoregression(generator, 120, generator.uniform(0.3, 0.7)) for _ in range(300)]
-        assert false_per_1000(noises) <= 1.6
+        assert false_per_1000(noises) <= 0.9
 
     def test_noise_of_uneven_size_seldom_rings(self):
         generator = np.random.default_rng(5)
