@@ -35,6 +35,7 @@ def report(*cases, **rest):
         (report(), "infrastructure"),
         (report(verdict("unsure"), verdict("removed"), verdict("na")), "infrastructure"),
         (report(verdict("new")), "pass"),
+        (report(verdict("new"), verdict("unsure")), "infrastructure"),
         (report(verdict("same"), absent=("rope",)), "infrastructure"),
         (report(verdict("slower", 0.02), absent=("rope",)), "slower"),
         (
@@ -114,7 +115,14 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
             "No case that the change can touch was judged: the budget did not reach it (1 same, 1 unsure, 1 of them "
             "proved).",
         ),
-        (report(verdict("new")), "Nothing was compared: base has none of the cases, head passes its checks (1 new)."),
+        (
+            report(verdict("new"), verdict("removed", case="M=1")),
+            "Nothing was compared; head passes its checks in 1 case without a base (1 new, 1 removed).",
+        ),
+        (
+            report(verdict("new"), verdict("unsure", case="M=1", reason="too noisy")),
+            "No case that the change can touch was judged: too noisy (1 unsure, 1 new).",
+        ),
         (
             report(verdict("same"), absent=("rope", "swiglu")),
             "Not judged: rope, swiglu: neither version has this family; nothing slower by more than 0.25 % (1 same).",

@@ -83,8 +83,8 @@ class Report:
         """Why a run without bad news is not a pass, or "".
 
         A pass needs every family in one version at least, and a judged case: head was compared with base, or checked
-        where base has no such case. Cases that are proved do not count where all that had to be measured are unsure:
-        those are the cases that the change can touch. Each case that the change can touch must run here.
+        where base has no such case. Cases that are proved or new do not count where all that had to be compared are
+        unsure: those are the cases that the change can touch. Each case that the change can touch must run here.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
@@ -96,7 +96,7 @@ class Report:
             if verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks)
         ]
         unsure = self.of("unsure")
-        if judged and not (unsure and all(verdict.proved for verdict in judged)):
+        if judged and not (unsure and all(verdict.proved or verdict.outcome == "new" for verdict in judged)):
             return ""
         reasons = Counter(_why_not(verdict) for verdict in unsure or self.cases)
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
@@ -162,13 +162,13 @@ def headline(report: Report) -> str:
         said.append(f"{_cases(accepted)} slower as accepted: {_names(accepted)} by {_by(accepted)}")
     if report.absent or report.unrun:
         said.append(f"not judged: {report.unjudged}")
-    elif report.unjudged and report.of("same"):
+    elif report.unjudged and report.of("same", "new"):
         said.append(f"no case that the change can touch was judged: {report.unjudged}")
         return _sentence(said, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
         said.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {counts_from(report)}")
     elif not slower and report.of("new") and not failed:
-        said.append("nothing was compared: base has none of the cases, head passes its checks")
+        said.append(f"nothing was compared; head passes its checks in {_cases(report.of('new'))} without a base")
     elif not slower and not report.absent and not report.unrun:
         said.append(f"nothing was judged: {report.unjudged}" if report.unjudged else "nothing else was judged")
     faster = report.of("faster")
