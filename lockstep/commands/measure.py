@@ -19,7 +19,7 @@ from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import Record
-from lockstep.record.table import reasons, records_table
+from lockstep.record.table import CPU_NOTE, reasons, records_table
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import (
     load_suites,
@@ -102,6 +102,8 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
                         console.print(records_table(shown, f"{suite.name}: baseline {suite.baseline}"))
                         for line in reasons(shown):
                             console.print(line, markup=False, highlight=False)
+            if device == "cpu" and "ok" in states and not args.json:
+                console.print(CPU_NOTE, markup=False, highlight=False)
         except WorkerDied as died:
             log.error(f"the worker does not start: {died.how}")
             return BROKEN

@@ -9,8 +9,14 @@ from rich.table import Table
 
 from lockstep.record.model import Record
 
-#: From here on a ratio's interval says only that nothing is known (a share of 1 is 100 %).
-ENDLESS = 100.0
+#: From here on a ratio's interval or an MDE says only that nothing is known (a share of 1 is 100 %).
+UNKNOWN = 100.0
+
+#: What a reader of a CPU's times must know.
+CPU_NOTE = (
+    "note: a CPU's times change with whatever else runs on the machine, by tens of per cent and at times many times "
+    "over; they show that everything works, not how fast it is"
+)
 
 
 def records_table(records: Sequence[Record], title: str = "") -> Table:
@@ -54,16 +60,16 @@ def _cells(record: Record) -> list[str]:
         cells += ["", ""]
     else:
         low, high = record.speedup.low, record.speedup.high
-        cells += [f"{record.speedup.value:.3f}×", f"{low:.4f} … {high:.4f}" if high < ENDLESS else "endless"]
-    cells.append("" if record.mde is None else f"{record.mde:.2%}" if record.mde < ENDLESS else "endless")
+        cells += [f"{record.speedup.value:.3f}×", f"{low:.4f} … {high:.4f}" if high < UNKNOWN else "unknown"]
+    cells.append("" if record.mde is None else f"{record.mde:.2%}" if record.mde < UNKNOWN else "unknown")
     cells.append(f"{record.clocks.sm_mhz:.0f}" if record.clocks.sm_mhz else "")
     return cells
 
 
 def _rate(of_one: float) -> str:
-    """In units of 10⁹ a second; below ten with a decimal, for what a CPU reaches."""
+    """In units of 10⁹ a second; below ten with two significant digits, for what a CPU reaches."""
     rate = of_one / 1e9
-    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -1,5 +1,6 @@
 """The provenance file: what is written is read back, and what is broken is refused by name."""
 
+import io
 import json
 import math
 import os
@@ -8,9 +9,11 @@ from dataclasses import asdict, fields, replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import SCHEMA_VERSION, Clocks, Code, Estimate, Kernel, Provenance, Record
+from lockstep.record.table import records_table
 
 # The file keeps seven digits.
 numbers = (
@@ -260,3 +263,13 @@ def test_a_crash_between_records_leaves_the_old_file_alone(path):
 def test_others_may_read_it(path):
     write_records(path, PROVENANCE, [RECORD])
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_slow_rate_keeps_its_digits_and_what_is_not_known_is_called_so():
+    times, wide = Estimate(1.0, 0.9, 1.1), Estimate(1.0, 0.0, 200.0)
+    slow = replace(RECORD, state="ok", latency=times, flops=4.2e7, bytes=1.2e10, speedup=wide, mde=math.inf)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(records_table([slow]))
+    assert "0.042" in shown.getvalue()
+    assert "12" in shown.getvalue()
+    assert shown.getvalue().count("unknown") == 2
