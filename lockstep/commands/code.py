@@ -69,7 +69,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
                 action="append",
                 default=[],
                 metavar="sm_90",
-                help="target; with its number of multiprocessors: sm_90:114; may repeat",
+                help="target; with its number of multiprocessors: sm_90:114; may repeat (default: lockstep.targets in "
+                f"asv.conf.json, else {', '.join(TARGETS)})",
             )
             action.add_argument("--json", action="store_true", help="JSON on stdout")
             # asv adds its own options (-v, --config) to the verb; here they may follow the action too.
@@ -224,7 +225,9 @@ def _refuse_unknown(suites: Sequence[Suite], variants: Sequence[str]) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    # One write: the threads of two trees write at once, and print writes the end of a line by itself.
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _fail(code: int, message: str) -> int:
