@@ -71,6 +71,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
         # asv's constructor reads these two before it sets them.
         self._python, self._requirements = python, requirements
+        self._conf = conf
         super().__init__(conf, python, requirements, tagged_env_vars)
         self._benchmarks: dict[str, dict[str, Any]] = {}
         self._recorder: Recorder | None = None
@@ -131,6 +132,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Answer asv's ``run`` requests from the worker; start a process for everything else."""
+        if len(args) > 1 and args[1] in ("discover", "check"):
+            packages_under_test(self._conf, load_suites(Path(self._conf.benchmark_dir)))
         if len(args) > 1 and args[1] == "run" and self._recorder is not None:
             return self._answer(args[2:], str(kwargs.get("cwd", ".")))
         # asv's script drops PYTHONPATH from sys.path and takes this instead.

@@ -18,6 +18,9 @@ from lockstep.suite.model import Suite, SuiteError
 #: Packages under test unless asv.conf.json names them.
 PACKAGES = ("kernels",)
 
+#: What to do about a suite that imports the package under test, which comes from a commit, when it is itself imported.
+IMPORT_INSIDE = "import the package under test inside the functions of a suite, not at the top of its module"
+
 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """Return the suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
@@ -40,7 +43,10 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             raise
         except BaseException as error:
             # Also SystemExit: a suite that calls sys.exit would end the verb with a status of its own.
-            raise SuiteError(f"suite module {name} cannot be imported: {type(error).__name__}: {error}") from error
+            advice = f"; {IMPORT_INSIDE}" if isinstance(error, ImportError) else ""
+            raise SuiteError(
+                f"suite module {name} cannot be imported: {type(error).__name__}: {error}{advice}"
+            ) from error
         for suite in suites_in(module):
             if suites.setdefault(suite.name, suite) is not suite:
                 raise SuiteError(f"two suites are called {suite.name}; the second is in {module.__file__}")
@@ -75,7 +81,8 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
     """Return the packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
     Raises:
-        SuiteError: one that a suite measures is missing there; it would be today's at every commit.
+        SuiteError: one that a suite measures is missing there, or a suite's module imports one when it is itself
+            imported; it would be today's at every commit.
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
     for suite in suites.values():
@@ -86,7 +93,26 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
                 f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
                 f"there is {', '.join(packages) or 'none'}"
             )
+        for module in _imported_beside(suite):
+            if top := _holds(module, packages):
+                raise SuiteError(f"{module.__file__} imports {top}, which comes from each commit: {IMPORT_INSIDE}")
     return packages
+
+
+def _imported_beside(suite: Suite) -> Iterator[ModuleType]:
+    """Yield the imported modules of the package that defines a suite: its own, and those that it may use."""
+    home = type(suite).__module__.partition(".")[0]
+    yield from (one for name, one in list(sys.modules.items()) if name.partition(".")[0] == home and one is not None)
+
+
+def _holds(module: ModuleType, packages: Sequence[str]) -> str:
+    """Return the package of ``packages`` from which a module holds a module, class or function; "" for none."""
+    for value in vars(module).values():
+        source = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        top = source.partition(".")[0] if isinstance(source, str) else ""
+        if top in packages and top != module.__name__.partition(".")[0]:
+            return top
+    return ""
 
 
 def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
@@ -95,16 +121,22 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     Raises:
         SuiteError: a measured package is not there; two commits without it would be the same.
     """
-    folder = Path.cwd() / getattr(conf, "repo_subdir", "")
+    below = getattr(conf, "repo_subdir", "")
+    folder = Path.cwd() / below
     measured = {suite.module.partition(".")[0]: f"suite {suite.name} measures" for suite in suites.values()}
     if any(suite.adapters for suite in suites.values()):
         measured |= dict.fromkeys(packages_under_test(conf, suites), '"packages" in asv.conf.json names')
     for top, who in measured.items():
         if top and not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
-            raise SuiteError(
-                f"{folder} holds no package {top}, which {who}; where it lies in another folder "
-                'of the repository, asv.conf.json says so: "repo_subdir": "src"'
+            close = difflib.get_close_matches(top, [path.stem for path in folder.glob("*")], n=1)
+            advice = (
+                f"; did you mean {close[0]}?"
+                if close
+                else f'; "repo_subdir" in asv.conf.json names that folder ({below})'
+                if below
+                else '; where it lies in another folder of the repository, asv.conf.json says so: "repo_subdir": "src"'
             )
+            raise SuiteError(f"{folder} holds no package {top}, which {who}{advice}")
     return folder
 
 

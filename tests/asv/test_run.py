@@ -268,6 +268,23 @@ def test_unknown_names_are_answered_with_the_known_ones(root):
     assert "Traceback" not in done.stdout
 
 
+def test_a_package_imported_at_the_top_of_a_suite_gets_one_answer_with_the_remedy(root):
+    project = make_project(root)
+    project.write("benchmarks/aids.py", "from toy.product import plain\n")
+    project.write(
+        "benchmarks/own.py", OWN.replace("from lockstep", "from benchmarks import aids\n    from lockstep", 1)
+    )
+    answer = "aids.py imports toy, which comes from each commit: import the package under test inside the functions"
+    for words in (["check"], ["run", "HEAD^!"], ["measure", "own"], ["gate"], ["code", "diff", "HEAD"]):
+        done = project.lockstep(*words)
+        assert (done.returncode, answer in done.stdout) == (4, True), done.stdout
+        assert "Traceback" not in done.stdout
+    project.write("benchmarks/aids.py", "from tyo.product import plain\n")
+    done = project.lockstep("measure", "own")
+    assert done.returncode == 4, done.stdout
+    assert "No module named 'tyo'; import the package under test inside the functions of a suite" in done.stdout
+
+
 #: Variants that never return, once each of the stages; appended to KERNELS.
 ENDLESS = """
 
@@ -375,6 +392,7 @@ def test_measure_names_what_the_working_tree_lacks(root):
     project.write("benchmarks/own.py", OWN.replace("toy.product", "toy.prodcut"))
     done = project.lockstep("measure", "own", "--quick")
     assert done.returncode == 2, done.stdout
+    assert "a CPU's times change with whatever else runs" in done.stdout
     assert "failed: the working tree has no such module or name: No module named 'toy.prodcut' (ours;" in done.stdout
 
 

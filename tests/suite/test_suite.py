@@ -476,6 +476,13 @@ def test_the_working_tree_must_hold_what_is_measured(load, tmp_path, monkeypatch
     assert packages_folder(SimpleNamespace(repo_subdir="src"), suites) == tmp_path / "src"
     with pytest.raises(SuiteError, match=r'holds no package toy.*"repo_subdir": "src"'):
         packages_folder(SimpleNamespace(repo_subdir=""), suites)
+    # Where the folder is named already, the name of the package is what may be wrong.
+    (tmp_path / "src/toy").rename(tmp_path / "src/toys")
+    with pytest.raises(SuiteError, match=r"holds no package toy, which .*; did you mean toys\?"):
+        packages_folder(SimpleNamespace(repo_subdir="src"), suites)
+    (tmp_path / "src/toys").rename(tmp_path / "src/other")
+    with pytest.raises(SuiteError, match=r'"repo_subdir" in asv.conf.json names that folder \(src\)'):
+        packages_folder(SimpleNamespace(repo_subdir="src"), suites)
 
 
 def test_asv_gets_every_variant_case_and_cache_state(load):
