@@ -31,6 +31,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.family import Family, NotInCommit, takes_out
 from lockstep.suite.inputs import Draw
+from lockstep.suite.missing_files import without_tree
 from lockstep.suite.model import Suite
 
 ALLOCATIONS = frozenset(
@@ -248,7 +249,7 @@ def _raised_in(error: BaseException) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]
+    return without_tree(str(error).strip().split("\n", 1)[0])
 
 
 class _Calls(TorchDispatchMode):

@@ -20,6 +20,7 @@ from lockstep.machine_code.watch import Watch
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.evaluate import skip_reason
+from lockstep.suite.missing_files import without_tree
 from lockstep.suite.model import Suite
 
 #: Suite, variant, case; then steps of the host, what is to be compiled, why it cannot be trusted, and whether the tree
@@ -139,7 +140,9 @@ class Tracer:
             yield from self._unknown(suite, suite.variants(), f"no {error.lacks}", absent=True)
             return
         except Exception as error:
-            yield from self._unknown(suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {error})")
+            yield from self._unknown(
+                suite, suite.variants(), f"cannot be imported ({type(error).__name__}: {without_tree(str(error))})"
+            )
             return
         doubt = self._doubt_of_loading(suite)
         for variant in family.variants:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 #: How the names of folders begin into which commits are unpacked.
 TREE_PREFIX = "lockstep-tree-"
+
+
+def without_tree(text: str) -> str:
+    """Return a text with the paths of a commit's tree relative to it; its folder is gone when somebody reads them."""
+    return re.sub(rf"[^\s'\"(]*{TREE_PREFIX}[^/\s]+/", "", text)
 
 
 def hint(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.evaluate import buffers_of, inputs_of, reference_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
-from lockstep.suite.missing_files import hint
+from lockstep.suite.missing_files import hint, without_tree
 from lockstep.suite.model import Suite, SuiteError, bind
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.rules import Disqualified, Rule
@@ -159,7 +159,7 @@ def without_frames(error: Exception) -> Exception:
 
 def brief(error: BaseException) -> str:
     """Return type or rule of an error and its first line, with a hint about files that a commit lacks."""
-    first = str(error).strip().split("\n", 1)[0]
+    first = without_tree(str(error).strip().split("\n", 1)[0])
     kind = error.rule.value if type(error) is Disqualified else type(error).__name__
     parts = [f"{kind}: {first}" if first else kind, hint(error)]
     return "; ".join(part for part in parts if part)

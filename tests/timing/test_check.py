@@ -194,3 +194,9 @@ def test_inputs_are_random_and_repeat_with_the_seed():
     assert torch.equal(draw[0], draw[1])
     assert not torch.equal(draw[0], draw[2])
     assert draw[0].unique().numel() == 32
+
+
+def test_paths_of_a_commits_tree_are_told_relative_to_it():
+    error = ImportError("cannot import name 'gone' from 'toy' (/tmp/lockstep-tree-a1b2c3/toy/__init__.py)")
+    assert brief(error) == "ImportError: cannot import name 'gone' from 'toy' (toy/__init__.py)"
+    assert brief(ValueError("'/var/x/lockstep-tree-ab/toy/a.txt' is empty")) == "ValueError: 'toy/a.txt' is empty"
