@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 
+from asv.console import log
 from rich.console import Console
 
 from lockstep.record.model import Record
@@ -26,6 +28,7 @@ class Progress:
         self._commit = ""
         self._measured = 0
         self._spent = 0.0
+        self._unmeasured: Counter[str] = Counter()
         # rich's own live displays would redirect what asv prints on standard output meanwhile.
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
@@ -43,7 +46,7 @@ class Progress:
         self._console.print(line, markup=False)
 
     def case(self, records: Iterable[Record], seconds: float, *, measured: bool) -> None:
-        """Count a case as done and name its failed series."""
+        """Count a case as done and name its failed series; a case without a number here is only counted."""
         self.done += 1
         if measured:
             self._measured += 1
@@ -53,6 +56,9 @@ class Progress:
             if record.state == "failed":
                 self.say(f"  failed: {record.suite} {record.variant} {record.case} {record.l2}: {record.reason}")
         if not rows:
+            return
+        if all(record.state == "na" for record in rows):
+            self._unmeasured[rows[0].reason] += 1
             return
         ok = sum(record.state == "ok" for record in rows)
         first = rows[0]
@@ -71,9 +77,14 @@ class Progress:
         return f", about {remaining:.0f} s left" if remaining < 90 else f", about {remaining / 60:.0f} min left"
 
     def finish(self) -> None:
-        """Remove the rewritten line."""
+        """Remove the rewritten line, and report the cases of the commit that have no number, by reason."""
         self._clear()
+        for reason, count in self._unmeasured.items():
+            self._console.print(f"{count} case{'' if count == 1 else 's'} not measured: {reason}", markup=False)
+        self._unmeasured.clear()
 
     def _clear(self) -> None:
         if self._console.is_terminal:
             self._console.file.write("\r\x1b[2K")
+        else:
+            log.flush()  # asv ends its line "[50.00%] ··· name" only when the benchmark is done

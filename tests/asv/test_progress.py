@@ -35,3 +35,14 @@ def test_the_time_left_is_of_all_commits_that_are_known(capsys):
         progress.begin(40 * "a")
         progress.case([record()], 60.0, measured=True)
         assert capsys.readouterr().err.strip().endswith(left)
+
+
+def test_cases_without_a_number_share_a_line(capsys):
+    progress = Progress(3, 1)
+    progress.begin(40 * "a")
+    for one in (record(), record(state="na", reason="no GPU here"), record(state="na", reason="no GPU here")):
+        progress.case([one], 1.0, measured=True)
+    progress.finish()
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("aaaaaaaa [   1/3] ")
+    assert last == "2 cases not measured: no GPU here"
