@@ -131,10 +131,11 @@ def _loudest(every: Statuses) -> Statuses:
     return every.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
 
 
-def heat_height(figure: Mapping[str, Any]) -> int:
-    """Pixels that the chart needs."""
+def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chart's height in pixels and its number of columns, from which a phone takes its width."""
     suites = len(figure["data"][0]["y"])
-    return 12 + suites * max(_LEAST_PX, min(_ROW_PX, 600 // max(suites, 1)))
+    height = 12 + suites * max(_LEAST_PX, min(_ROW_PX, 600 // max(suites, 1)))
+    return {"height": height, "--columns": round(figure["layout"]["xaxis"]["range"][1] + 0.5)}
 
 
 def _chosen(some: Sequence[Status], show: str) -> Status:

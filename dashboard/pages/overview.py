@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
-from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_height, heatmap
+from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
 from dashboard.charts.theme import Scheme
 from dashboard.pages.grid import grid
 from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
@@ -168,7 +168,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
                 *news(results, open_alerts),
             ],
             heat,
-            {"height": heat_height(heat)},
+            heat_style(heat),
             _heat_words(show, suites),
         )
 
