@@ -73,6 +73,8 @@ def headline(alert: Alert) -> str:
     worst = alert.members[0]
     members = [member for member in alert.members if (member.size > 0) == (alert.topic == "slower")]
     more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+    if others := len(alert.members) - len(members):
+        more += f"; {others} {'faster' if alert.topic == 'slower' else 'slower'} in the same range"
     size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
     return f"{where(alert)} {_TOPICS[alert.topic]}{size} in {alert.range}: {worst.series.label}{more}"
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from history import Here, commits_of, write_history
@@ -49,6 +50,10 @@ def test_the_alert_says_so_and_keeps_saying_it(planted):
     assert from_json(json.loads(json.dumps(to_json(alert)))) == alert
     assert re.match(rf"linear on h200 slower, {SAID.pattern} in ", headline(alert))
     assert len([line for line in lines(alert) if SAID.match(line)]) == 3
+    # Its page lists series that became faster in the same range: the headline has them too.
+    assert "faster" not in headline(alert)
+    mixed = replace(alert, members=(*alert.members, replace(alert.members[-1], size=-0.1)))
+    assert headline(mixed) == f"{headline(alert)}; 1 faster in the same range"
 
 
 def test_the_page_of_the_series_says_so(planted):
