@@ -8,7 +8,7 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -26,10 +26,14 @@ from lockstep.suite.family import Family, NotInCommit
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
+from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
 from lockstep.timing.measure import DeviceLost
+from lockstep.timing.rules import Disqualified
+from lockstep.timing.trusted import Trusted
+from lockstep.timing.verify import Timed, Verifier
 
 #: Epochs of a round that may be voided because a control moved; later epochs count although a control moves.
 MOST_VOID = LOOKS[0]
@@ -60,6 +64,7 @@ class Comparer:
         self._families: dict[tuple[str, str], Family] = {}
         self._checked: dict[tuple[str, str, str, str], Exception | None] = {}
         self._checker: Checker | None = None
+        self._trusted = Trusted()
 
     def load(self, suite: Suite, side: str) -> SideFacts:
         """Import one side of a suite and return its variants, or why it cannot be imported."""
@@ -70,6 +75,7 @@ class Comparer:
         except Exception as error:
             return SideFacts(error=brief(error))
         self._families[suite.name, side] = family
+        self._trusted = self._trusted.with_variants(family.variants)
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
     def judge(self, suite: Suite, asked: GroupRequest) -> Iterator[Verdict]:
@@ -171,7 +177,7 @@ class Comparer:
             self._listener("check", variant, side)
             self._checked[name] = None
             try:
-                with self.sides.active(side):
+                with self.sides.active(side), self._trusted.kept():
                     self._checker_of(suite, case).error(family, variant)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
@@ -230,7 +236,12 @@ class Comparer:
                 self.device.release()
                 break
             before = controls.take(self.device)
-            taken = {key: self._epoch(trial, buffers) for key, trial in live.items() if time.monotonic() < deadline}
+            verifier = Verifier(suite, case, self.device)
+            taken = {
+                key: self._epoch(trial, buffers, verifier, seed)
+                for key, trial in live.items()
+                if time.monotonic() < deadline
+            }
             moved = controls.moved(before, controls.take(self.device))
             for key, epoch in taken.items():
                 trial = live[key]
@@ -247,18 +258,44 @@ class Comparer:
                     yield key
         yield from live
 
-    def _epoch(self, trial: CaseRound, buffers: Buffers) -> Epoch | None:
-        self._listener("time", trial.contender.name, "")
+    def _epoch(self, trial: CaseRound, buffers: Buffers, verifier: Verifier, seed: int) -> Epoch | None:
+        contender = trial.contender
+        self._listener("time", contender.name, "")
         started = time.monotonic()
+
+        def verify(arms: Mapping[str, Arm], replays: Mapping[str, ArmReplay]) -> Mapping[str, Exception]:
+            timed = [
+                Timed(arms[side], replay, contender.families[side], contender.name) for side, replay in replays.items()
+            ]
+            here = replace(
+                verifier,
+                active=lambda side: self.sides.active(contender.trees[side]),
+                listener=lambda stage, side: self._listener(stage, contender.name, side),
+            )
+            with self.sides.active(HEAD):
+                found = here.verify(timed, seed)
+                here.restore(timed, seed)  # other variants are timed on these buffers
+            return found.failures
+
+        due = len(trial.epochs) == trial.verified
         try:
-            return run_epoch(trial.contender, buffers, self.device, self.pace, trial.per_call)
+            epoch = run_epoch(contender, buffers, self.device, self.pace, trial.per_call, verify if due else None)
+            self._require_code()
+            return epoch
         except SideFailed as failure:
             trial.failure = failure
             if not self.device.healthy():
-                raise DeviceLost(f"{trial.contender.name}@{failure.side}", str(failure)) from failure
+                raise DeviceLost(f"{contender.name}@{failure.side}", str(failure)) from failure
             return None
         finally:
             trial.wall_s += time.monotonic() - started
+
+    def _require_code(self) -> None:
+        """Refuse a change of either side's code. Base is measured as it is in its commit, so head changed it."""
+        try:
+            self._trusted.require()
+        except Disqualified as changed:
+            raise SideFailed(HEAD, brief(changed)) from changed
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
         """Return the file, relative to the tree, and line of a variant; ("", 0) unless it is Python of the tree."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean, stdev
 
@@ -26,6 +27,8 @@ class CaseRound:
     decision: Decision | None = None
     failure: SideFailed | None = None
     wall_s: float = 0.0
+    #: The epoch that is verified: one of those before the first look, which the sides cannot foresee.
+    verified: int = field(default_factory=lambda: random.SystemRandom().randrange(LOOKS[0]))
 
     @property
     def ratios(self) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median, median_low
@@ -20,6 +20,7 @@ import torch
 from lockstep.gate.buffers import BASE, HEAD, Buffers, Contender, SideFailed
 from lockstep.gate.namespaces import Sides
 from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.check import brief
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.device import Device, Timing
 from lockstep.timing.interleave import LEAD_ROUNDS
@@ -79,7 +80,18 @@ class Epoch:
     shared: bool
 
 
-def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace, per_call: dict[str, float]) -> Epoch:
+#: Replays both sides on other values: arms and replays by side to what is wrong by side.
+Verify = Callable[[Mapping[str, Arm], Mapping[str, ArmReplay]], Mapping[str, Exception]]
+
+
+def run_epoch(
+    contender: Contender,
+    buffers: Buffers,
+    device: Device,
+    pace: Pace,
+    per_call: dict[str, float],
+    verify: Verify | None = None,
+) -> Epoch:
     """Bind, capture, warm up and time both sides.
 
     Args:
@@ -88,9 +100,11 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
         device: where.
         pace: how long.
         per_call: seconds a call by side, learned in the first epoch and used in later ones.
+        verify: called after the timing.
 
     Raises:
-        SideFailed: a side cannot be prepared, captured or run, or finds no memory.
+        SideFailed: a side cannot be prepared, captured or run, finds no memory, or computes something else when it is
+            verified.
     """
     arms, shared = buffers.arms(contender)
     pool = device.new_pool()
@@ -119,6 +133,11 @@ def run_epoch(contender: Contender, buffers: Buffers, device: Device, pace: Pace
     pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
     sequence = [side for pair in pairs for side in pair]
     timings = time_undisturbed([replays[side] for side in sequence], device)
+    if verify is not None:
+        wrong = verify(arms, {side: replay.once for side, replay in replays.items()})
+        for side in (BASE, HEAD):
+            if side in wrong:
+                raise SideFailed(side, brief(wrong[side]))
     by_side: dict[str, list[Timing]] = {BASE: [], HEAD: []}
     for side, timing in list(zip(sequence, timings, strict=True))[2 * pace.lead :]:
         by_side[side].append(Timing(timing.seconds / calls, timing.sm_mhz))

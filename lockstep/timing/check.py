@@ -16,6 +16,7 @@ from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import hint, without_tree
 from lockstep.suite.model import Suite, SuiteError, bind
+from lockstep.timing.in_place import checksums, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.rules import Disqualified, Rule
 
@@ -39,6 +40,7 @@ class Checker:
     inputs: dict[str, Any]
     reference: tuple[torch.Tensor, ...]
     out: Any
+    seed: int | None = None
     _prepared: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -53,10 +55,10 @@ class Checker:
             inputs = inputs_of(suite, case, new)
         with _blamed(suite, "buffers"):
             out = buffers_of(suite, case, new)
-        return cls.of(suite, case, inputs, out)
+        return cls.of(suite, case, inputs, out, seed)
 
     @classmethod
-    def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None) -> Checker:
+    def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None, seed: int | None = None) -> Checker:
         """Compute the reference of these inputs.
 
         Raises:
@@ -64,7 +66,7 @@ class Checker:
         """
         with _blamed(suite, "reference"):
             reference = reference_of(suite, case, inputs)
-        return cls(suite, case, inputs, tuple(tensors_of(reference)), out)
+        return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
         """Return keyword arguments of ``variant`` without ``out``; variants with the same preparation share it."""
@@ -78,6 +80,7 @@ class Checker:
 
         Raises:
             WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
+            Disqualified: it wrote into an input, or its outputs are not tensors of their own.
             NotImplementedError: the variant does not support this case, or launches Triton kernels where no GPU is.
         """
         function = family.variants[variant]
@@ -86,17 +89,30 @@ class Checker:
             map_tensors(self.out, poison)
             arguments["out"] = self.out
         self.poison_free_memory()
+        given = named_tensors(self.inputs)
+        before = checksums([tensor for _, tensor in given])
         try:
             result = function(**arguments)
         except RuntimeError as error:
             if NO_TRITON_DRIVER in str(error) and self.reference[0].device.type == "cpu":
                 raise NotImplementedError("Triton finds no GPU here") from error
             raise
+        after = checksums([tensor for _, tensor in given])
+        written = {name for (name, _), is_now, was in zip(given, after, before, strict=True) if is_now != was}
+        if written:
+            self._restore()
+            raise Disqualified(Rule.WRITTEN_INPUT, f"{variant} wrote into its input {', '.join(sorted(written))}")
         outputs = outputs_of(variant, result, self.reference[0].device)
         off = self.compare(variant, outputs)
         refuse_aliases(variant, outputs, named_tensors(arguments))
         refuse_overlaps(variant, outputs)
         return off
+
+    def _restore(self) -> None:
+        """Write the drawn values into the inputs again."""
+        if self.seed is not None and self.reference:
+            new = Draw(self.reference[0].device, self.seed)
+            write(self.inputs, inputs_of(self.suite, self.case, new), set())
 
     def poison_free_memory(self) -> None:
         """Fill memory with NaN and free it: what a variant allocates next is likely to lie there."""

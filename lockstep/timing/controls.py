@@ -138,5 +138,9 @@ class Controls:
 
         The fastest copy and product count, because a floor is what the hardware can do, not what it does on average.
         """
-        best = {c.name: c.work / min(self.history[c.name]) for c in self.controls if c.work and c.name in self.history}
-        return max(moved_bytes / best["copy"], flops / best["matmul"])
+        return max(moved_bytes / self.best_rate("copy"), flops / self.best_rate("matmul"))
+
+    def best_rate(self, name: str) -> float:
+        """Return the bytes or operations a second of a control's fastest replay."""
+        [work] = [control.work for control in self.controls if control.name == name]
+        return work / min(self.history[name])

@@ -26,6 +26,7 @@ from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
+from lockstep.timing.plausible import Limits, refuse_impossible
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
@@ -82,6 +83,7 @@ class Measurer:
     _controls: Controls | None = None
     _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
     _touched: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, int], int]] = field(default_factory=dict)
+    _narrowest: dict[tuple[str, str], int] = field(default_factory=dict)
     _checker: Checker | None = None
 
     @property
@@ -156,12 +158,13 @@ class Measurer:
             return give_up(f"the import of {suite.module} {error.evidence}", "failed", error.rule)
         except (Exception, SystemExit) as error:
             return give_up(f"{suite.module} cannot be imported: {brief(error)}", "failed")
+        trusted = self.trusted.with_variants(family.variants)
 
         errors = {}
         for name in [name for name, record in records.items() if record.state != "failed"]:
             try:
                 with self.stages.stage("check"):
-                    errors[name] = self._check(suite, case, l2, family, name)
+                    errors[name] = self._check(suite, case, l2, family, name, trusted)
             except NotImplementedError as error:
                 if isinstance(error, NotInCommit) and not self.history:
                     records[name] = replace(records[name], state="failed", reason=_misspelt(error))
@@ -191,7 +194,7 @@ class Measurer:
             arms = {name: name for name in touched} | {name + TWIN: name for name in twins if name in touched}
             floor = self.controls.floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
             sets = set_count(min(touched.values()), whole, floor, self.device, l2)
-            outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz)
+            outcomes, failures, note = self._compare(suite, case, family, arms, sets, reference_mhz, trusted)
         except NotImplementedError as error:
             return give_up(str(error))
         except torch.cuda.OutOfMemoryError:
@@ -199,7 +202,8 @@ class Measurer:
             return give_up("out of memory for this case's argument sets", "failed")
         except Disqualified as error:
             raise DeviceLost("", error.evidence, error.rule) from error
-        for arm, failure in failures.items():
+        outcomes, impossible = self._plausible(suite, case, l2, outcomes)
+        for arm, failure in {**failures, **impossible}.items():
             rule = failure.rule if isinstance(failure, Disqualified) else ""
             records[arm] = replace(blank, variant=arm, state="failed", reason=str(failure), rule=rule)
         wall = monotonic() - started
@@ -213,7 +217,7 @@ class Measurer:
             )
         return list(records.values())
 
-    def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str) -> float:
+    def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> float:
         """Return the error of the variant's check; remembered, because cold and warm share it."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
@@ -225,7 +229,7 @@ class Measurer:
         if key not in self._checked:
             self.listener("check", name)
             try:
-                with self.trusted.kept(), self.observer.watch(CaseKey(suite.name, name, case.label)):
+                with trusted.kept(), self.observer.watch(CaseKey(suite.name, name, case.label)):
                     self._checked[key] = self._checker_of(suite, case).error(family, name)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
@@ -248,6 +252,8 @@ class Measurer:
         key = suite.name, case.label, tuple(names)
         if key not in self._touched:
             checker = self._checker_of(suite, case)
+            widths = [tensor.element_size() for tensor in tensors_of(checker.inputs) if tensor.dtype != torch.bool]
+            self._narrowest[suite.name, case.label] = min(widths, default=1)
             out = [checker.out] if checker.out is not None else list(checker.reference)
             touched = {name: tensors_of([checker.arguments(family, name), out]) for name in names}
             together = {id(tensor): tensor for mine in touched.values() for tensor in mine}
@@ -262,6 +268,7 @@ class Measurer:
         arms: Mapping[str, str],
         sets: int,
         reference_mhz: Mapping[str, float] | None,
+        trusted: Trusted,
     ) -> tuple[dict[str, Outcome], dict[str, Exception], str]:
         """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
         # Free the check's tensors before the sets are drawn: both together may not fit.
@@ -302,10 +309,28 @@ class Measurer:
             self.stages,
             reference_mhz,
             listener,
-            self.trusted,
+            trusted,
             verify,
         )
         return result.outcomes, result.failures, result.note
+
+    def _plausible(
+        self, suite: Suite, case: Case, l2: str, outcomes: Mapping[str, Outcome]
+    ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
+        """Return the outcomes that this device can reach, and errors by arm for the others."""
+        cost, limits = cost_of(suite, case), Limits.of(self.device)
+        copy_rate = self.controls.best_rate("copy") if self.device.kind == "cuda" else None
+        refused: dict[str, Exception] = {}
+        for arm, outcome in outcomes.items():
+            mhz, narrowest = outcome.clocks.sm_mhz, self._narrowest[suite.name, case.label]
+            try:
+                refuse_impossible(arm, outcome.latency, cost, l2, limits, mhz, narrowest, copy_rate)
+            except Disqualified as error:
+                refused[arm] = error
+        kept = {arm: outcome for arm, outcome in outcomes.items() if arm not in refused}
+        if suite.baseline in refused:
+            kept = {arm: replace(outcome, ratio=None, ratio_samples=()) for arm, outcome in kept.items()}
+        return kept, refused
 
     def _fill(self, record: Record, suite: Suite, case: Case, outcome: Outcome) -> Record:
         flops, moved = cost_of(suite, case)

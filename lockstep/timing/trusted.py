@@ -12,14 +12,16 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import torch
 
+from lockstep.timing.own_code import places_of
 from lockstep.timing.rules import Disqualified, Rule
 
 #: What reads a clock, waits for the device, or runs a graph.
@@ -80,8 +82,11 @@ class _Taken:
         setattr(self.owner, self.name, self.value)
 
     def __str__(self) -> str:
-        owner = self.owner.__name__ if isinstance(self.owner, ModuleType) else _path(self.owner)
-        return f"{owner}.{self.name}"
+        if isinstance(self.owner, type):
+            return f"{_path(self.owner)}.{self.name}"
+        if self.name == "function" and isinstance(self.value, FunctionType):
+            return f"the code of {self.owner.__name__}"
+        return f"{self.owner.__name__}.{self.name}"
 
 
 class Trusted:
@@ -98,6 +103,12 @@ class Trusted:
         ]
         self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in _own_functions()]
 
+    def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
+        """Return these originals with the code of the variants as it is now, which none of them may replace."""
+        more = copy(self)
+        more._taken = self._taken + [_take(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
+        return more
+
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Run the block, which runs code under test, and ``require`` afterwards, also where it raised."""
@@ -110,7 +121,7 @@ class Trusted:
         """Put originals back where they were replaced, and say so.
 
         Raises:
-            Disqualified: ``CHANGED_CLOCK`` or ``CHANGED_HARNESS``, with the names that were replaced.
+            Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``, with the replaced names.
         """
         changed = [one for one in self._taken if one.changed]
         if not changed:

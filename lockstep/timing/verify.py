@@ -23,7 +23,8 @@ from lockstep.suite.model import Suite, bind
 from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.device import Device
-from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, span
+from lockstep.timing.in_place import bits, fits, floats, write
+from lockstep.timing.outputs import outputs_of, poison, refuse_aliases
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Draws that the sets get, where there are as many sets. Each takes a draw, a reference and the variants' preparation.
@@ -31,8 +32,6 @@ DRAWS = 2
 
 #: A set's error may exceed that of its draw's sample by this factor before it is compared in full.
 ALIKE = 1.5
-
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,14 @@ class Verifier:
                 self._write(one, of_set, set())
         return Verified(failures, "; ".join(notes))
 
+    def restore(self, timed: Sequence[Timed], seed: int) -> None:
+        """Write the epoch's own values into the arguments of all arms again."""
+        inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
+        own = Checker(self.suite, self.case, inputs, (), None)
+        written: set[int] = set()
+        for one in timed:
+            self._write(one, [own] * len(one.arm.calls), written)
+
     def _redraw(self, timed: Sequence[Timed], seed: int, new_seed: int) -> tuple[Checker, str]:
         """Return other values for the arms' arguments with their reference, and a note on what stays as it was.
 
@@ -140,9 +147,9 @@ class Verifier:
             if not misfits:
                 break
             old = inputs_of(self.suite, self.case, Draw(where, seed))
-            if any(not _fits(old[name], checker.inputs.get(name)) for name in misfits):
+            if any(not fits(old[name], checker.inputs.get(name)) for name in misfits):
                 # Offsets belong to the sizes beside them: only values of floating point are free of the rest.
-                misfits |= {name for name, value in old.items() if not _floats(value)}
+                misfits |= {name for name, value in old.items() if not floats(value)}
             kept |= misfits
             values = {name: old[name] if name in kept else value for name, value in checker.inputs.items()}
             checker = Checker.of(self.suite, self.case, values)
@@ -157,7 +164,7 @@ class Verifier:
         for one in timed:
             arguments = self._arguments(one, checker)
             for name, value in one.arm.calls[0].arguments.items():
-                if name == "out" or _fits(value, arguments.get(name)):
+                if name == "out" or fits(value, arguments.get(name)):
                     continue
                 prepare = one.family.prepare.get(one.variant)
                 is_input = name in checker.inputs and arguments.get(name) is checker.inputs[name]
@@ -174,7 +181,7 @@ class Verifier:
             arguments = self._arguments(one, checker)
             for name, value in call.arguments.items():
                 if name != "out":
-                    _copy(value, arguments.get(name), written)
+                    write(value, arguments.get(name), written)
 
     def _replay(self, one: Timed, of_set: Sequence[Checker]) -> None:
         """Fill the arm's outputs with NaN and run its replay."""
@@ -223,49 +230,9 @@ class Verifier:
                 if arguments.get(name) is value:
                     pairs = zip(tensors_of(call.arguments[name]), tensors_of(value), strict=True)
                     names += [name] * len(tensors_of(value))
-                    changed += [(_bits(mine) != _bits(given)).any() for mine, given in pairs]
+                    changed += [(bits(mine) != bits(given)).any() for mine, given in pairs]
         told = torch.stack(changed).tolist() if changed else []
         return sorted({name for name, is_changed in zip(names, told, strict=True) if is_changed})
-
-
-def _fits(old: Any, new: Any) -> bool:
-    """Return whether ``new`` can be written in place of ``old``: tensors alike in layout, numbers equal.
-
-    Objects of other classes count as equal. If what they hold depends on the values, the arm is found wrong.
-    """
-    if isinstance(old, torch.Tensor):
-        return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)
-    if isinstance(old, dict):
-        return isinstance(new, dict) and old.keys() == new.keys() and all(_fits(old[name], new[name]) for name in old)
-    if isinstance(old, list | tuple):
-        return isinstance(new, list | tuple) and len(old) == len(new) and all(map(_fits, old, new))
-    if isinstance(old, int | float | str | bool | None):
-        return type(old) is type(new) and bool(old == new)
-    return True
-
-
-def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.dtype, tuple(tensor.shape), tensor.stride()
-
-
-def _floats(value: Any) -> bool:
-    tensors = tensors_of(value)
-    return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
-
-
-def _copy(old: Any, new: Any, written: set[int]) -> None:
-    """Copy the tensors of ``new`` into those of ``old``; what does not fit stays, and what is written already."""
-    if isinstance(old, torch.Tensor):
-        if isinstance(new, torch.Tensor) and _layout(old) == _layout(new) and old.data_ptr() not in written:
-            written.add(old.data_ptr())
-            # ``data``: a variant must not learn of it by the tensor's version.
-            span(old.data).copy_(span(new))
-    elif isinstance(old, dict) and isinstance(new, dict):
-        for name in old.keys() & new.keys():
-            _copy(old[name], new[name], written)
-    elif isinstance(old, list | tuple) and isinstance(new, list | tuple):
-        for mine, given in zip(old, new, strict=False):
-            _copy(mine, given, written)
 
 
 def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
@@ -280,8 +247,3 @@ def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
         norms = [torch.linalg.vector_norm(one) for one in (got.to(wide) - want, want)]
         errors.append((norms[0] / norms[1]).double())
     return torch.stack(errors).max()
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's memory as integers: NaN is not equal to itself."""
-    return span(tensor).view(_INTEGERS.get(tensor.element_size(), torch.int64))

@@ -179,6 +179,99 @@ def test_writing_into_an_input_is_named_and_undone():
     assert records["own"].state == records["plain"].state == "ok"
 
 
+def test_writing_into_an_input_in_the_check_is_named_and_undone_for_the_next():
+    def writes(x, weight, shift, *, out):
+        plain(x, weight, shift, out=out)
+        x[0], x[1] = x[1].clone(), x[0].clone()
+        return out
+
+    records = measure({"cheat": writes, "own": own})
+    assert (records["cheat"].state, records["cheat"].rule) == ("failed", "written-input")
+    assert records["own"].state == "ok"
+
+
+def test_a_variant_that_changes_the_baseline_is_failed_and_the_baseline_put_back():
+    def slower(x, weight, shift, *, out):
+        return torch.mm(x, weight, out=out).add_(shift).add_(0)
+
+    honest = plain.__code__
+
+    def slows(x, weight, shift, *, out):
+        plain.__code__ = slower.__code__
+        return plain(x, weight, shift, out=out)
+
+    records = measure({"cheat": slows, "own": own})
+    assert (records["cheat"].state, records["cheat"].rule) == ("failed", "changed-baseline")
+    assert "plain" in records["cheat"].reason
+    assert plain.__code__ is honest
+    assert records["own"].state == records["plain"].state == "ok"
+
+
+def test_a_helper_of_another_variant_is_its_own_too(monkeypatch):
+    def replaces_helper(x, weight, shift, *, out):
+        globals()["helper"] = lambda x: x
+        return plain(x, weight, shift, out=out)
+
+    records = measure({"cheat": replaces_helper, "helped": helped})
+    assert (records["cheat"].state, records["cheat"].rule) == ("failed", "changed-baseline")
+    assert records["helped"].state == "ok"
+
+
+def helper(x):
+    return x
+
+
+def helped(x, weight, shift):
+    return own(helper(x), weight, shift)
+
+
+def test_caches_and_counters_of_a_module_may_change():
+    records = measure({"counts": counts})
+    assert records["counts"].state == "ok"
+
+
+CALLS = 0
+CACHE = {}
+
+
+def counts(x, weight, shift):
+    global CALLS
+    CALLS += 1
+    CACHE[CALLS] = own
+    return own(x, weight, shift)
+
+
+class Lazy(torch.Tensor):
+    """Computes when it is read."""
+
+
+def test_a_subclass_of_a_tensor_is_no_output():
+    record = measure({"lazy": lambda x, weight, shift: own(x, weight, shift).as_subclass(Lazy)})["lazy"]
+    assert (record.state, record.rule) == ("failed", "unreal-output")
+
+
+def test_an_output_with_less_memory_than_elements_is_no_output():
+    suite = changed_suite(SUITE, reference=lambda x: x.double()[:1].expand(6, 6))
+    record = measure({"expands": lambda x: x[:1].clone().expand(6, 6)}, suite=suite)["expands"]
+    assert (record.state, record.rule) == ("failed", "unreal-output")
+
+
+def test_outputs_that_share_elements_are_refused_and_slices_of_one_buffer_are_not():
+    def interleaved(x):
+        both = torch.cat((x, 2 * x), dim=1)
+        return both[:, :6], both[:, 6:]
+
+    def shared(x):
+        both = torch.cat((x, 2 * x), dim=1)
+        return both[:, :6], both[:, :6]
+
+    suite = changed_suite(SUITE, buffers=lambda new: None, reference=lambda x: (x.double(), 2 * x.double()))
+    assert measure({"interleaved": interleaved}, suite=suite)["interleaved"].state == "ok"
+    twice = changed_suite(SUITE, buffers=lambda new: None, reference=lambda x: (x.double(), x.double()))
+    record = measure({"shared": shared}, suite=twice)["shared"]
+    assert record.rule == "aliased-output"
+
+
 def test_returning_an_input_is_refused():
     record = measure({"cheat": lambda x, weight, shift: x}, suite=changed_suite(SUITE, reference=lambda x: x.double()))[
         "cheat"

@@ -1,0 +1,82 @@
+"""Write other values into tensors whose addresses a replay holds, and see whether anyone else wrote there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from lockstep.suite.inputs import tensors_of
+from lockstep.timing.outputs import span
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+#: Elements that are weighted at once for a checksum.
+_CHUNK = 1 << 22
+
+
+def fits(old: Any, new: Any) -> bool:
+    """Return whether ``new`` can be written in place of ``old``: tensors alike in layout, numbers equal.
+
+    Objects of other classes count as equal. If what they hold depends on the values, the arm is found wrong.
+    """
+    if isinstance(old, torch.Tensor):
+        return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)
+    if isinstance(old, dict):
+        return isinstance(new, dict) and old.keys() == new.keys() and all(fits(old[name], new[name]) for name in old)
+    if isinstance(old, list | tuple):
+        return isinstance(new, list | tuple) and len(old) == len(new) and all(map(fits, old, new))
+    if isinstance(old, int | float | str | bool | None):
+        return type(old) is type(new) and bool(old == new)
+    return True
+
+
+def floats(value: Any) -> bool:
+    """Return whether a value consists of tensors of floating point, and of at least one."""
+    tensors = tensors_of(value)
+    return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
+
+
+def write(old: Any, new: Any, written: set[int]) -> None:
+    """Copy the tensors of ``new`` into those of ``old``; what does not fit stays as it is.
+
+    Args:
+        old: tensors, also in dicts, lists and tuples.
+        new: the same structure.
+        written: addresses that hold their values already; added to.
+    """
+    if isinstance(old, torch.Tensor):
+        if isinstance(new, torch.Tensor) and _layout(old) == _layout(new) and old.data_ptr() not in written:
+            written.add(old.data_ptr())
+            # ``data``: a variant must not learn of it by the tensor's version.
+            span(old.data).copy_(span(new))
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in old.keys() & new.keys():
+            write(old[name], new[name], written)
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        for mine, given in zip(old, new, strict=False):
+            write(mine, given, written)
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's memory as integers, gaps included: NaN is not equal to itself."""
+    return span(tensor).view(_INTEGERS.get(tensor.element_size(), torch.int64))
+
+
+def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Return a sum of each tensor's bits, computed where the tensor is; weighted, so that an exchange shows."""
+    if not tensors:
+        return []
+    sums = []
+    for tensor in tensors:
+        whole = torch.zeros((), dtype=torch.int64, device=tensor.device)
+        for number, part in enumerate(bits(tensor).split(_CHUNK)):
+            weights = torch.arange(1, 2 * len(part), 2, device=tensor.device)  # odd, so that no bit is lost
+            whole = whole * 31 + (part.long() * weights).sum() + number
+        sums.append(whole)
+    return [int(value) for value in torch.stack(sums).tolist()]
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tuple(tensor.shape), tensor.stride()

@@ -1,0 +1,102 @@
+"""The functions that a variant runs: what another variant must not replace.
+
+Variants of a family live in one process, often in one module. One that makes the baseline slower wins every comparison.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+#: What holds a function in its ``__dict__``, a module or a stand-in for one, and the function's name there.
+Place = tuple[Any, str]
+
+
+def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
+    """Yield where the functions of all variants are found: themselves, and what they name, within their packages.
+
+    Of other packages, such as torch, those names are yielded that a variant itself uses, and not what is behind them.
+    Followed are functions alone: a cache or a counter of a module may change.
+    """
+    packages = {_package(function) for function in map(_plain, variants.values()) if function is not None}
+    seen: set[int] = set()
+    for name, variant in variants.items():
+        pending: list[Place] = [(_holder(name, variant), "function")]
+        direct = True
+        while pending:
+            owner, attribute = pending.pop()
+            yield owner, attribute
+            function = _plain(vars(owner)[attribute])
+            if function is None or id(function) in seen or not (direct or _package(function) in packages):
+                continue
+            direct = False
+            seen.add(id(function))
+            yield _holder(function.__name__, function), "function"
+            pending += _named_by(function)
+
+
+class _Holder:
+    """Holds a function that no module names, or stands for a module of which only the names are known."""
+
+
+def _holder(name: str, function: Any) -> _Holder:
+    holder = _Holder()
+    holder.__dict__ = {"__name__": name, "function": function}
+    return holder
+
+
+def _named_by(function: FunctionType) -> list[Place]:
+    """Return the places of callables that a function names: globals, attributes of modules, and its closure."""
+    found: list[Place] = []
+    names, stored = _names(function.__code__)
+    own = _Holder()
+    own.__dict__ = function.__globals__
+    for name in sorted(names - stored):
+        value = function.__globals__.get(name, sys.modules.get(name))
+        if isinstance(value, ModuleType):
+            # The interpreter of Triton replaces functions of its language while a kernel runs.
+            if value.__name__.partition(".")[0] != "triton":
+                found += [(value, other) for other in names if callable(vars(value).get(other))]
+        elif callable(value):
+            found.append((own, name))
+    for cell in function.__closure__ or ():
+        value = _content(cell)
+        if _plain(value) is not None:
+            found.append((_holder(getattr(value, "__name__", "a closure"), value), "function"))
+    return found
+
+
+def _names(code: CodeType) -> tuple[set[str], set[str]]:
+    """Return the names that code and the functions within it mention, and those that they store themselves."""
+    names = set(code.co_names)
+    stored = {str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            more, more_stored = _names(inner)
+            names, stored = names | more, stored | more_stored
+    return names, stored
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _plain(value: Any) -> FunctionType | None:
+    """Return the Python function of a partial, a method or a jitted kernel; None for another callable."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    if isinstance(value, MethodType):
+        value = value.__func__
+    value = value if isinstance(value, FunctionType) else vars(value).get("fn") if hasattr(value, "__dict__") else None
+    return value if isinstance(value, FunctionType) else None
+
+
+def _package(function: FunctionType) -> str:
+    return function.__module__.partition(".")[0]

@@ -1,0 +1,104 @@
+"""Refuse times that no machine of this kind can reach, whatever the kernel does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lockstep.record.model import Estimate
+from lockstep.suite.model import Cost
+from lockstep.timing.device import Device
+from lockstep.timing.rules import Disqualified, Rule
+
+#: Operations a cycle of one SM on dense 16-bit matrices, by compute capability: the dense peak over SMs and clock.
+#: Sources: NVIDIA's whitepapers and datasheets. A100: 312 TFLOP/s, 108 SMs, 1410 MHz. A10: 125, 72, 1695. L40S: 362,
+#: 142, 2490. H100 SXM: 989, 132, 1830. B200: 2250, 148, 1850. RTX 5090: 419, 170, 2407 (accumulated in fp16).
+FLOPS_A_CYCLE = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (10, 3): 8192, (12, 0): 1024}
+
+#: Bytes a cycle from the L2 to one SM (A100 whitepaper: 5120 B a cycle for 80 of its slices; 64 B a port of an SM).
+L2_BYTES_A_CYCLE = 64
+
+#: Memory is read at most this many times as fast as the fastest copy of the same run. On an H200 a copy reaches
+#: 4.2 TB/s of the datasheet's 4.8, and no cold kernel of 1,800 records was faster than 0.89 of the copy.
+OVER_COPY = 1.25
+
+#: A peak that a measured time may exceed by rounding of clocks.
+OVER_PEAK = 1.05
+
+#: No x86 core computes more than 2048 operations a cycle (Intel AMX, int8) or runs above 6.2 GHz.
+CPU_FLOPS_A_CORE = 2048 * 6.2e9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device cannot exceed.
+
+    Attributes:
+        flops_a_cycle: operations a cycle on 16-bit matrices; None if unknown.
+        l2_bytes_a_cycle: bytes a cycle out of the L2; None if unknown.
+        flops: operations a second at any clock; None if unknown.
+    """
+
+    flops_a_cycle: float | None = None
+    l2_bytes_a_cycle: float | None = None
+    flops: float | None = None
+
+    @classmethod
+    def of(cls, device: Device) -> Limits:
+        """Return the limits of this device; those of an unknown GPU are unknown."""
+        if device.kind == "cpu":
+            return cls(flops=CPU_FLOPS_A_CORE * torch.get_num_threads())
+        properties = torch.cuda.get_device_properties(device.torch_device)
+        each = FLOPS_A_CYCLE.get((properties.major, properties.minor))
+        count = properties.multi_processor_count
+        return cls(None if each is None else float(each * count), float(L2_BYTES_A_CYCLE * count))
+
+
+def refuse_impossible(
+    variant: str,
+    latency: Estimate,
+    cost: Cost,
+    l2: str,
+    limits: Limits,
+    sm_mhz: float | None,
+    narrowest: int,
+    copy_rate: float | None,
+) -> None:
+    """Refuse a latency whose whole interval lies below what the device needs for the work.
+
+    Args:
+        variant: the name that the message gives.
+        latency: seconds a call.
+        cost: of the task.
+        l2: "cold": every byte comes from memory; "warm": from the L2.
+        limits: of the device.
+        sm_mhz: clock while the variant ran.
+        narrowest: bytes of the smallest element among the inputs: tensor cores compute on bytes at twice the rate, and
+            on two packed values of four bits at four times.
+        copy_rate: bytes a second of the fastest copy in this run, on a GPU.
+
+    Raises:
+        Disqualified: ``IMPOSSIBLE_TIME``, with both numbers.
+    """
+    cycles = sm_mhz * 1e6 if sm_mhz else None
+    wider = 4.0 if narrowest == 1 else 1.0
+    bounds: dict[str, float] = {}
+    if limits.flops:
+        bounds["operations at the peak of any such processor"] = cost.flops / (limits.flops * OVER_PEAK)
+    if cycles and limits.flops_a_cycle:
+        peak = limits.flops_a_cycle * cycles * wider
+        bounds[f"operations at the peak of {peak / 1e12:.0f} TFLOP/s at {sm_mhz:.0f} MHz"] = cost.flops / (
+            peak * OVER_PEAK
+        )
+    if cycles and limits.l2_bytes_a_cycle and l2 == "warm":
+        bounds["bytes out of the L2"] = cost.bytes / (limits.l2_bytes_a_cycle * cycles * OVER_PEAK)
+    if copy_rate and l2 == "cold":
+        bounds[f"bytes at {OVER_COPY} times this run's fastest copy ({copy_rate / 1e12:.2f} TB/s)"] = cost.bytes / (
+            copy_rate * OVER_COPY
+        )
+    for what, least in bounds.items():
+        if latency.high < least:
+            raise Disqualified(
+                Rule.IMPOSSIBLE_TIME, f"{variant} takes {latency.value:.3g} s a call; its {what} take {least:.3g} s"
+            )
