@@ -1,0 +1,96 @@
+"""Measure candidates of one problem beside their incumbent, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lockstep.record.model import Record
+from lockstep.referee.flashinfer import flashinfer_problem
+from lockstep.referee.kernelbench import kernelbench_problem
+from lockstep.referee.problem import Candidate, Problem
+from lockstep.referee.search import Stage
+from lockstep.referee.source import Source, Submission
+from lockstep.referee.suites import suite_problem
+from lockstep.suite.model import Suite
+from lockstep.timing.check import brief
+from lockstep.timing.device import Device
+from lockstep.timing.interleave import Plan
+from lockstep.timing.measure import Listener, Measurer
+
+#: How long each stage measures. Each takes a fixed number of epochs, so that its test is that of a fixed sample.
+PLANS: Mapping[Stage, Plan] = {
+    "screen": Plan(replay_s=2e-3, rounds=4, min_epochs=3, max_epochs=3, budget_s=3.0, warmup_s=0.05),
+    "repeat": Plan(min_epochs=9, max_epochs=9, budget_s=9.0),
+    "final": Plan(min_epochs=24, max_epochs=24, budget_s=24.0),
+}
+
+
+class Refused(ValueError):
+    """A candidate's file cannot be imported, or does not hold what the problem asks for."""
+
+
+def open_problem(source: Source, device: Device) -> Problem:
+    """Return the problem of a source.
+
+    Raises:
+        SuiteError: it is incomplete; the message says what is missing.
+        OSError: a file cannot be read.
+    """
+    kinds = {"suite": suite_problem, "kernelbench": kernelbench_problem, "flashinfer": flashinfer_problem}
+    return kinds[source.kind](source, device)
+
+
+class Bench:
+    """Measures one candidate at a time; remembers controls, checks and the incumbent.
+
+    Args:
+        problem: what is solved.
+        device: where.
+        listener: called before what may hang; see ``Measurer``.
+    """
+
+    def __init__(self, problem: Problem, device: Device, listener: Listener = lambda stage, variant: None) -> None:
+        self._problem = problem
+        self._measurer = Measurer(device, PLANS["screen"], listener=listener)
+        self._loaded: dict[str, Candidate] = {problem.name: problem.incumbent} if problem.incumbent else {}
+        self._suites: dict[str, Suite] = {}
+
+    def measure(
+        self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
+    ) -> list[Record]:
+        """Return the records of the incumbent and, behind it, of the candidate, case by case.
+
+        Args:
+            candidate: what is judged; None measures the incumbent alone.
+            incumbent: what it is compared with; None for the problem's own.
+            stage: how long.
+            seed: of checked inputs, placement and order; a candidate must not know it.
+
+        Raises:
+            Refused: a file cannot be loaded.
+            DeviceLost: a variant broke the CUDA context.
+        """
+        rival = incumbent.name if incumbent else self._problem.name
+        wanted = {one.name: one for one in (incumbent, candidate) if one}
+        self._loaded = {name: one for name, one in self._loaded.items() if name in {*wanted, self._problem.name}}
+        for name, one in wanted.items():
+            if name not in self._loaded:
+                self._loaded[name] = self._load(one)
+        family = self._problem.family({name: self._loaded[name] for name in (rival, *wanted)})
+        measurer = self._measurer
+        measurer.plan, measurer.seed, measurer.places = PLANS[stage], seed, seed
+        measurer.load = lambda suite: family
+        if rival not in self._suites:
+            self._suites = {rival: self._problem.against(rival)}
+        suite, names = self._suites[rival], [candidate.name] if candidate else []
+        return [
+            record for case in self._problem.cases for record in measurer.measure(suite, case, self._problem.l2, names)
+        ]
+
+    def _load(self, submission: Submission) -> Candidate:
+        self._measurer.listener("load", submission.name)
+        try:
+            return self._problem.load(Path(submission.path), submission.function)
+        except (Exception, SystemExit) as error:
+            raise Refused(f"cannot be loaded: {brief(error)}") from error

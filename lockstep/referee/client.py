@@ -1,0 +1,59 @@
+"""The parent's side of the referee's worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from lockstep.processes.watched import Watched
+from lockstep.record.file import record_from
+from lockstep.record.model import Record
+from lockstep.referee.search import Stage
+from lockstep.referee.source import Source, Submission
+from lockstep.suite.model import SuiteError
+
+
+class RefereeWorker(Watched):
+    """A running worker.
+
+    Attributes:
+        host: facts of the machine.
+        incumbent: name of the problem's own incumbent, or "".
+    """
+
+    def __init__(self, source: Source, silence_s: float) -> None:
+        """Start the worker and wait until it has opened the problem.
+
+        Args:
+            source: the problem.
+            silence_s: seconds without an event after which it counts as hung; a check, which compiles, has twice that.
+
+        Raises:
+            WorkerDied: it did not start.
+            SuiteError: the problem cannot be used.
+        """
+        arguments = ["--problem", json.dumps(asdict(source))]
+        super().__init__("lockstep.referee.worker", arguments, silence_s, 2 * silence_s)
+        try:
+            ready = self.wait("ready")
+        except BaseException:
+            self.close(patience_s=0.0)
+            raise
+        if ready["unusable"]:
+            self.close()
+            raise SuiteError(ready["unusable"])
+        self.host: dict[str, str] = ready["host"]
+        self.incumbent: str = ready["incumbent"]
+
+    def measure(
+        self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
+    ) -> tuple[list[Record], str]:
+        """Return what ``Bench.measure`` returns, and why the candidate cannot be loaded, or "".
+
+        Raises:
+            WorkerDied: it hung, died or lost its CUDA context; start another one.
+        """
+        asked = {"candidate": candidate and asdict(candidate), "incumbent": incumbent and asdict(incumbent)}
+        self.ask({"measure": asked | {"stage": stage, "seed": seed}})
+        event = self.wait("records")
+        return [record_from(row) for row in event["records"]], event["refused"]

@@ -1,0 +1,212 @@
+"""Problems of FlashInfer-Bench: a definition, its workloads, and solutions, as JSON.
+
+Source: https://github.com/flashinfer-ai/flashinfer-bench at 40e6ca7: ``definition.py``, ``workload.py`` and
+``solution.py`` of ``flashinfer_bench/data`` for the format, ``bench/utils.py`` for the ranges of random inputs,
+``bench/config.py`` for the tolerance.
+
+A definition names axes, inputs, outputs and the text of a reference ``run``. A workload gives the variable axes and
+says where each input comes from. A solution holds source files and an entry point; it takes the inputs in the
+definition's order and, unless ``destination_passing_style`` is false, the outputs after them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lockstep.referee.problem import REFERENCE, Candidate, Problem, cache_state, chosen, import_file, member
+from lockstep.referee.source import Source
+from lockstep.suite.case import Case
+from lockstep.suite.inputs import Draw
+from lockstep.suite.model import Cost, Suite, SuiteError
+from lockstep.timing.device import Device
+
+#: Range of random integers by dtype, from ``_rand_tensor``.
+_INTEGERS = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024, 1024), "int64": (-1024, 1024)}
+
+#: Languages of solutions that are Python to the one who calls them.
+_LANGUAGES = ("python", "triton")
+
+
+class FlashInferBench(Suite):
+    """The suite of one definition; its cases are the workloads."""
+
+    family = "flashinfer"
+
+    def __init__(self, source: Source) -> None:
+        path = Path(source.definition)
+        self._definition = _json(path.read_text(encoding="utf-8"), str(path))
+        for key in ("name", "axes", "inputs", "outputs", "reference"):
+            if key not in self._definition:
+                raise SuiteError(f"{path} is no definition of FlashInfer-Bench: it has no {key!r}")
+        if self._definition.get("op_type") == "sampling":
+            raise SuiteError(f"{path}: results of op_type sampling are random, so they cannot be compared")
+        file = Path(source.workloads) if source.workloads else _workloads_of(path, self._definition["name"])
+        self._root = file.resolve().parents[1]
+        rows = [_json(line, str(file)) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        self._workloads = {row["workload"]["uuid"][:8]: row["workload"] for row in rows}
+        cases = tuple(Case(**row["axes"], workload=uuid) for uuid, row in self._workloads.items())
+        self._digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        vars(self).update(
+            op=self._definition["name"],
+            cases=cases,
+            quick=cases,
+            baseline=REFERENCE,
+            # rtol and atol of ``ResolvedEvalConfig``; the error here is the relative norm.
+            tolerance=1e-2 if source.tolerance is None else source.tolerance,
+        )
+        super().__init__()
+        with tempfile.TemporaryDirectory() as folder:
+            written = Path(folder, "reference.py")
+            written.write_text(self._definition["reference"], encoding="utf-8")
+            self._run = member(import_file(written), "run")
+
+    def draw(self, new: Draw, /, workload: str, **axes: Any) -> dict[str, Any]:
+        """Return the inputs of a workload: random, given numbers, or tensors of a safetensors file."""
+        given = self._workloads[workload]["inputs"]
+        return {
+            name: self._input(new, name, given.get(name, {"type": "random"}), axes)
+            for name in self._definition["inputs"]
+        }
+
+    def buffers(self, new: Draw, /, *args: Any, **axes: Any) -> Any:
+        """Return the output tensors in the definition's order."""
+        return tuple(new.empty(*self._shape(spec, axes), dtype=spec["dtype"]) for spec in self._outputs)
+
+    def reference(self, *args: Any, **inputs: Any) -> Any:
+        """Return the outputs of the definition's ``run``, in its order."""
+        return self.ordered(self._run)(**inputs)
+
+    def cost(self, *args: Any, **axes: Any) -> Cost:
+        """Return the bytes of the outputs: a definition does not say which inputs may stay unread."""
+        size = sum(
+            math.prod(self._shape(spec, axes)) * getattr(torch, spec["dtype"]).itemsize for spec in self._outputs
+        )
+        return Cost(0.0, float(size))
+
+    def digest(self) -> str:
+        """Return the digest of the definition."""
+        return self._digest
+
+    def ordered(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a variant that calls ``run`` by position and returns its outputs in the definition's order."""
+
+        @torch.no_grad()
+        def call(**inputs: Any) -> Any:
+            result = run(*(inputs[name] for name in self._definition["inputs"]))
+            if isinstance(result, Mapping):
+                return tuple(result[name] for name in self._definition["outputs"])
+            return result
+
+        return call
+
+    def filling(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a variant that calls ``run`` in destination-passing style."""
+
+        @torch.no_grad()
+        def call(*, out: tuple[torch.Tensor, ...], **inputs: Any) -> Any:
+            run(*(inputs[name] for name in self._definition["inputs"]), *out)
+            return out
+
+        return call
+
+    def solution(self, path: Path, name: str) -> Candidate:
+        """Return the candidate in a solution's file.
+
+        Raises:
+            SuiteError: it solves another definition, or is in a language that has to be built.
+        """
+        found = _json(path.read_text(encoding="utf-8"), str(path))
+        spec, wanted = found.get("spec", {}), self._definition["name"]
+        if found.get("definition") != wanted:
+            raise SuiteError(f"the solution is for {found.get('definition')!r}, the definition is {wanted!r}")
+        if spec.get("language") not in _LANGUAGES:
+            raise SuiteError(f"a solution in {spec.get('language')!r} must be built first; {_LANGUAGES} can be judged")
+        file, _, function = spec["entry_point"].partition("::")
+        package = path.with_suffix("")
+        for one in found["sources"]:
+            into = (package / one["path"]).resolve()
+            if not into.is_relative_to(package.resolve()):
+                raise SuiteError(f"source path {one['path']!r} leaves the solution's folder")
+            into.parent.mkdir(parents=True, exist_ok=True)
+            into.write_text(one["content"], encoding="utf-8")
+        if str(package.parent) not in sys.path:
+            sys.path.insert(0, str(package.parent))
+        importlib.invalidate_caches()
+        module = importlib.import_module(".".join((package.name, *Path(file).with_suffix("").parts)))
+        run = member(module, name or function)
+        return Candidate(self.filling(run) if spec.get("destination_passing_style", True) else self.ordered(run))
+
+    @functools.cached_property
+    def _outputs(self) -> tuple[Mapping[str, Any], ...]:
+        specs = tuple(self._definition["outputs"].values())
+        if any(spec["shape"] is None for spec in specs):
+            raise SuiteError(f"definition {self._definition['name']}: outputs that are Python numbers are not judged")
+        return specs
+
+    def _shape(self, spec: Mapping[str, Any], axes: Mapping[str, Any]) -> list[int]:
+        known = {name: axis["value"] for name, axis in self._definition["axes"].items() if "value" in axis} | dict(axes)
+        return [known[axis] for axis in spec["shape"]]
+
+    def _input(self, new: Draw, name: str, given: Mapping[str, Any], axes: Mapping[str, Any]) -> Any:
+        spec = self._definition["inputs"][name]
+        if given["type"] == "scalar":
+            return given["value"]
+        if given["type"] == "safetensors":
+            # Not a dependency: only workloads that name a file need it.
+            tensors = importlib.import_module("safetensors.torch").load_file(self._root / given["path"])
+            return tensors[given["tensor_key"]].to(new.device)
+        shape, dtype = self._shape(spec, axes) if spec["shape"] is not None else [], spec["dtype"]
+        if dtype in _INTEGERS:
+            low, high = _INTEGERS[dtype]
+            drawn = new.integers(*shape, low=low, high=high, dtype=dtype)
+        elif dtype == "bool":
+            drawn = new.integers(*shape, low=0, high=2, dtype=dtype)
+        elif dtype.startswith("float8"):
+            drawn = new.normal(*shape, dtype="float32").clamp_(-2.0, 2.0).to(getattr(torch, dtype))
+        else:
+            drawn = new.normal(*shape, dtype=dtype)
+        return drawn.item() if spec["shape"] is None else drawn
+
+
+def flashinfer_problem(source: Source, device: Device) -> Problem:
+    """Return the problem of a FlashInfer-Bench definition; its reference is the incumbent.
+
+    Raises:
+        SuiteError: a file lacks a part, or a workload is missing.
+    """
+    try:
+        suite = FlashInferBench(source)
+    except (KeyError, TypeError) as error:
+        raise SuiteError(f"{source.definition}: a part is missing or of the wrong type: {error}") from error
+    incumbent = Candidate(suite.ordered(suite._run))
+    cases = chosen(source, suite, device)
+    return Problem(suite, cases, cache_state(source, device), suite.solution, REFERENCE, incumbent)
+
+
+def _workloads_of(definition: Path, name: str) -> Path:
+    """Return ``workloads/…/NAME.jsonl`` of the data set that holds a definition."""
+    for parent in definition.resolve().parents:
+        for file in sorted((parent / "workloads").rglob(f"{name}.jsonl")):
+            return file
+    raise SuiteError(f"no workloads/{name}.jsonl in any folder above {definition}; name the file: --workloads FILE")
+
+
+def _json(text: str, where: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise SuiteError(f"{where} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise SuiteError(f"{where}: expected an object, got {type(content).__name__}")
+    return content

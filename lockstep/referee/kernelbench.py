@@ -1,0 +1,147 @@
+"""Problems of KernelBench: ``Model``, ``get_inputs`` and ``get_init_inputs`` in one file, ``ModelNew`` in another.
+
+Source: https://github.com/ScalingIntelligence/KernelBench, ``src/kernelbench/eval.py`` at 423217d. As there, both
+models are built under one seed, so that they have the same weights; inputs and models are moved to one dtype; and
+models stay in training mode, called under ``no_grad``. Different here:
+
+- Inputs are drawn on the device, by a seed that a candidate does not know; integers stay integers.
+- The reference is ``Model`` in float32 without TF32.
+- The error is the relative norm, not each element's; the tolerance is the same number.
+- Weights that a model registers move to other addresses in each epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lockstep.referee.problem import Candidate, Problem, cache_state, import_file, member
+from lockstep.referee.source import Source
+from lockstep.suite.case import Case
+from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.model import Cost, Suite, SuiteError
+from lockstep.timing.device import Device
+
+#: Tolerance by dtype: ``get_tolerance_for_precision`` of ``eval.py``, which names torchbench as its source.
+TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+
+
+class KernelBench(Suite):
+    """The suite of one problem; it has one case, because a problem has one shape."""
+
+    family = "kernelbench"
+
+    def __init__(self, source: Source, device: torch.device) -> None:
+        path = Path(source.definition)
+        if source.precision not in TOLERANCES:
+            raise SuiteError(f"precision {source.precision!r} is not one of {', '.join(TOLERANCES)}")
+        module = import_file(path)
+        self._model, self._inputs = member(module, "Model"), member(module, "get_inputs")
+        self._init_inputs = member(module, "get_init_inputs")
+        self._dtype, self._device = getattr(torch, source.precision), device
+        self._seed = random.SystemRandom().getrandbits(31)
+        case = Case(problem=path.stem)
+        self._digest = hashlib.sha256(path.read_bytes() + source.precision.encode()).hexdigest()[:16]
+        vars(self).update(
+            cases=(case,),
+            quick=(case,),
+            baseline="Model",
+            tolerance=TOLERANCES[source.precision] if source.tolerance is None else source.tolerance,
+        )
+        super().__init__()
+        self._exact = self.build(self._model).float()
+        shown = self.reference(**self.draw(Draw(device, self._seed), problem=""))
+        self._bytes = sum(one.untyped_storage().nbytes() for one in tensors_of(shown))
+
+    def build(self, kind: Any) -> torch.nn.Module:
+        """Return a model under the problem's seed, on its device and in its dtype."""
+        with _seeded(self._seed):
+            arguments = map_tensors(list(self._init_inputs()), self._cast)
+            with torch.no_grad(), _seeded(self._seed):
+                model: torch.nn.Module = kind(*arguments)
+        return model.to(device=self._device, dtype=self._dtype)
+
+    def draw(self, new: Draw, /, *args: Any, **axes: Any) -> dict[str, Any]:
+        """Return what ``get_inputs`` draws, named by position."""
+        seed = int(new.integers(1, low=0, high=2**31 - 1, dtype="int64"))
+        with _seeded(seed), new.device:
+            drawn = map_tensors(list(self._inputs()), self._cast)
+        return {f"input_{number}": value for number, value in enumerate(drawn)}
+
+    def reference(self, *args: Any, **inputs: Any) -> Any:
+        """Return the result of a new ``Model`` in float32."""
+        values = [value for name, value in inputs.items() if name.startswith("input_")]
+        with torch.no_grad(), _without_tf32():
+            # A copy: a layer in training mode updates its statistics.
+            return copy.deepcopy(self._exact)(*map_tensors(values, _wide))
+
+    def cost(self, *args: Any, **axes: Any) -> Cost:
+        """Return the bytes of the outputs: a problem does not say which inputs a solution may leave unread."""
+        return Cost(0.0, float(self._bytes))
+
+    def digest(self) -> str:
+        """Return the digest of the problem's text and dtype."""
+        return self._digest
+
+    def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._device, self._dtype if tensor.is_floating_point() else tensor.dtype)
+
+
+def kernelbench_problem(source: Source, device: Device) -> Problem:
+    """Return the problem of a KernelBench file; ``Model`` is its incumbent.
+
+    Raises:
+        SuiteError: the file lacks a part, or ``Model`` raises.
+    """
+    try:
+        suite = KernelBench(source, device.torch_device)
+    except SuiteError:
+        raise
+    except Exception as error:
+        raise SuiteError(f"{source.definition}: {type(error).__name__}: {error}") from error
+
+    def load(path: Path, name: str) -> Candidate:
+        return _candidate(suite.build(member(import_file(path), name or "ModelNew")))
+
+    incumbent = _candidate(suite.build(suite._model))
+    return Problem(suite, suite.cases, cache_state(source, device), load, "Model", incumbent)
+
+
+def _candidate(model: torch.nn.Module) -> Candidate:
+    def call(**inputs: Any) -> Any:
+        with torch.no_grad():
+            return model(*inputs.values())
+
+    # cuDNN wants the weights of a recurrent layer in one piece.
+    movable = not any(isinstance(part, torch.nn.RNNBase) for part in model.modules())
+    weights = (*model.parameters(), *model.buffers()) if movable else ()
+    return Candidate(call, weights=weights)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed torch's generators for the block and restore them after it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def _without_tf32() -> Iterator[None]:
+    former = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = former

@@ -1,0 +1,189 @@
+"""Judge candidates one after another with one warm worker."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from lockstep.processes.watched import WorkerDied
+from lockstep.record.model import Record
+from lockstep.referee.client import RefereeWorker
+from lockstep.referee.search import STAGES, Search, Stage, pooled
+from lockstep.referee.source import Source, Submission
+from lockstep.referee.verdict import Outcome, Verdict, case_rows, evidence, fault
+from lockstep.suite.model import SuiteError
+from lockstep.timing.intervals import exponential
+
+
+class NoVerdict(RuntimeError):
+    """The machine, the worker or the incumbent does not allow a verdict; the message says which."""
+
+
+class Referee:
+    """Judges the candidates of one loop. ``close`` it.
+
+    Args:
+        source: the problem.
+        search: error rate and smallest effect; it counts the finals.
+        silence_s: seconds that a candidate may be silent before it counts as hung.
+        keep: compare every candidate with the first incumbent; otherwise a faster candidate takes its place.
+        worker: starts a worker (tests pass their own).
+
+    Attributes:
+        incumbent: name of what candidates are compared with now.
+        counts: verdicts so far by outcome.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        search: Search,
+        silence_s: float,
+        *,
+        keep: bool = False,
+        worker: Callable[[Source, float], RefereeWorker] = RefereeWorker,
+    ) -> None:
+        self.search = search
+        self.counts = dict.fromkeys(Outcome, 0)
+        self.incumbent = ""
+        self._source, self._silence_s, self._keep = source, silence_s, keep
+        self._make_worker = worker
+        self._worker: RefereeWorker | None = None
+        self._champion: Submission | None = None  # None is the problem's own
+        self._folder = tempfile.TemporaryDirectory(prefix="lockstep-referee-")
+        self._names: set[str] = set()
+        self._chance = random.SystemRandom()
+
+    def open(self, incumbent: Submission | None = None) -> None:
+        """Start the worker and measure the incumbent alone: without it no candidate can be judged.
+
+        Args:
+            incumbent: the first one; None for the problem's own.
+
+        Raises:
+            NoVerdict: the worker or the incumbent fails.
+            SuiteError: the problem cannot be used, or has no incumbent of its own.
+        """
+        self._champion = incumbent
+        try:
+            worker = self._up()
+            if incumbent is None and not worker.incumbent:
+                raise SuiteError(f"{self._source.definition} has no baseline; name the incumbent: --against FILE.py")
+            self.incumbent = incumbent.name if incumbent else worker.incumbent
+            self._names.add(self.incumbent)
+            records, refused = worker.measure(None, incumbent, "screen", self._seed())
+        except WorkerDied as died:
+            raise NoVerdict(f"the worker failed before the first candidate: {died}") from died
+        for record in records:
+            if record.state != "ok":
+                refused = f"{record.reason} ({record.case}, {record.l2} L2)"
+        if refused:
+            raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {refused}")
+
+    def submission(self, text: str, name: str = "", function: str = "", suffix: str = ".py") -> Submission:
+        """Return a submission of a source text; a copy is kept, so that the text's file may change."""
+        label, number = name or f"candidate{suffix}", 1
+        while label in self._names:
+            number += 1
+            label = f"{name or f'candidate{suffix}'}#{number}"
+        self._names.add(label)
+        path = Path(self._folder.name, f"candidate_{len(self._names)}{suffix}")
+        path.write_text(text, encoding="utf-8")
+        return Submission(label, str(path), function)
+
+    def submission_of(self, place: str, name: str = "") -> Submission:
+        """Return the submission of ``FILE`` or ``FILE:FUNCTION``.
+
+        Raises:
+            SuiteError: the file cannot be read.
+        """
+        file, _, function = place.partition(":")
+        path = Path(file)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            raise SuiteError(f"candidate {place!r} cannot be read: {error}") from error
+        return self.submission(text, name or place, function, path.suffix or ".py")
+
+    def judge(self, candidate: Submission) -> Verdict:
+        """Return the verdict on a candidate; one that is faster is the next incumbent.
+
+        Raises:
+            NoVerdict: no worker can be started any more.
+        """
+        started = time.monotonic()
+        verdict = replace(self._judge(candidate), seconds=time.monotonic() - started)
+        self.counts[verdict.outcome] += 1
+        if verdict.outcome in (Outcome.CHEATS, Outcome.BROKEN):
+            self.close_worker()  # whatever the candidate changed in the process ends with it
+        if verdict.outcome is Outcome.FASTER and not self._keep:
+            self._champion, self.incumbent = candidate, candidate.name
+        return verdict
+
+    def close_worker(self) -> None:
+        """End the worker; the next candidate starts another one."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def close(self) -> None:
+        """End the worker and delete the copies of the candidates."""
+        self.close_worker()
+        self._folder.cleanup()
+
+    def _judge(self, candidate: Submission) -> Verdict:
+        verdict = Verdict(candidate.name, self.incumbent, Outcome.BROKEN)
+        for stage in STAGES:
+            verdict = replace(verdict, stage=stage)
+            if stage == "final":
+                self.close_worker()
+            worker = self._up()
+            try:
+                records, refused = worker.measure(candidate, self._champion, stage, self._seed())
+            except WorkerDied as died:
+                self.close_worker()
+                who = f"{died.variant} beside it: " if died.variant not in ("", candidate.name) else ""
+                return replace(verdict, reason=who + died.how)
+            if refused:
+                return replace(verdict, reason=refused)
+            verdict, further = self._weigh(verdict, records, stage)
+            if not further:
+                return verdict
+        return replace(verdict, outcome=Outcome.FASTER)
+
+    def _weigh(self, verdict: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:
+        """Return the verdict so far, and whether the candidate passes the stage."""
+        mine = [record for record in records if record.variant == verdict.candidate]
+        rival = [record for record in records if record.variant == verdict.incumbent]
+        if found := fault(mine):
+            outcome, rule, reason = found
+            return replace(verdict, outcome=outcome, rule=rule, reason=reason), False
+        measured = [seen for record in mine if (seen := evidence(record))]
+        if len(measured) < len(mine):
+            why = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
+            return replace(verdict, reason=f"{verdict.incumbent} fails beside it, not alone: {why}"), False
+        together = pooled(measured)
+        level = self.search.level(stage)
+        speedup = exponential(self.search.interval(together, level))
+        verdict = replace(verdict, outcome=Outcome.NOT_FASTER, speedup=speedup, cases=case_rows(mine, rival))
+        return verdict, self.search.passes(stage, together, level)
+
+    def _up(self) -> RefereeWorker:
+        """Return the worker; start it if needed.
+
+        Raises:
+            NoVerdict: it does not start.
+        """
+        if self._worker is None:
+            try:
+                self._worker = self._make_worker(self._source, self._silence_s)
+            except WorkerDied as died:
+                raise NoVerdict(f"the worker does not start: {died}") from died
+        return self._worker
+
+    def _seed(self) -> int:
+        return self._chance.getrandbits(32)

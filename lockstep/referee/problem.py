@@ -1,0 +1,166 @@
+"""A problem that candidates from outside solve: a suite, its cases, the incumbent, and a loader of candidates."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from lockstep.referee.source import Source
+from lockstep.suite.case import Case
+from lockstep.suite.discovery import match_cases, nearest
+from lockstep.suite.family import Family, Variant
+from lockstep.suite.model import Suite, SuiteError
+from lockstep.timing.device import Device
+
+#: Name of the incumbent that a problem brings itself, where it has no name of its own.
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A variant from outside.
+
+    Attributes:
+        variant: function of named tensors.
+        prepare: function from the suite's inputs to further named arguments, outside the timed part; or None.
+        weights: tensors that it keeps between calls. The harness moves them to other addresses each epoch.
+    """
+
+    variant: Variant
+    prepare: Callable[..., dict[str, Any]] | None = None
+    weights: tuple[torch.Tensor, ...] = ()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What candidates are judged by.
+
+    Attributes:
+        suite: inputs, reference, costs and tolerance.
+        cases: the shapes to measure.
+        l2: cache state.
+        load: returns the candidate in a file; the text names a function there, or is "".
+        name, incumbent: the incumbent that the problem brings; None where one must be given.
+        scratch: device buffers that the suite's own module keeps between calls.
+    """
+
+    suite: Suite
+    cases: tuple[Case, ...]
+    l2: str
+    load: Callable[[Path, str], Candidate]
+    name: str = REFERENCE
+    incumbent: Candidate | None = None
+    scratch: MutableMapping[Any, torch.Tensor] = field(default_factory=dict)
+
+    def against(self, incumbent: str) -> Suite:
+        """Return the suite with the incumbent as its baseline and nothing skipped."""
+        suite = copy.copy(self.suite)
+        # Attributes of the class elsewhere; here they belong to this one suite.
+        vars(suite).update(baseline=incumbent, skips=Suite.skips.__get__(suite))
+        return suite
+
+    def family(self, entries: dict[str, Candidate]) -> Family:
+        """Return the family of these candidates by name."""
+        weights = [tensor for one in entries.values() for tensor in one.weights]
+        return Family(
+            variants={name: one.variant for name, one in entries.items()},
+            prepare={name: one.prepare for name, one in entries.items() if one.prepare},
+            scratch=Weights(weights) if weights else self.scratch,
+        )
+
+
+class Weights(MutableMapping[int, torch.Tensor]):
+    """Tensors by number; setting one gives it other storage with the same values, for ``lockstep.timing.arms.move``."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return self._tensors[number].data
+
+    def __setitem__(self, number: int, value: torch.Tensor) -> None:
+        self._tensors[number].data = value
+
+    def __delitem__(self, number: int) -> None:
+        raise TypeError("a model's weights cannot be removed")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._tensors)))
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def chosen(source: Source, suite: Suite, device: Device) -> tuple[Case, ...]:
+    """Return the cases that a source picks among those of the device.
+
+    Raises:
+        SuiteError: a text picks none, or there is none.
+    """
+    here = suite.quick if device.kind == "cpu" else suite.cases
+    if source.cases:
+        here = tuple(dict.fromkeys(case for text in source.cases for case in match_cases(suite, text)))
+    if not here:
+        what = "quick cases, which a CPU measures" if device.kind == "cpu" else "cases"
+        raise SuiteError(f"suite {suite.name} has no {what}")
+    return here if source.cases or source.every else here[:1]
+
+
+def cache_state(source: Source, device: Device) -> str:
+    """Return the cache state that a source asks for."""
+    return source.l2 or ("warm" if device.kind == "cpu" else "cold")
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a file under a name of its own, so that two files of one name do not meet."""
+    name = f"lockstep_referee_{abs(hash(path.resolve())):x}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SuiteError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Triton and dataclasses look a function's module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def member(module: ModuleType, name: str) -> Any:
+    """Return what a file calls ``name``.
+
+    Raises:
+        SuiteError: it has no such name.
+    """
+    if not hasattr(module, name):
+        raise SuiteError(
+            f"{module.__file__} has no {name}{nearest(name, [n for n in vars(module) if not n.startswith('_')])}"
+        )
+    return getattr(module, name)
+
+
+def function_in(module: ModuleType, name: str) -> Variant:
+    """Return a function of a file: the named one, or the only public one that is defined there.
+
+    Raises:
+        SuiteError: there is none, or several and none is named.
+    """
+    if name:
+        found: Variant = member(module, name)
+        return found
+    public = {
+        key: value
+        for key, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
+    }
+    if len(public) != 1:
+        there = f"{len(public)} public functions ({', '.join(public)})" if public else "no public function"
+        raise SuiteError(f"{module.__file__} has {there}; name the one to judge: FILE.py:FUNCTION")
+    [only] = public.values()
+    return only

@@ -1,0 +1,123 @@
+"""What a referee says of one candidate."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from lockstep.record.model import Estimate, Record
+from lockstep.referee.search import Evidence
+from lockstep.timing.intervals import standard_error
+from lockstep.timing.rules import Rule
+
+
+class Outcome(StrEnum):
+    """The verdict in one word; "broken" is a candidate that does not load, raises, hangs or crashes."""
+
+    FASTER = "faster"
+    NOT_FASTER = "not-faster"
+    WRONG = "wrong"
+    CHEATS = "cheats"
+    BROKEN = "broken"
+
+
+#: Outcomes of candidates that compute the right result by honest means.
+CORRECT = (Outcome.FASTER, Outcome.NOT_FASTER)
+
+#: What a broken rule says of a candidate; every other rule is "cheats".
+_BY_RULE = {"": Outcome.BROKEN, Rule.HUNG: Outcome.BROKEN, Rule.WRONG_RESULT: Outcome.WRONG}
+
+_SENTENCES = {
+    Outcome.FASTER: "correct and faster than {incumbent} by {speedup}",
+    Outcome.NOT_FASTER: "correct, no faster than chance: {speedup} against {incumbent}",
+    Outcome.WRONG: "wrong: {reason}",
+    Outcome.CHEATS: "cheats: {rule}: {reason}",
+    Outcome.BROKEN: "broken: {reason}",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a referee says of one candidate.
+
+    Attributes:
+        candidate, incumbent: names.
+        outcome: see ``Outcome``.
+        rule: name of the broken rule (``lockstep.timing.rules``), or "".
+        reason: what was seen, with its numbers, or "".
+        speedup: incumbent's time over candidate's, the geometric mean over the cases, with its interval; None
+            unless correct.
+        stage: the last stage that the candidate reached.
+        seconds: time that the verdict took.
+        cases: for each case, label and cache state, seconds a call of both, and the relative error of the check.
+    """
+
+    candidate: str
+    incumbent: str
+    outcome: Outcome
+    rule: str = ""
+    reason: str = ""
+    speedup: Estimate | None = None
+    stage: str = ""
+    seconds: float = 0.0
+    cases: tuple[dict[str, Any], ...] = field(default=(), hash=False)
+
+    def sentence(self) -> str:
+        """Return the verdict as a line for people."""
+        told = percent(self.speedup) if self.speedup else ""
+        text = _SENTENCES[self.outcome].format(**{**asdict(self), "speedup": told})
+        if self.outcome in CORRECT and len(self.cases) == 1:
+            [case] = self.cases
+            text += f" ({case['latency_s'] * 1e6:.4g} µs, {self.incumbent} {case['incumbent_s'] * 1e6:.4g} µs)"
+        return f"{self.candidate}: {text}"
+
+
+def percent(speedup: Estimate) -> str:
+    """Return a ratio and its interval as ``5.2 % ± 0.3 %``."""
+    half = (math.log(speedup.high) - math.log(speedup.low)) / 2 if 0 < speedup.low <= speedup.high else math.inf
+    spread = f"{speedup.value * math.expm1(half):.2%}" if half < 1 else "more than 100%"
+    return f"{speedup.value - 1:.2%} ± {spread}".replace("%", " %")
+
+
+def fault(records: Sequence[Record]) -> tuple[Outcome, str, str] | None:
+    """Return outcome, rule and reason of the worst record of a candidate; None if all are measured."""
+    found = [
+        (_BY_RULE.get(one.rule, Outcome.CHEATS), one.rule, _evidence_of(one)) for one in records if one.state != "ok"
+    ]
+    worst = (Outcome.CHEATS, Outcome.WRONG, Outcome.BROKEN)
+    return min(found, key=lambda one: worst.index(one[0])) if found else None
+
+
+def _evidence_of(record: Record) -> str:
+    """Return the reason without the name of the error where a rule says the same."""
+    return re.sub(r"^\w+: ", "", record.reason) if record.rule else record.reason
+
+
+def evidence(record: Record) -> Evidence | None:
+    """Return what a measured record says of the ratio; None without an incumbent beside it."""
+    ratio = record.speedup
+    if ratio is None:
+        return None
+    [error] = standard_error(np.array([ratio.low]), np.array([ratio.high]), np.array([record.epochs], dtype=np.int32))
+    return Evidence(math.log(ratio.value), float(error), record.epochs)
+
+
+def case_rows(candidate: Sequence[Record], incumbent: Sequence[Record]) -> tuple[dict[str, Any], ...]:
+    """Return the figures of each case for ``Verdict.cases``."""
+    before = {(one.case, one.l2): one.latency for one in incumbent}
+    return tuple(
+        {
+            "case": one.case,
+            "l2": one.l2,
+            "latency_s": one.latency.value if one.latency else None,
+            "incumbent_s": known.value if (known := before.get((one.case, one.l2))) else None,
+            "check_error": one.check_error,
+        }
+        for one in candidate
+    )

@@ -1,0 +1,58 @@
+"""The referee's worker: holds one problem and measures candidates beside their incumbent, one request at a time.
+
+Requests: ``{"measure": {"candidate", "incumbent", "stage", "seed"}}``, the first two a ``Submission`` or null. Events:
+``ready`` (host, and the name of the problem's own incumbent or ""), ``unusable`` (the problem cannot be opened),
+``records`` (with the reason why a candidate cannot be loaded, or ""), ``stage``, ``lost``.
+``lockstep.processes.watched`` says how they travel.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+from lockstep.processes.import_torch import load_torch
+from lockstep.processes.worker import WorkerProcess
+
+
+def main() -> int:
+    """Serve requests until standard input ends."""
+    process = WorkerProcess("lockstep referee worker")
+    process.parser.add_argument("--problem", type=json.loads, required=True, help="a Source as JSON")
+    options = process.parse()
+    load_torch()
+    # Start-up: torch and Triton, after the process is tied to its parent.
+    from lockstep.record.provenance import host_facts
+    from lockstep.referee.bench import Bench, Refused, open_problem
+    from lockstep.referee.source import Source, Submission
+    from lockstep.suite.model import SuiteError
+    from lockstep.timing.device import open_device
+    from lockstep.timing.measure import DeviceLost
+
+    device = open_device()
+    process.stage("load")
+    try:
+        problem = open_problem(Source(**options.problem), device)
+    except (SuiteError, OSError) as error:
+        process.emit("ready", host={}, incumbent="", unusable=str(error))
+        return 0
+    bench = Bench(problem, device, process.stage)
+    own = problem.name if problem.incumbent else ""
+    process.emit("ready", host=host_facts(), incumbent=own, unusable="")
+    for request in process.requests():
+        asked = request["measure"]
+        candidate, incumbent = (Submission(**one) if one else None for one in (asked["candidate"], asked["incumbent"]))
+        refused = ""
+        try:
+            records = bench.measure(candidate, incumbent, asked["stage"], asked["seed"])
+        except Refused as error:
+            records, refused = [], str(error)
+        except DeviceLost as lost:
+            return process.lost(lost.variant, lost.reason)
+        process.emit("records", records=[asdict(record) for record in records], refused=refused)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
