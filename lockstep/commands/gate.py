@@ -58,7 +58,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             metavar="120s",
             help="time for measuring (default: 120s); imports and comparing the code come before it",
         )
-        parser.add_argument("--min-effect", type=_share, metavar="1%", help=f"smallest change that counts ({FILE})")
+        parser.add_argument("--min-effect", type=share, metavar="1%", help=f"smallest change that counts ({FILE})")
         parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family or suite; may repeat")
         parser.add_argument("--case", action="append", default=[], metavar="M=8,K=4096", help="cases; may repeat")
         parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="variants; may repeat")
@@ -160,7 +160,8 @@ def _seconds(text: str) -> float:
     return float(match[1]) * (60.0 if match[2] in ("m", "min") else 1.0)
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """Return the share that ``1%`` or ``0.01`` says."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%)?", text.strip())
     value = float(match[1]) / (100.0 if match[2] else 1.0) if match else -1.0
     if not 0 < value < 1:

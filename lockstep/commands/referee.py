@@ -1,0 +1,169 @@
+"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, by how much, how sure?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+from asv.config import Config
+from asv.console import log
+
+from lockstep.commands.gate import share
+from lockstep.processes.exit_status import BROKEN
+from lockstep.referee.loop import NoVerdict, Referee
+from lockstep.referee.search import Search
+from lockstep.referee.source import Source, Submission
+from lockstep.referee.verdict import CORRECT, Outcome, Verdict
+from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+from lockstep.suite.model import CACHE_STATES, SuiteError
+
+#: Exit status where candidates are correct and none is faster, and where none is correct.
+NOT_FASTER, NOT_CORRECT = 1, 2
+
+
+class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
+    """Judge candidates from outside."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add the verb and its arguments."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "referee",
+            help="Is a candidate correct, honest and faster than the incumbent?",
+            description="Judge candidates from files against an incumbent, one after another; a faster one takes the "
+            "incumbent's place. Without candidates, read JSON lines from standard input (docs/referee.md).",
+        )
+        parser.add_argument("candidates", nargs="*", metavar="FILE[:FUNCTION]", help="a candidate; a solution's JSON")
+        problem = parser.add_mutually_exclusive_group(required=True)
+        problem.add_argument("--suite", metavar="NAME|FILE.py", help="problem: a suite, by its name or in a file")
+        problem.add_argument("--kernelbench", metavar="FILE.py", help="problem: Model, get_inputs, get_init_inputs")
+        problem.add_argument("--flashinfer", metavar="FILE.json", help="problem: a definition of FlashInfer-Bench")
+        parser.add_argument(
+            "--against", default="", metavar="VARIANT|FILE", help="the incumbent (default: the problem's baseline)"
+        )
+        parser.add_argument("--keep", action="store_true", help="keep the incumbent when a candidate is faster")
+        parser.add_argument("--case", action="append", default=[], metavar="M=8", help="cases; may repeat")
+        parser.add_argument("--all", action="store_true", help="every case; without it and --case, the first")
+        parser.add_argument("--l2", choices=CACHE_STATES, default="", help="cache state (default: cold; warm on a CPU)")
+        parser.add_argument("--min-effect", type=share, default=0.005, metavar="0.5%", help="smallest speedup")
+        parser.add_argument(
+            "--error-rate", type=share, default=0.01, metavar="1%", help="of any false 'faster' in the whole loop"
+        )
+        parser.add_argument("--tolerance", type=share, metavar="1e-4", help="accepted error (default: the problem's)")
+        parser.add_argument("--precision", default="float32", help="dtype of a KernelBench problem (default: float32)")
+        parser.add_argument("--workloads", default="", metavar="FILE.jsonl", help="of a FlashInfer-Bench definition")
+        parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="silence that counts as hung")
+        parser.add_argument("--json", action="store_true", help="print verdicts as JSON, one on each line")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Judge and print. asv's configuration is read for the name of a suite alone."""
+        source = _source(args)
+        search = Search(args.min_effect, args.error_rate)
+        started = time.monotonic()
+        with closing(Referee(source, search, args.limit, keep=args.keep)) as referee:
+            try:
+                given = [referee.submission_of(place) for place in args.candidates]
+                rival = args.against if args.against and not source.against else ""
+                referee.open(referee.submission_of(rival) if rival else None)
+                for verdict in map(referee.judge, given) if given else _from_lines(referee):
+                    print(json.dumps(asdict(verdict)) if args.json else verdict.sentence(), flush=True)
+            except NoVerdict as error:
+                log.error(str(error))
+                return BROKEN
+            print(_summary(referee, time.monotonic() - started), file=sys.stderr)
+            return _status(referee.counts)
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
+        """Not used: a problem in a file needs no configuration."""
+        return cls.run_from_args(args)
+
+
+def _source(args: argparse.Namespace) -> Source:
+    """Return the problem that a command line names.
+
+    Raises:
+        SuiteError: the name of a suite is unknown.
+    """
+    common: dict[str, Any] = {
+        "cases": tuple(args.case),
+        "every": args.all,
+        "l2": args.l2,
+        "tolerance": args.tolerance,
+        "precision": args.precision,
+        "workloads": args.workloads,
+    }
+    if args.kernelbench:
+        return Source("kernelbench", args.kernelbench, **common)
+    if args.flashinfer:
+        return Source("flashinfer", args.flashinfer, **common)
+    variant = "" if args.against.partition(":")[0].endswith(".py") else args.against
+    if args.suite.partition(":")[0].endswith(".py"):
+        return Source("suite", args.suite, against=variant, **common)
+    conf = Config.load(args.config)
+    found = load_suites(Path(conf.benchmark_dir))
+    return Source(
+        "suite",
+        args.suite,
+        against=variant,
+        benchmarks=str(Path(conf.benchmark_dir).resolve()),
+        checkout=str(packages_folder(conf, found)),
+        packages=packages_under_test(conf, found),
+        **common,
+    )
+
+
+def _from_lines(referee: Referee) -> Iterator[Verdict]:
+    """Yield a verdict for each line of standard input; a line that cannot be used gets one as well."""
+    for number, line in enumerate(sys.stdin, 1):
+        if line.strip():
+            try:
+                submission = _submission(referee, line)
+            except (ValueError, SuiteError) as error:
+                yield Verdict(f"line {number}", referee.incumbent, Outcome.BROKEN, reason=str(error))
+            else:
+                yield referee.judge(submission)
+
+
+def _submission(referee: Referee, line: str) -> Submission:
+    asked = json.loads(line)
+    if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
+        raise ValueError('expected an object of texts: {"file": "FILE.py:FUNCTION"} or {"source": "…"}')
+    if "source" in asked:
+        suffix = ".json" if asked["source"].lstrip().startswith("{") else ".py"
+        return referee.submission(asked["source"], asked.get("name", ""), asked.get("function", ""), suffix)
+    if "file" in asked:
+        return referee.submission_of(asked["file"], asked.get("name", ""))
+    raise ValueError('neither "file" nor "source" is given')
+
+
+def _summary(referee: Referee, seconds: float) -> str:
+    """Return what the loop did, how fast, and how often such a loop is wrong."""
+    counts = referee.counts
+    judged = sum(counts.values())
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "none"
+    pace = f" ({seconds / judged:.2f} s each, {60 * judged / seconds:.0f} a minute)" if judged else ""
+    search = referee.search
+    return (
+        f"{judged} candidates in {seconds:.1f} s{pace}: {told}. {search.finals} finals. "
+        f"Incumbent: {referee.incumbent}\n"
+        f"At most {search.error_rate:.3g} of such loops call a candidate faster by more than {search.min_effect:.2%} "
+        "that is not."
+    )
+
+
+def _status(counts: dict[Outcome, int]) -> int:
+    if counts[Outcome.FASTER] or not any(counts.values()):
+        return 0
+    return NOT_FASTER if any(counts[one] for one in CORRECT) else NOT_CORRECT
