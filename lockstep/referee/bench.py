@@ -10,13 +10,14 @@ from lockstep.referee.flashinfer import flashinfer_problem
 from lockstep.referee.kernelbench import kernelbench_problem
 from lockstep.referee.problem import Candidate, Problem
 from lockstep.referee.search import Stage
-from lockstep.referee.source import Source, Submission
+from lockstep.referee.source import Refused, Source, Submission
 from lockstep.referee.suites import suite_problem
 from lockstep.suite.model import Suite
 from lockstep.timing.check import brief
 from lockstep.timing.device import Device
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Listener, Measurer
+from lockstep.timing.rules import Disqualified
 
 #: How long each stage measures. Each takes a fixed number of epochs, so that its test is that of a fixed sample.
 PLANS: Mapping[Stage, Plan] = {
@@ -24,10 +25,6 @@ PLANS: Mapping[Stage, Plan] = {
     "repeat": Plan(min_epochs=9, max_epochs=9, budget_s=9.0),
     "final": Plan(min_epochs=24, max_epochs=24, budget_s=24.0),
 }
-
-
-class Refused(ValueError):
-    """A candidate's file cannot be imported, or does not hold what the problem asks for."""
 
 
 def open_problem(source: Source, device: Device) -> Problem:
@@ -91,6 +88,9 @@ class Bench:
     def _load(self, submission: Submission) -> Candidate:
         self._measurer.listener("load", submission.name)
         try:
-            return self._problem.load(Path(submission.path), submission.function)
+            with self._measurer.trusted.kept():
+                return self._problem.load(Path(submission.path), submission.function)
+        except Disqualified as error:
+            raise Refused(f"its import {error.evidence}", error.rule) from error
         except (Exception, SystemExit) as error:
             raise Refused(f"cannot be loaded: {brief(error)}") from error

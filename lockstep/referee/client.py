@@ -9,7 +9,7 @@ from lockstep.processes.watched import Watched
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.referee.search import Stage
-from lockstep.referee.source import Source, Submission
+from lockstep.referee.source import Refused, Source, Submission
 from lockstep.suite.model import SuiteError
 
 
@@ -47,13 +47,16 @@ class RefereeWorker(Watched):
 
     def measure(
         self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
-    ) -> tuple[list[Record], str]:
-        """Return what ``Bench.measure`` returns, and why the candidate cannot be loaded, or "".
+    ) -> list[Record]:
+        """Return what ``Bench.measure`` returns.
 
         Raises:
             WorkerDied: it hung, died or lost its CUDA context; start another one.
+            Refused: the candidate's file cannot be used.
         """
         asked = {"candidate": candidate and asdict(candidate), "incumbent": incumbent and asdict(incumbent)}
         self.ask({"measure": asked | {"stage": stage, "seed": seed}})
         event = self.wait("records")
-        return [record_from(row) for row in event["records"]], event["refused"]
+        if event["refused"]:
+            raise Refused(event["refused"], event["rule"])
+        return [record_from(row) for row in event["records"]]

@@ -13,7 +13,7 @@ from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Record
 from lockstep.referee.client import RefereeWorker
 from lockstep.referee.search import STAGES, Search, Stage, pooled
-from lockstep.referee.source import Source, Submission
+from lockstep.referee.source import Refused, Source, Submission
 from lockstep.referee.verdict import Outcome, Verdict, case_rows, evidence, fault
 from lockstep.suite.model import SuiteError
 from lockstep.timing.intervals import exponential
@@ -75,14 +75,12 @@ class Referee:
                 raise SuiteError(f"{self._source.definition} has no baseline; name the incumbent: --against FILE.py")
             self.incumbent = incumbent.name if incumbent else worker.incumbent
             self._names.add(self.incumbent)
-            records, refused = worker.measure(None, incumbent, "screen", self._seed())
-        except WorkerDied as died:
-            raise NoVerdict(f"the worker failed before the first candidate: {died}") from died
-        for record in records:
-            if record.state != "ok":
-                refused = f"{record.reason} ({record.case}, {record.l2} L2)"
-        if refused:
-            raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {refused}")
+            records = worker.measure(None, incumbent, "screen", self._seed())
+        except (WorkerDied, Refused) as error:
+            raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {error}") from error
+        if bad := next((record for record in records if record.state != "ok"), None):
+            why = f"{bad.reason} ({bad.case}, {bad.l2} L2)"
+            raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {why}")
 
     def submission(self, text: str, name: str = "", function: str = "", suffix: str = ".py") -> Submission:
         """Return a submission of a source text; a copy is kept, so that the text's file may change."""
@@ -136,40 +134,37 @@ class Referee:
         self._folder.cleanup()
 
     def _judge(self, candidate: Submission) -> Verdict:
-        verdict = Verdict(candidate.name, self.incumbent, Outcome.BROKEN)
         for stage in STAGES:
-            verdict = replace(verdict, stage=stage)
             if stage == "final":
                 self.close_worker()
-            worker = self._up()
+            blank = Verdict(candidate.name, self.incumbent, Outcome.BROKEN, stage=stage)
             try:
-                records, refused = worker.measure(candidate, self._champion, stage, self._seed())
+                records = self._up().measure(candidate, self._champion, stage, self._seed())
             except WorkerDied as died:
                 self.close_worker()
                 who = f"{died.variant} beside it: " if died.variant not in ("", candidate.name) else ""
-                return replace(verdict, reason=who + died.how)
-            if refused:
-                return replace(verdict, reason=refused)
-            verdict, further = self._weigh(verdict, records, stage)
+                return blank.failed(died.rule, who + died.how)
+            except Refused as refused:
+                return blank.failed(refused.rule, str(refused))
+            verdict, further = self._weigh(blank, records, stage)
             if not further:
                 return verdict
         return replace(verdict, outcome=Outcome.FASTER)
 
-    def _weigh(self, verdict: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:
-        """Return the verdict so far, and whether the candidate passes the stage."""
-        mine = [record for record in records if record.variant == verdict.candidate]
-        rival = [record for record in records if record.variant == verdict.incumbent]
+    def _weigh(self, blank: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:
+        """Return the verdict of a stage, filled into ``blank``, and whether the candidate passes the stage."""
+        mine = [record for record in records if record.variant == blank.candidate]
+        rival = [record for record in records if record.variant == blank.incumbent]
         if found := fault(mine):
-            outcome, rule, reason = found
-            return replace(verdict, outcome=outcome, rule=rule, reason=reason), False
+            return blank.failed(*found), False
         measured = [seen for record in mine if (seen := evidence(record))]
         if len(measured) < len(mine):
             why = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
-            return replace(verdict, reason=f"{verdict.incumbent} fails beside it, not alone: {why}"), False
+            return blank.failed("", f"{blank.incumbent} fails beside it, not alone: {why}"), False
         together = pooled(measured)
         level = self.search.level(stage)
         speedup = exponential(self.search.interval(together, level))
-        verdict = replace(verdict, outcome=Outcome.NOT_FASTER, speedup=speedup, cases=case_rows(mine, rival))
+        verdict = replace(blank, outcome=Outcome.NOT_FASTER, speedup=speedup, cases=case_rows(mine, rival))
         return verdict, self.search.passes(stage, together, level)
 
     def _up(self) -> RefereeWorker:

@@ -50,3 +50,15 @@ class Submission:
     name: str
     path: str
     function: str = ""
+
+
+class Refused(ValueError):
+    """A candidate's file cannot be imported, or does not hold what the problem asks for.
+
+    Attributes:
+        rule: name of the rule that its import broke, or "".
+    """
+
+    def __init__(self, reason: str, rule: str = "") -> None:
+        super().__init__(reason)
+        self.rule = rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -68,6 +68,10 @@ class Verdict:
     seconds: float = 0.0
     cases: tuple[dict[str, Any], ...] = field(default=(), hash=False)
 
+    def failed(self, rule: str, reason: str) -> Verdict:
+        """Return this verdict with the outcome of a broken rule, "" for none."""
+        return replace(self, outcome=_outcome(rule), rule=rule, reason=reason)
+
     def sentence(self) -> str:
         """Return the verdict as a line for people."""
         told = percent(self.speedup) if self.speedup else ""
@@ -85,18 +89,23 @@ def percent(speedup: Estimate) -> str:
     return f"{speedup.value - 1:.2%} ± {spread}".replace("%", " %")
 
 
-def fault(records: Sequence[Record]) -> tuple[Outcome, str, str] | None:
-    """Return outcome, rule and reason of the worst record of a candidate; None if all are measured."""
-    found = [
-        (_BY_RULE.get(one.rule, Outcome.CHEATS), one.rule, _evidence_of(one)) for one in records if one.state != "ok"
-    ]
+def fault(records: Sequence[Record]) -> tuple[str, str] | None:
+    """Return rule and reason of the worst record of a candidate; None if all are measured."""
     worst = (Outcome.CHEATS, Outcome.WRONG, Outcome.BROKEN)
-    return min(found, key=lambda one: worst.index(one[0])) if found else None
+    failed = [one for one in records if one.state != "ok"]
+    if not failed:
+        return None
+    found = min(failed, key=lambda one: worst.index(_outcome(one.rule)))
+    return found.rule, _evidence_of(found)
+
+
+def _outcome(rule: str) -> Outcome:
+    return _BY_RULE.get(rule, Outcome.CHEATS)
 
 
 def _evidence_of(record: Record) -> str:
     """Return the reason without the name of the error where a rule says the same."""
-    return re.sub(r"^\w+: ", "", record.reason) if record.rule else record.reason
+    return re.sub(r"^[\w-]+: ", "", record.reason) if record.rule else record.reason
 
 
 def evidence(record: Record) -> Evidence | None:

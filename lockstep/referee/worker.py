@@ -2,7 +2,7 @@
 
 Requests: ``{"measure": {"candidate", "incumbent", "stage", "seed"}}``, the first two a ``Submission`` or null. Events:
 ``ready`` (host, and the name of the problem's own incumbent or ""), ``unusable`` (the problem cannot be opened),
-``records`` (with the reason why a candidate cannot be loaded, or ""), ``stage``, ``lost``.
+``records`` (with the reason and the rule by which a candidate is refused, or ""), ``stage``, ``lost``.
 ``lockstep.processes.watched`` says how they travel.
 """
 
@@ -24,8 +24,8 @@ def main() -> int:
     load_torch()
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.record.provenance import host_facts
-    from lockstep.referee.bench import Bench, Refused, open_problem
-    from lockstep.referee.source import Source, Submission
+    from lockstep.referee.bench import Bench, open_problem
+    from lockstep.referee.source import Refused, Source, Submission
     from lockstep.suite.model import SuiteError
     from lockstep.timing.device import open_device
     from lockstep.timing.measure import DeviceLost
@@ -43,14 +43,14 @@ def main() -> int:
     for request in process.requests():
         asked = request["measure"]
         candidate, incumbent = (Submission(**one) if one else None for one in (asked["candidate"], asked["incumbent"]))
-        refused = ""
+        refused = rule = ""
         try:
             records = bench.measure(candidate, incumbent, asked["stage"], asked["seed"])
         except Refused as error:
-            records, refused = [], str(error)
+            records, refused, rule = [], str(error), error.rule
         except DeviceLost as lost:
-            return process.lost(lost.variant, lost.reason)
-        process.emit("records", records=[asdict(record) for record in records], refused=refused)
+            return process.lost(lost.variant, lost.reason, lost.rule)
+        process.emit("records", records=[asdict(record) for record in records], refused=refused, rule=rule)
     return 0
 
 

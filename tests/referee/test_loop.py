@@ -15,7 +15,7 @@ from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Estimate, Record
 from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.search import Search
-from lockstep.referee.source import Source
+from lockstep.referee.source import Refused, Source
 from lockstep.referee.verdict import Outcome, Verdict
 
 SOURCE = Source("kernelbench", "problem.py")
@@ -33,22 +33,27 @@ class Worker:
         self.log.append((stage, candidate and candidate.name, rival))
         ok = Record("thing", rival, "M=1", "warm", "ok", "1", latency=Estimate(2.0, 2.0, 2.0), epochs=15)
         if candidate is None:
-            return [ok], ""
+            return [ok]
         text = Path(candidate.path).read_text(encoding="utf-8")
         if text == "dies":
             raise WorkerDied(candidate.name, "killed by SIGSEGV while timing")
         if text == "unloadable":
-            return [], "cannot be loaded: SyntaxError"
+            raise Refused("cannot be loaded: SyntaxError")
+        if text == "patches at import":
+            raise Refused("its import replaced time.sleep", "changed-clock")
+        if text == f"dies in {stage}":
+            raise WorkerDied(candidate.name, "hung for 60 s in its check", rule="hung")
+        text = "{}" if text.startswith("dies in") else text
         if text.startswith("rule "):
             rule = text.split()[1]
             failed = replace(ok, variant=candidate.name, state="failed", rule=rule, reason=f"Disqualified: {rule} seen")
-            return [ok, failed], ""
+            return [ok, failed]
         if text == "spoils":
-            return [replace(ok, state="failed", reason="off"), replace(ok, variant=candidate.name)], ""
+            return [replace(ok, state="failed", reason="off"), replace(ok, variant=candidate.name)]
         gain = {"screen": 1.0, "repeat": 1.0, "final": 1.0} | json.loads(text)
         ratio = 1 + gain[stage] / 100
         speedup = Estimate(ratio, ratio / 1.0005, ratio * 1.0005)
-        return [ok, replace(ok, variant=candidate.name, speedup=speedup)], ""
+        return [ok, replace(ok, variant=candidate.name, speedup=speedup)]
 
     def close(self):
         self.log.append("close")
@@ -98,6 +103,9 @@ def test_the_faster_one_is_the_next_incumbent_unless_the_first_is_kept(referee, 
         ("rule hung", Outcome.BROKEN, "broken: hung seen"),
         ("rule one-that-came-later", Outcome.CHEATS, "cheats: one-that-came-later: one-that-came-later seen"),
         ("dies", Outcome.BROKEN, "broken: killed by SIGSEGV while timing"),
+        ("dies in screen", Outcome.BROKEN, "broken: hung for 60 s in its check"),
+        ("dies in final", Outcome.BROKEN, "broken: hung for 60 s in its check"),
+        ("patches at import", Outcome.CHEATS, "cheats: changed-clock: its import replaced time.sleep"),
         ("unloadable", Outcome.BROKEN, "broken: cannot be loaded: SyntaxError"),
         ("spoils", Outcome.BROKEN, "broken: Model fails beside it, not alone: off"),
         ('{"screen": 0.4}', Outcome.NOT_FASTER, "no faster than chance: 0.40 % ±"),
@@ -147,8 +155,8 @@ def test_an_incumbent_that_cannot_be_measured_ends_the_loop_before_it_begins(log
 
     class Wrong(Worker):
         def measure(self, candidate, incumbent, stage, seed):
-            [ok], _ = super().measure(candidate, incumbent, stage, seed)
-            return [replace(ok, state="failed", reason="off by 0.1")], ""
+            [ok] = super().measure(candidate, incumbent, stage, seed)
+            return [replace(ok, state="failed", reason="off by 0.1")]
 
     for kind, told in ((Dying, "hung for 60 s"), (Wrong, "off by 0.1")):
         one = Referee(SOURCE, Search(), 10.0, worker=lambda source, silence_s, kind=kind: kind(log))

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from lockstep.referee.bench import PLANS, Bench, Refused, open_problem
+from lockstep.referee.bench import PLANS, Bench, open_problem
 from lockstep.referee.problem import Weights
-from lockstep.referee.source import Source, Submission
-from lockstep.referee.verdict import Outcome, fault
+from lockstep.referee.source import Refused, Source, Submission
+from lockstep.referee.verdict import Outcome, Verdict, fault
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import SuiteError
 from lockstep.timing.device import CpuDevice
@@ -127,7 +127,7 @@ def _brief(monkeypatch):
 
 @pytest.fixture
 def judge(tmp_path):
-    """Judges a text as a candidate of a source: the outcome's fault, or None if it is measured."""
+    """Judges a text as a candidate of a source: outcome, rule and reason, or None if it is measured."""
     benches = {}
 
     def verdict(source, text, function="", suffix=".py", against=None):
@@ -143,7 +143,8 @@ def judge(tmp_path):
         mine = [record for record in records if record.variant == made[-1].name]
         assert mine
         assert all(record.state == "ok" for record in records if record.variant != made[-1].name)
-        return fault(mine)
+        found = fault(mine)
+        return (Verdict("", "", Outcome.BROKEN).failed(*found).outcome, *found) if found else None
 
     return verdict
 
