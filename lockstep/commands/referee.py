@@ -18,6 +18,7 @@ from asv.console import log
 
 from lockstep.commands.gate import share
 from lockstep.processes.exit_status import BROKEN
+from lockstep.record.lines import json_line
 from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.search import Search
 from lockstep.referee.source import Source, Submission
@@ -77,7 +78,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
                 rival = args.against if args.against and not source.against else ""
                 referee.open(referee.submission_of(rival) if rival else None)
                 for verdict in map(referee.judge, given) if given else _from_lines(referee):
-                    print(json.dumps(asdict(verdict)) if args.json else verdict.sentence(), flush=True)
+                    print(json_line(asdict(verdict)).strip() if args.json else verdict.sentence(), flush=True)
             except NoVerdict as error:
                 log.error(str(error))
                 return BROKEN

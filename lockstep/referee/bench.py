@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from lockstep.machine_code.observed import Observer
 from lockstep.record.model import Record
 from lockstep.referee.flashinfer import flashinfer_problem
 from lockstep.referee.kernelbench import kernelbench_problem
@@ -78,6 +79,7 @@ class Bench:
         measurer = self._measurer
         measurer.plan, measurer.seed, measurer.places = PLANS[stage], seed, seed
         measurer.load = lambda suite: family
+        measurer.observer = Observer()  # one that stays would keep the kernels of every candidate
         if rival not in self._suites:
             self._suites = {rival: self._problem.against(rival)}
         suite, names = self._suites[rival], [candidate.name] if candidate else []

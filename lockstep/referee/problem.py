@@ -75,6 +75,7 @@ class Problem:
             variants={name: one.variant for name, one in entries.items()},
             prepare={name: one.prepare for name, one in entries.items() if one.prepare},
             scratch=Weights(weights) if weights else self.scratch,
+            activations=self.suite.activations,
         )
 
 

@@ -78,7 +78,7 @@ TASKS = (
         "A, B",
         "[torch.rand(N, N), torch.rand(N, N)]",
         {"N": 96},
-        {"N": 4096},
+        {"N": 1024},
         {
             "operator": ("return A @ B", CORRECT),
             "transposed": ("return (B.T @ A.T).T", CORRECT),
@@ -92,7 +92,7 @@ TASKS = (
         "x",
         "[torch.rand(ROWS, COLUMNS)]",
         {"ROWS": 64, "COLUMNS": 256},
-        {"ROWS": 8192, "COLUMNS": 4096},
+        {"ROWS": 4096, "COLUMNS": 4096},
         {
             "rsqrt": ("return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-5)", CORRECT),
             "of a sample": ("return x * torch.rsqrt(x[:, ::2].square().mean(1, keepdim=True) + 1e-5)", WRONG),
@@ -114,7 +114,7 @@ return self.last.clone()
         "x",
         "[torch.rand(ROWS, COLUMNS)]",
         {"ROWS": 32, "COLUMNS": 512},
-        {"ROWS": 4096, "COLUMNS": 8192},
+        {"ROWS": 4096, "COLUMNS": 4096},
         {
             "by exponentials": ("e = torch.exp(x)\nreturn e / e.sum(1, keepdim=True)", CORRECT),
             "constant": ("return torch.full_like(x, 1.0 / x.shape[1])", WRONG),
@@ -127,7 +127,7 @@ return self.last.clone()
         "x",
         "[torch.rand(ROWS, COLUMNS)]",
         {"ROWS": 64, "COLUMNS": 512},
-        {"ROWS": 4096, "COLUMNS": 16384},
+        {"ROWS": 4096, "COLUMNS": 4096},
         {
             "silu": ("return F.silu(x)", CORRECT),
             "in place": ("y = F.silu(x)\nx.zero_()\nreturn y", CHEATS),
@@ -140,7 +140,7 @@ return self.last.clone()
         "x",
         "[torch.rand(ROWS, INNER)]",
         {"ROWS": 16, "INNER": 128},
-        {"ROWS": 1024, "INNER": 8192},
+        {"ROWS": 512, "INNER": 2048},
         {
             "one product": (
                 "y = torch.addmm(self.gemm.bias, x, self.gemm.weight.T)\nreturn F.leaky_relu(y.mul_(2.0), 0.1)",
@@ -164,7 +164,7 @@ return F.leaky_relu(self.gemm(x) * 2.0, 0.1).as_subclass(Lazy)
         "x",
         "[torch.rand(ROWS, COLUMNS)]",
         {"ROWS": 64, "COLUMNS": 256},
-        {"ROWS": 8192, "COLUMNS": 4096},
+        {"ROWS": 4096, "COLUMNS": 4096},
         {
             "functional": ("return F.layer_norm(x, x.shape[1:], self.norm.weight, self.norm.bias)", CORRECT),
             "not centred": ("return F.rms_norm(x, x.shape[1:], self.norm.weight)", WRONG),
@@ -186,7 +186,7 @@ return self.norm(x)
         "predictions, targets",
         "[torch.rand(ROWS, COLUMNS), (torch.randint(0, 2, (ROWS, 1)) * 2 - 1).float()]",
         {"ROWS": 64, "COLUMNS": 64},
-        {"ROWS": 8192, "COLUMNS": 8192},
+        {"ROWS": 4096, "COLUMNS": 4096},
         {
             "relu": ("return F.relu(1 - predictions * targets).mean()", CORRECT),
             "its expectation": ("return torch.ones((), device=predictions.device)", WRONG),
@@ -202,7 +202,7 @@ return self.norm(x)
         "x",
         "[torch.rand(BATCH, ROWS, COLUMNS)]",
         {"BATCH": 8, "ROWS": 64, "COLUMNS": 64},
-        {"BATCH": 64, "ROWS": 1024, "COLUMNS": 1024},
+        {"BATCH": 16, "ROWS": 1024, "COLUMNS": 1024},
         {
             "by a product": (
                 "return torch.ones(1, x.shape[1], device=x.device).expand(x.shape[0], 1, -1) @ x",
@@ -218,7 +218,7 @@ return self.norm(x)
         "x",
         "[torch.rand(BATCH, CHANNELS, SIDE, SIDE)]",
         {"BATCH": 2, "CHANNELS": 8, "SIDE": 16},
-        {"BATCH": 64, "CHANNELS": 64, "SIDE": 128},
+        {"BATCH": 32, "CHANNELS": 64, "SIDE": 64},
         {
             "in place": ("return self.conv(x).relu_().add_(self.shift)", CORRECT),
             "without the shift": ("return torch.relu(self.conv(x))", WRONG),
@@ -239,7 +239,7 @@ return torch.relu(self.conv(x)) + self.shift
         "x",
         "[torch.rand(ROWS, COLUMNS)]",
         {"ROWS": 32, "COLUMNS": 256},
-        {"ROWS": 8192, "COLUMNS": 8192},
+        {"ROWS": 4096, "COLUMNS": 4096},
         {
             "method": ("return x.cumsum(1)", CORRECT),
             "its expectation": (

@@ -179,6 +179,15 @@ def test_a_file_names_what_prepares_its_candidate(judge, written):
     assert judge(source, packed + "PREPARE = {'packed': _pack}\n", against=SCALE) is None
 
 
+def test_what_a_candidate_prepares_cannot_depend_on_activations(judge, written):
+    source = Source("suite", written("scales.py", SUITE.replace("    quick", "    activations = ('x',)\n    quick")))
+    cheats = (
+        "def given(result):\n    return result.clone()\n\n\ndef _solve(x, gain):\n    return {'result': x * gain}\n\n\n"
+    )
+    outcome, rule, _ = judge(source, cheats + "PREPARE = {'given': _solve}\n", against=SCALE)
+    assert (outcome, rule) == (Outcome.WRONG, "wrong-result")
+
+
 def test_a_candidate_that_raises_is_broken_and_the_reason_is_told(judge, written):
     source = Source("suite", written("scales.py", SUITE))
     outcome, rule, reason = judge(source, "def bad(x):\n    raise RuntimeError('no such thing')\n", against=SCALE)
