@@ -72,7 +72,7 @@ def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
     """Return a benchmark's series over the commits; parameters filter them (``?variant=triton&case=M=8``)."""
     _known(results, machine)
     if benchmark not in results.benchmarks:
-        raise NotFound(f"there is no benchmark {benchmark}; /api/v1/series/{machine} lists them")
+        raise NotFound(f"unknown benchmark {benchmark}: /api/v1/series/{machine} lists the benchmarks")
     wanted = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
     found = []
     for trend in results.trends(wanted[:MOST_SERIES]):
@@ -142,16 +142,16 @@ def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
     """Return one alert with its log."""
     try:
         if service is None or number >= 1 << 31:
-            raise NoSuchAlert(f"there is no alert {number}")
+            raise NoSuchAlert(f"unknown alert {number}")
         [content] = alerts_json([service.alerts.alert(number)], service.site)
     except NoSuchAlert as error:
-        raise NotFound(f"there is no alert {number}") from error
+        raise NotFound(f"unknown alert {number}") from error
     return content | {"log": [asdict(event) for event in service.alerts.log(number)]}
 
 
 def _known(results: Results, machine: str) -> None:
     if machine not in results.machines:
-        raise NotFound(f"there is no machine {machine}; /api/v1/machines lists them")
+        raise NotFound(f"unknown machine {machine}: /api/v1/machines lists the machines")
 
 
 def _commit(results: Results, machine: str, commit: str) -> str:

@@ -70,7 +70,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter) -> 
 
     @api.route("/api/<path:rest>")
     def nothing(rest: str) -> Response:
-        raise answers.NotFound(f"there is no /api/{rest}; docs/api.md lists what there is")
+        raise answers.NotFound(f"unknown address /api/{rest}: docs/api.md lists the addresses")
 
     @api.errorhandler(answers.NotFound)
     def missing(error: answers.NotFound) -> tuple[Response, int]:

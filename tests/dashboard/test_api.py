@@ -91,7 +91,7 @@ def test_alerts_have_their_log(here, get):
     ],
 )  # fmt: skip
 def test_a_missing_thing_is_answered_as_json(get, path):
-    assert re.search("there is no|has no results|several", get(f"/api/v1/{path}", 404).json["error"])
+    assert re.search("unknown|has no results|several", get(f"/api/v1/{path}", 404).json["error"])
 
 
 def test_nothing_can_be_written(here):
