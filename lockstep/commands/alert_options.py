@@ -51,6 +51,12 @@ def alert_number(text: str) -> int:
     return int(text)
 
 
+def add_names(parser: argparse.ArgumentParser) -> None:
+    """Add ``--machine`` and ``--family``; see ``expect_names``."""
+    parser.add_argument("--machine", help="only on this machine")
+    parser.add_argument("--family", help="only of this family")
+
+
 def expect_names(args: argparse.Namespace, known: Iterable[tuple[str, str, str]]) -> None:
     """Check that ``--machine`` and ``--family`` name something that exists.
 

@@ -14,6 +14,7 @@ from asv.commands import Command, common_args
 from asv.console import log
 
 from lockstep.commands.alert_options import (
+    add_names,
     add_sources,
     add_state,
     alert_number,
@@ -89,8 +90,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="include muted, resolved and recorded alerts")
-    parser.add_argument("--machine", help="only on this machine")
-    parser.add_argument("--family", help="only of this family")
+    add_names(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--no-analysis", action="store_true", help="list the alerts of the last analysis")

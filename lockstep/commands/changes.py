@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.console import log
 
-from lockstep.commands.alert_options import add_sources, expect_names, names_of, run_analysis, run_verb
+from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
 from lockstep.commands.locations import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 
@@ -37,8 +37,7 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
             "Exit status: 0 no listed slowdown remains, 1 one remains, 3 there is nothing to analyse, 4 wrong usage.",
         )
         parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at this day or commit, and later ones")
-        parser.add_argument("--machine", help="only on this machine")
-        parser.add_argument("--family", help="only of this family")
+        add_names(parser)
         parser.add_argument("--all", action="store_true", help="include suppressed changes: small, unsure or noise")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with the evidence")
         add_sources(parser)
