@@ -6,7 +6,7 @@ from typing import Any
 
 from lockstep import Case, Cost, Suite
 
-_METHODS = ("draw", "buffers", "reference", "cost", "skips", "full_history", "warm_history")
+_METHODS = ("draw", "buffers", "reference", "cost", "skips", "full_history", "warm_history", "summands")
 
 
 def make_suite(base: type[Suite] = Suite, **members: Any) -> Suite:

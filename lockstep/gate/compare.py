@@ -178,7 +178,7 @@ class Comparer:
             self._checked[name] = None
             try:
                 with self.sides.active(side), self._trusted.kept():
-                    self._checker_of(suite, case).error(family, variant)
+                    self._checker_of(suite, case).accuracy(family, variant)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 self._checked[name] = MemoryError("no room on the device for its check")

@@ -112,7 +112,9 @@ class Record:
         floor_source: "measured" (by this run's controls), or "" without a floor.
         mde: minimal detectable effect, a relative change of the ratio (5 % false alarms, 80 % power).
         rounds, epochs, voided: timed rounds that count, sets of fresh buffers, voided rounds.
-        check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing.
+        check_error: ``‖out − ref‖ / ‖ref‖`` of the check before timing, ``accuracy.norm``.
+        accuracy: all measures of the check; ``None`` in older files.
+        deterministic: whether two calls on the same inputs gave the same bits; ``None`` where it is unknown.
         converged: whether the interval was as narrow as asked before the budget ended.
         baseline: the variant that ``speedup`` refers to.
         note: anything a reader of the number must know ("3 of 40 rounds voided: a control moved").
@@ -139,6 +141,8 @@ class Record:
     epochs: int = 0
     voided: int = 0
     check_error: float | None = None
+    accuracy: Accuracy | None = None
+    deterministic: bool | None = None
     converged: bool = True
     baseline: str = ""
     note: str = ""

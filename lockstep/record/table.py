@@ -24,7 +24,7 @@ def records_table(records: Sequence[Record], title: str = "") -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
     for name in ("variant", "case", "L2"):
         table.add_column(name, no_wrap=True)
-    for name in ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz"):
+    for name in ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz", "error"):
         table.add_column(name, justify="right", no_wrap=True)
     for record in records:
         table.add_row(record.variant, record.case, record.l2, *_cells(record))
@@ -39,6 +39,8 @@ def reasons(records: Sequence[Record]) -> Iterator[str]:
             texts.setdefault(f"{'n/a' if record.state == 'na' else 'failed'}: {record.reason}", []).append(record)
         if record.note:
             texts.setdefault(f"note: {record.note}", []).append(record)
+        if record.deterministic is False:
+            texts.setdefault("not deterministic: two calls on the same inputs differ in bits", []).append(record)
     for text, about in texts.items():
         variants = ", ".join(dict.fromkeys(record.variant for record in about))
         cases = list(dict.fromkeys(f"{record.case} {record.l2}" for record in about))
@@ -63,6 +65,7 @@ def _cells(record: Record) -> list[str]:
         cells += [f"{record.speedup.value:.3f}×", f"{low:.4f} … {high:.4f}" if high < UNKNOWN else "unknown"]
     cells.append("" if record.mde is None else f"{record.mde:.2%}" if record.mde < UNKNOWN else "unknown")
     cells.append(f"{record.clocks.sm_mhz:.0f}" if record.clocks.sm_mhz else "")
+    cells.append("" if record.check_error is None else f"{record.check_error:.1e}")
     return cells
 
 

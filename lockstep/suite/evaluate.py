@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.suite.case import Case
-from lockstep.suite.model import Cost, Suite, bind
+from lockstep.suite.model import Cost, Suite, SuiteError, bind
 
 if TYPE_CHECKING:
     from lockstep.suite.inputs import Draw
@@ -31,6 +31,18 @@ def cost_of(suite: Suite, case: Case) -> Cost:
     """Return operations and bytes of a case."""
     flops, moved = suite.cost(**bind(suite.cost, case))
     return Cost(float(flops), float(moved))
+
+
+def summands_of(suite: Suite, case: Case) -> int:
+    """Return the terms of the longest sum behind one element of an output.
+
+    Raises:
+        SuiteError: the suite states something else than a positive number.
+    """
+    count = suite.summands(**bind(suite.summands, case))
+    if not isinstance(count, int) or count < 1:
+        raise SuiteError(f"suite {suite.name}: summands at {case.label} is {count!r}; return a whole number from 1 on")
+    return count
 
 
 def skip_reason(suite: Suite, variant: str, case: Case) -> str:

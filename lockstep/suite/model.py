@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: A new version starts a new series (it is part of the asv benchmark version).
 PROTOCOL_VERSION = 6
 
+#: Summands of a suite that does not state them.
+MANY_SUMMANDS = 1 << 16
+
 #: Cache states of a series: cold rotates every tensor through twice the L2, warm replays one set.
 CACHE_STATES = ("cold", "warm")
 
@@ -63,7 +66,8 @@ class Suite(ABC):
         cases: every shape that is measured on a GPU.
         quick: shapes small enough for a CPU, measured where there is no GPU; among ``cases`` or others.
         baseline: the variant that speedup is measured against.
-        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output.
+        tolerance: largest accepted ``‖out − ref‖ / ‖ref‖``, for each output. By default it follows from the output's
+            dtype and ``summands`` (``lockstep.timing.tolerance``). Limits for rows, columns and tiles follow from it.
         activations: names of inputs that differ from call to call where the task is used; the others are weights. What
             a variant prepares offline (``PREPARE``) may depend on weights alone, so activations come to it shuffled.
         tracked: variants that a history measures beside the baseline at cases without ``full_history``.
@@ -77,7 +81,7 @@ class Suite(ABC):
     cases: ClassVar[tuple[Case, ...]]
     quick: ClassVar[tuple[Case, ...]]
     baseline: ClassVar[str]
-    tolerance: ClassVar[float] = 1e-2
+    tolerance: ClassVar[float | None] = None
     activations: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[tuple[str, ...]] = ("best",)
     continues: ClassVar[tuple[str, str]] = ("", "")
@@ -114,6 +118,13 @@ class Suite(ABC):
     @abstractmethod
     def cost(self, *args: Any, **axes: Any) -> Cost:
         """Return the operations and bytes of the task."""
+
+    def summands(self, *args: Any, **axes: Any) -> int:
+        """Return the terms of the longest sum behind one element of an output; a product over K has K.
+
+        They decide the default tolerance where everything is in float32 or float64; elsewhere rounding to 16 bits does.
+        """
+        return MANY_SUMMANDS
 
     def skips(self, variant: str, /, *args: Any, **axes: Any) -> str:
         """Return why a variant is not measured at a case where it could run (its compile time, say), or ""."""
@@ -191,7 +202,9 @@ class Suite(ABC):
             SuiteError: a part of the suite is not a plain function.
         """
         reader = Reader(self.home.parent, type(self))
-        definition = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(self.tolerance)]
+        # 0.01 was the default before it depended on the dtype; stored series go on.
+        tolerance = 0.01 if self.tolerance is None else self.tolerance
+        definition = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(tolerance)]
         for name in ("draw", "reference", "buffers", "cost"):
             if not inspect.isfunction(getattr(type(self), name)):
                 kind = type(getattr(type(self), name)).__name__

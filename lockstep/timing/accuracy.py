@@ -47,7 +47,8 @@ def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
         raise ValueError(f"the output has shape {list(got.shape)}, the reference {list(want.shape)}")
     if want.numel() == 0:
         return Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
-    got, want = _matrix(got), _matrix(want)
+    in_pairs = got.is_complex() or want.is_complex()
+    got, want = _matrix(got, in_pairs), _matrix(want, in_pairs)
     # Sums by column are kept for the whole matrix, those by row for a chunk: the shorter side becomes the columns.
     turned = want.shape[0] < want.shape[1]
     if turned:
@@ -91,23 +92,26 @@ class _Errors:
 
     def add(self, part: torch.Tensor, target: torch.Tensor) -> None:
         """Add a chunk of whole rows."""
-        dtype = part.dtype
+        rounded = _rounded(target, part.dtype)
         part, target = part.double(), target.double()
-        both = part.isfinite() & target.isfinite()
-        same = (part == target) | (part.isnan() & target.isnan())
-        self.non_finite += (~both & ~same).sum()
-        error = torch.where(both, part - target, 0.0).square()
-        target = _finite(target)
-        own = target.square()
-        self.error += error.sum()
-        self.varying += (target - self.mean).square().sum()
-        self.rounding += (_finite(_rounded(target, dtype)) - target).square().sum()
-        self.column_errors += error.sum(0)
-        self.column_squares += own.sum(0)
-        self.row = torch.maximum(self.row, self._worst(error.sum(1), own.sum(1), self.columns))
+        error = part - target
+        if not error.isfinite().all():
+            same = (part == target) | (part.isnan() & target.isnan())
+            self.non_finite += (~error.isfinite() & ~same).sum()
+            error, target, rounded = _finite(error), _finite(target), _finite(rounded)
+        error, own = error.square(), target.square()
+        self.rounding += (rounded - target).square().sum()
+        variance, mean = torch.var_mean(target, correction=0)
+        self.varying += target.numel() * (variance + (mean - self.mean).square())
+        errors, squares = error.sum(1), own.sum(1)
+        self.error += errors.sum()
+        self.row = torch.maximum(self.row, self._worst(errors, squares, self.columns))
         self.element = torch.maximum(self.element, self._worst(error, own, 1))
+        errors, squares = _bands(error), _bands(own)
+        self.column_errors += errors.sum(0)
+        self.column_squares += squares.sum(0)
         sizes = torch.outer(_sizes(error, 0), _sizes(error, 1))
-        self.tile = torch.maximum(self.tile, self._worst(_tiles(error), _tiles(own), sizes))
+        self.tile = torch.maximum(self.tile, self._worst(_bands(errors.T).T, _bands(squares.T).T, sizes))
 
     def _worst(self, error: torch.Tensor, own: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
         """Return the largest squared error of slices that have ``count`` elements each."""
@@ -126,9 +130,9 @@ class _Errors:
         return Accuracy(norm, row, column, tile, centred, element, rounding, int(self.non_finite))
 
 
-def _matrix(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
+def _matrix(tensor: torch.Tensor, in_pairs: bool) -> torch.Tensor:
+    if in_pairs:
+        tensor = torch.view_as_real(tensor.to(torch.promote_types(tensor.dtype, torch.complex64)).resolve_conj())
     return tensor.reshape(-1, tensor.shape[-1] if tensor.dim() else 1)
 
 
@@ -142,7 +146,7 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 
 
 def _rounded(target: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return target.to(dtype) if dtype.is_floating_point else target.round()
+    return (target.to(dtype) if dtype.is_floating_point else target.double().round()).double()
 
 
 def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
@@ -151,8 +155,8 @@ def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
     return (values.shape[dim] - starts).clamp(max=TILE)
 
 
-def _tiles(values: torch.Tensor) -> torch.Tensor:
-    """Return the sum of each tile."""
-    padding = [-length % TILE for length in values.shape]
-    padded = torch.nn.functional.pad(values, (0, padding[1], 0, padding[0]))
-    return padded.reshape(padded.shape[0] // TILE, TILE, -1, TILE).sum((1, 3))
+def _bands(values: torch.Tensor) -> torch.Tensor:
+    """Return the sums over each ``TILE`` rows of a matrix; the last band may be shorter."""
+    rest = len(values) % TILE
+    whole = values[: len(values) - rest].unflatten(0, (-1, TILE)).sum(1) if len(values) > rest else values[:0]
+    return torch.cat([whole, values[len(values) - rest :].sum(0, keepdim=True)]) if rest else whole

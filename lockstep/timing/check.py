@@ -1,24 +1,27 @@
-"""Check results before timing: fresh inputs, poisoned outputs, relative norm against a float reference."""
+"""Check results before timing: fresh inputs, poisoned outputs, errors against a float reference."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 
+from lockstep.record.model import Accuracy
 from lockstep.suite.case import Case
-from lockstep.suite.evaluate import buffers_of, inputs_of, reference_of
+from lockstep.suite.evaluate import buffers_of, inputs_of, reference_of, summands_of
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import hint, without_tree
 from lockstep.suite.model import Suite, SuiteError, bind
+from lockstep.timing.accuracy import accuracy_of, worst
 from lockstep.timing.in_place import checksums, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.tolerance import coarsest, default_tolerance, refusal
 
 #: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
 NO_TRITON_DRIVER = "0 active drivers"
@@ -29,6 +32,14 @@ class WrongResult(Disqualified):
 
     def __init__(self, evidence: str) -> None:
         super().__init__(Rule.WRONG_RESULT, evidence)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A variant that passed: its errors, and whether it is deterministic (``None`` where memory was short)."""
+
+    accuracy: Accuracy
+    deterministic: bool | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,14 +86,82 @@ class Checker:
             self._prepared[prepare] = family.prepared(variant, self.inputs)
         return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
 
-    def error(self, family: Family, variant: str) -> float:
-        """Return the largest ``‖out − ref‖ / ‖ref‖`` over the outputs of ``variant``.
+    @cached_property
+    def tolerances(self) -> tuple[float, ...]:
+        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's, or by default that of its dtype.
+
+        The dtype is that of the suite's buffers, never the one that a variant chose. Without buffers it is the coarsest
+        of the inputs; an output that is an integer or a boolean in the reference is one.
+        """
+        if self.suite.tolerance is not None:
+            return (self.suite.tolerance,) * len(self.reference)
+        inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
+        # On "meta" buffers take no memory.
+        out = self.out if self.out is not None else buffers_of(self.suite, self.case, Draw("meta", 0))
+        buffers = [tensor.dtype for tensor in tensors_of(out)]
+        summands = summands_of(self.suite, self.case)
+
+        def asked(index: int, want: torch.dtype) -> torch.dtype:
+            if buffers:
+                return buffers[index] if len(buffers) == len(self.reference) else coarsest(buffers) or buffers[0]
+            is_number = want.is_floating_point or want.is_complex
+            return coarsest(inputs) or want if is_number else want
+
+        wanted = [tensor.dtype for tensor in self.reference]
+        return tuple(default_tolerance(asked(i, want), [*inputs, want], summands) for i, want in enumerate(wanted))
+
+    def accuracy(self, family: Family, variant: str) -> Accuracy:
+        """Return the errors of ``variant``, the worst over its outputs.
 
         Raises:
-            WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
+            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape.
             Disqualified: it wrote into an input, or its outputs are not tensors of their own.
             NotImplementedError: the variant does not support this case, or launches Triton kernels where no GPU is.
         """
+        return self._accepted(family, variant, self._call(family, variant))
+
+    def check(self, family: Family, variant: str) -> Checked:
+        """Return the errors of ``variant`` and whether a second call on the same inputs gives the same bits.
+
+        Raises:
+            WrongResult, Disqualified, NotImplementedError: as ``accuracy``.
+        """
+        outputs = self._call(family, variant)
+        found = self._accepted(family, variant, outputs)
+        try:
+            first = [tensor.clone() for tensor in outputs]
+        except torch.cuda.OutOfMemoryError:
+            return Checked(found, None)
+        again = self._call(family, variant)
+        return Checked(found, len(first) == len(again) and all(map(_same_bits, first, again)))
+
+    def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
+        found = self.compare(variant, outputs)
+        refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant)))
+        refuse_overlaps(variant, outputs)
+        return found
+
+    def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
+        """Return the errors of these outputs of ``variant``, the worst over all.
+
+        Raises:
+            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape.
+        """
+        if len(outputs) != len(self.reference):
+            raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
+        return worst(self._judged(variant, index, got) for index, got in enumerate(outputs))
+
+    def _judged(self, variant: str, index: int, got: torch.Tensor) -> Accuracy:
+        want = self.reference[index]
+        if got.shape != want.shape:
+            raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
+        found = accuracy_of(got, want)
+        if wrong := refusal(found, want.shape, self.tolerances[index], f" at {self.case.label}"):
+            raise WrongResult(f"{variant} output {index} {wrong}")
+        return found
+
+    def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
+        """Return the tensors of one call, which finds outputs full of NaN."""
         function = family.variants[variant]
         arguments = self.arguments(family, variant)
         if self.out is not None and takes_out(function):
@@ -102,11 +181,7 @@ class Checker:
         if written:
             self._restore()
             raise Disqualified(Rule.WRITTEN_INPUT, f"{variant} wrote into its input {', '.join(sorted(written))}")
-        outputs = outputs_of(variant, result, self.reference[0].device)
-        off = self.compare(variant, outputs)
-        refuse_aliases(variant, outputs, named_tensors(arguments))
-        refuse_overlaps(variant, outputs)
-        return off
+        return outputs_of(variant, result, self.reference[0].device)
 
     def _restore(self) -> None:
         """Write the drawn values into the inputs again."""
@@ -118,37 +193,6 @@ class Checker:
         """Fill memory with NaN and free it: what a variant allocates next is likely to lie there."""
         for expected in self.reference:
             poison(torch.empty_like(expected))
-
-    def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> float:
-        """Return the largest ``‖out − ref‖ / ‖ref‖`` over these outputs of ``variant``.
-
-        Raises:
-            WrongResult: above the suite's tolerance, NaN, or outputs of another number or shape.
-        """
-        if len(outputs) != len(self.reference):
-            raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
-        return max(
-            self._distance(variant, index, got, want)
-            for index, (got, want) in enumerate(zip(outputs, self.reference, strict=True))
-        )
-
-    def _distance(self, variant: str, index: int, got: torch.Tensor, want: torch.Tensor) -> float:
-        if got.shape != want.shape:
-            raise WrongResult(f"{variant} output {index} has shape {list(got.shape)}, expected {list(want.shape)}")
-        # In chunks of rows, so that a large output never has a whole float64 copy.
-        squares = norms = 0.0
-        got, want = (tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in (got, want))
-        for part, target in zip(got.split(4096), want.split(4096), strict=True):
-            difference = part.double() - target.double()
-            squares += float(difference.square().sum())
-            norms += float(target.double().square().sum())
-        error = math.sqrt(squares / norms) if norms > 0 else math.sqrt(squares)
-        if not error <= self.suite.tolerance:
-            raise WrongResult(
-                f"{variant} output {index} is off by {error:.3g} of its norm at {self.case.label}, "
-                f"accepted is {self.suite.tolerance:g}"
-            )
-        return error
 
 
 def named_tensors(arguments: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
@@ -179,3 +223,10 @@ def brief(error: BaseException) -> str:
     kind = error.rule.value if type(error) is Disqualified else type(error).__name__
     parts = [f"{kind}: {first}" if first else kind, hint(error)]
     return "; ".join(part for part in parts if part)
+
+
+def _same_bits(first: torch.Tensor, again: torch.Tensor) -> bool:
+    if first.shape != again.shape or first.dtype != again.dtype:
+        return False
+    one, other = (tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, again))
+    return torch.equal(one, other)

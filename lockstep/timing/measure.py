@@ -21,7 +21,7 @@ from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
 from lockstep.timing.arms import Arm, ArmReplay, make_arms
-from lockstep.timing.check import Checker, brief, without_frames
+from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
 from lockstep.timing.estimates import Outcome
@@ -81,7 +81,7 @@ class Measurer:
     stages: Stages = field(default_factory=Stages)
     trusted: Trusted = field(default_factory=Trusted)
     _controls: Controls | None = None
-    _checked: dict[tuple[str, str, str], float | Exception] = field(default_factory=dict)
+    _checked: dict[tuple[str, str, str], Checked | Exception] = field(default_factory=dict)
     _touched: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, int], int]] = field(default_factory=dict)
     _narrowest: dict[tuple[str, str], int] = field(default_factory=dict)
     _checker: Checker | None = None
@@ -160,11 +160,11 @@ class Measurer:
             return give_up(f"{suite.module} cannot be imported: {brief(error)}", "failed")
         trusted = self.trusted.with_variants(family.variants)
 
-        errors = {}
+        checked = {}
         for name in [name for name, record in records.items() if record.state != "failed"]:
             try:
                 with self.stages.stage("check"):
-                    errors[name] = self._check(suite, case, l2, family, name, trusted)
+                    checked[name] = self._check(suite, case, l2, family, name, trusted)
             except NotImplementedError as error:
                 if isinstance(error, NotInCommit) and not self.history:
                     records[name] = replace(records[name], state="failed", reason=_misspelt(error))
@@ -175,7 +175,7 @@ class Measurer:
                 records[name] = replace(records[name], state="failed", reason=brief(error), rule=rule)
                 if not self.device.healthy():
                     raise DeviceLost(name, records[name].reason) from error
-        ready = list(errors)
+        ready = list(checked)
         if not ready:
             return list(records.values())
         try:
@@ -208,17 +208,20 @@ class Measurer:
             records[arm] = replace(blank, variant=arm, state="failed", reason=str(failure), rule=rule)
         wall = monotonic() - started
         for arm, outcome in outcomes.items():
+            passed = checked[arms[arm]]
             records[arm] = replace(
                 self._fill(replace(blank, variant=arm, state="ok"), suite, case, outcome),
-                check_error=errors[arms[arm]],
+                check_error=passed.accuracy.norm,
+                accuracy=passed.accuracy,
+                deterministic=passed.deterministic,
                 note="; ".join(filter(None, (family.note, note))),
                 wall_s=wall / len(outcomes),
                 code=self.observer.code(CaseKey(suite.name, arms[arm], case.label)),
             )
         return list(records.values())
 
-    def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> float:
-        """Return the error of the variant's check; remembered, because cold and warm share it."""
+    def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
+        """Return what the variant's check says; remembered, because cold and warm share it."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
         if reason := skip_reason(suite, name, case):
@@ -230,7 +233,7 @@ class Measurer:
             self.listener("check", name)
             try:
                 with trusted.kept(), self.observer.watch(CaseKey(suite.name, name, case.label)):
-                    self._checked[key] = self._checker_of(suite, case).error(family, name)
+                    self._checked[key] = self._checker_of(suite, case).check(family, name)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 self._checked[key] = MemoryError("no room on the device for its check")

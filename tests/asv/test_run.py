@@ -62,7 +62,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
     assert done.returncode == 2, done.stdout
     reasons = {
         "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm at M=2,K=1024,N=512, accepted is 1e-05",
-        "unwritten": r"WrongResult: unwritten output 0 is off by nan .*",
+        "unwritten": r"WrongResult: unwritten output 0 is NaN or infinite in .*",
         "raises": r"RuntimeError: no such thing",
         "hangs": r"hung for 20 s in its check",
         "killed": r"killed by SIGKILL in its check",
@@ -295,7 +295,7 @@ ENDLESS = """
 
     def when_captured(x, weight, calls=[]):
         calls.append(1)
-        while len(calls) > 1:
+        while len(calls) > 2:
             time.sleep(1.0)
         return x @ weight
 

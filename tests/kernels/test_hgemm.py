@@ -26,7 +26,7 @@ RUNGS = ["naive", "vectorized", "pipelined", "tma"]
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", ["torch", "best"])
 def test_quick_cases_are_right(variant, case):
-    assert Checker.draw(SUITE, case, DEVICE, seed=1).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=1).accuracy(FAMILY, variant).norm < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_quick_cases_are_right(variant, case):
 )
 @pytest.mark.parametrize("variant", ["torch", *RUNGS, "best"])
 def test_variants_match_the_reference(variant, case):
-    assert Checker.draw(SUITE, case, DEVICE, seed=2).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=2).accuracy(FAMILY, variant).norm < 1e-3
 
 
 @pytest.mark.parametrize("variant", ["torch", *RUNGS, "best"])
@@ -53,7 +53,7 @@ def test_alpha_without_c_and_an_allocated_output(variant):
 
 @pytest.mark.parametrize("variant", ["naive", "vectorized", "pipelined"])
 def test_sizes_that_no_vector_load_divides(variant):
-    assert Checker.draw(SUITE, Case(M=33, N=7, K=13), DEVICE, seed=3).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, Case(M=33, N=7, K=13), DEVICE, seed=3).accuracy(FAMILY, variant).norm < 1e-3
 
 
 def test_tma_refuses_rows_that_it_cannot_address():
@@ -67,7 +67,7 @@ def test_tma_refuses_rows_that_it_cannot_address():
 def test_every_tile_of_the_table_is_right(variant, tile, monkeypatch):
     monkeypatch.setattr("kernels.hgemm.tiles.TILES", (tile,))
     ragged = Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8, alpha=1, beta=1)
-    assert Checker.draw(SUITE, ragged, DEVICE, seed=4).error(FAMILY, variant) < 1e-3
+    assert Checker.draw(SUITE, ragged, DEVICE, seed=4).accuracy(FAMILY, variant).norm < 1e-3
 
 
 def test_ignoring_beta_fails_the_check():
@@ -76,7 +76,7 @@ def test_ignoring_beta_fails_the_check():
 
     case = Checker.draw(SUITE, Case(M=32, N=32, K=32, alpha=1, beta=1), DEVICE, seed=0)
     with pytest.raises(WrongResult, match="ignorant"):
-        case.error(Family({"ignorant": ignores_beta}, {}), "ignorant")
+        case.accuracy(Family({"ignorant": ignores_beta}, {}), "ignorant")
 
 
 @pytest.mark.parametrize("variant", [*RUNGS, "gluon", "warp_specialized", "best"])
@@ -141,7 +141,7 @@ def test_gluon_compiles_for_hopper_and_leaves_room_for_the_registers():
 def test_gluon_matches_the_reference(tile, monkeypatch):
     monkeypatch.setattr("kernels.hgemm.tiles.TILES", (tile,))
     for case in (Case(M=tile.m + 8, N=tile.n + 8, K=tile.k + 8), Case(M=2048, N=4096, K=512)):
-        assert Checker.draw(SUITE, case, DEVICE, seed=5).error(FAMILY, "gluon") < 1e-3
+        assert Checker.draw(SUITE, case, DEVICE, seed=5).accuracy(FAMILY, "gluon").norm < 1e-3
 
 
 @pytest.mark.parametrize(("c", "reason"), [(None, "only Hopper"), (torch.zeros(16, 16).half(), "reads c")])
@@ -160,7 +160,7 @@ def test_gluon_says_why_it_cannot(c, reason):
 )
 def test_warp_specialized_matches_the_reference(cut, case):
     rival = Family({"asked": partial(VARIANTS["warp_specialized"], config=cut)}, {})
-    assert Checker.draw(SUITE, case, DEVICE, seed=5).error(rival, "asked") < 1e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=5).accuracy(rival, "asked").norm < 1e-3
 
 
 @pytest.mark.parametrize(("scale", "reason"), [(1.0, "only Hopper"), (0.5, "no epilogue that scales")])

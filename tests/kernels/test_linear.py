@@ -34,14 +34,14 @@ def checker(dtype: torch.dtype, device: str = DEVICE, **axes) -> Checker:
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
 @pytest.mark.parametrize("variant", ["torch", "best"])
 def test_quick_cases_are_right_in_bfloat16(variant, case):
-    assert Checker.draw(SUITE, case, DEVICE, seed=1).error(FAMILY, variant) < 4e-3
+    assert Checker.draw(SUITE, case, DEVICE, seed=1).accuracy(FAMILY, variant).norm < 4e-3
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 64, 128), (5, 40, 72), (33, 96, 200), (130, 144, 64)])
 @pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "best"])
 def test_variants_match_the_reference(variant, M, N, K, bias):
-    assert checker(torch.float16, M=M, K=K, N=N, bias=bias).error(FAMILY, variant) < 1e-3
+    assert checker(torch.float16, M=M, K=K, N=N, bias=bias).accuracy(FAMILY, variant).norm < 1e-3
 
 
 @pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "gemv", "best"])
@@ -58,7 +58,7 @@ def test_an_output_that_is_not_written_fails_the_check():
 
     family = Family({"forgetful": forgets_the_last_column}, {})
     with pytest.raises(WrongResult, match="forgetful"):
-        checker(torch.float16, M=4, K=64, N=32).error(family, "forgetful")
+        checker(torch.float16, M=4, K=64, N=32).accuracy(family, "forgetful")
 
 
 @pytest.mark.parametrize("variant", ["triton", "split_k", "gemv", "best"])
@@ -86,7 +86,7 @@ def test_a_wrong_argument_is_named(variant, name, wrong):
 )
 def test_what_cannot_run_here_says_why(variant):
     with pytest.raises(NotImplementedError, match=r"CUDA|Blackwell|Hopper"):
-        checker(torch.float16, "cpu", M=1, K=64, N=32).error(FAMILY, variant)
+        checker(torch.float16, "cpu", M=1, K=64, N=32).accuracy(FAMILY, variant)
 
 
 def test_tgv_gets_a_bias_of_zeros_where_there_is_none():
@@ -110,13 +110,13 @@ def test_compile_is_limited_to_a_few_shapes():
 @pytest.mark.parametrize(("N", "K"), [(64, 256), (37, 200), (5, 5000)])
 @pytest.mark.parametrize("M", [1, 2, 3, 4])
 def test_gemv_matches_the_reference(M, N, K, bias):
-    assert checker(torch.float16, M=M, K=K, N=N, bias=bias).error(FAMILY, "gemv") < 1e-3
+    assert checker(torch.float16, M=M, K=K, N=N, bias=bias).accuracy(FAMILY, "gemv").norm < 1e-3
 
 
 @pytest.mark.parametrize("M", [8, 20, 48, 100, 200])
 def test_split_k_adds_all_parts_of_k(M):
     # K = 1536 has 12 steps, which all tiles of the table share among several programs.
-    assert checker(torch.float16, M=M, K=1536, N=72, bias=True).error(FAMILY, "split_k") < 1e-3
+    assert checker(torch.float16, M=M, K=1536, N=72, bias=True).accuracy(FAMILY, "split_k").norm < 1e-3
 
 
 def test_split_k_gives_the_same_bits_again():
@@ -129,13 +129,13 @@ def test_split_k_gives_the_same_bits_again():
 @pytest.mark.parametrize(("M", "K"), [(9, 64), (8, 4104)])
 def test_what_does_not_fit_the_registers_is_refused(M, K):
     with pytest.raises(NotImplementedError, match=f"direct is for up to 8 rows of up to 4096 elements, got .{M}, {K}"):
-        checker(torch.float16, M=M, K=K, N=32).error(FAMILY, "direct")
+        checker(torch.float16, M=M, K=K, N=32).accuracy(FAMILY, "direct")
 
 
 @pytest.mark.parametrize(("variant", "most"), [("gemv", 4), ("split_k", 256)])
 def test_more_rows_than_a_variant_is_for_are_refused(variant, most):
     with pytest.raises(NotImplementedError, match=f"{variant} has no tile for {most + 1} rows"):
-        checker(torch.float16, M=most + 1, K=64, N=32).error(FAMILY, variant)
+        checker(torch.float16, M=most + 1, K=64, N=32).accuracy(FAMILY, variant)
 
 
 def test_kernels_compile_for_hopper_without_spills():
@@ -228,7 +228,7 @@ def test_share_matches_the_reference(M, N, K, bias):
         for dtype in (torch.float16, torch.bfloat16):
             one = checker(dtype, M=M, K=K, N=N, bias=bias)
             family = Family({"share": partial(share, config=config)}, {})
-            assert one.error(family, "share") < 4e-3, config
+            assert one.accuracy(family, "share").norm < 4e-3, config
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
@@ -257,7 +257,7 @@ def test_direct_compiles_for_hopper_without_spills():
 @pytest.mark.parametrize("M", [1, 4, 7, 8])
 def test_direct_matches_the_reference(M, N, K, bias):
     for dtype in (torch.float16, torch.bfloat16):
-        assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "direct") < 4e-3
+        assert checker(dtype, M=M, K=K, N=N, bias=bias).accuracy(FAMILY, "direct").norm < 4e-3
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
@@ -266,7 +266,7 @@ def test_direct_matches_the_reference(M, N, K, bias):
 @pytest.mark.parametrize("M", [1, 7, 16, 20, 32])
 def test_stream_matches_the_reference(M, N, K, bias):
     for dtype in (torch.float16, torch.bfloat16):
-        assert checker(dtype, M=M, K=K, N=N, bias=bias).error(FAMILY, "stream") < 4e-3
+        assert checker(dtype, M=M, K=K, N=N, bias=bias).accuracy(FAMILY, "stream").norm < 4e-3
 
 
 def test_the_entry_point_picks_by_rows_and_weight():

@@ -65,19 +65,19 @@ def compiled(*calls, before="", after=""):
 def test_variant_matches_the_reference(variant, case):
     if variant == "stream" and case["M"] > 32:
         pytest.skip("more tokens than stream holds")
-    assert checker(case).error(FAMILY, variant) < TOLERANCE.get(variant, 5e-4)
+    assert checker(case).accuracy(FAMILY, variant).norm < TOLERANCE.get(variant, 5e-4)
 
 
 @pytest.mark.parametrize("variant", [name for name in RUNNABLE if name not in ("int4pack", "ring")])
 def test_sizes_that_no_tile_divides(variant):
-    assert checker(RAGGED).error(FAMILY, variant) < 5e-4
+    assert checker(RAGGED).accuracy(FAMILY, variant).norm < 5e-4
 
 
 @pytest.mark.parametrize("variant", ["fp16", "dequant", "best"])
 def test_quick_cases_run_on_a_cpu_without_the_interpreter(variant, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     for case in SUITE.quick:
-        assert checker(case, device=torch.device("cpu")).error(FAMILY, variant) < 5e-4
+        assert checker(case, device=torch.device("cpu")).accuracy(FAMILY, variant).norm < 5e-4
 
 
 @pytest.mark.parametrize("variant", [name for name in RUNNABLE if name != "int4pack"])
@@ -91,7 +91,7 @@ def test_variant_writes_into_the_buffer_it_is_given(variant):
 def test_an_output_that_nobody_writes_is_found():
     planted = Family({"lazy": lambda x, *, out=None: out}, {})
     with pytest.raises(WrongResult, match="lazy output 0"):
-        checker(CASES[0]).error(planted, "lazy")
+        checker(CASES[0]).accuracy(planted, "lazy")
 
 
 def test_a_zero_point_off_by_one_is_found():
@@ -99,7 +99,7 @@ def test_a_zero_point_off_by_one_is_found():
         return FAMILY.variants["fp16"](x, (codes.half() - 7) * scales.repeat_interleave(128, 0))
 
     with pytest.raises(WrongResult):
-        checker(CASES[0]).error(Family({"planted": off_by_one}, {}), "planted")
+        checker(CASES[0]).accuracy(Family({"planted": off_by_one}, {}), "planted")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_planes_is_right_in_every_tile(M, BM, BN, fill, depth, group, scale_weig
         multiply_planes(x, words, scales32, out, tile)
         return out
 
-    assert check.error(Family({"planes": tiled}, FAMILY.prepare), "planes") < 5e-4
+    assert check.accuracy(Family({"planes": tiled}, FAMILY.prepare), "planes").norm < 5e-4
 
 
 def test_planes_sums_a_split_k_to_the_same_bits_each_time():
@@ -205,7 +205,7 @@ SPLIT_RINGS = [Ring(32, 4, 2, 2), Ring(64, 3, 3, 2), Ring(16, 4, 9, 3), Ring(128
 def test_stream_is_right_with_every_tile(stream, group, monkeypatch):
     monkeypatch.setattr(module, "STREAM", lambda *_: stream)
     for M, K, N in ((1, 512, 200), (stream.tokens, 2304, 4100), (stream.tokens - 3, 8192, 1024)):
-        assert checker(Case(M=M, K=K, N=N, group=group)).error(FAMILY, "stream") < 5e-4
+        assert checker(Case(M=M, K=K, N=N, group=group)).accuracy(FAMILY, "stream").norm < 5e-4
 
 
 @on_a_gpu
@@ -214,7 +214,7 @@ def test_stream_is_right_with_every_tile(stream, group, monkeypatch):
 def test_ring_is_right_with_every_tile(ring, group, monkeypatch):
     monkeypatch.setattr(module, "RING", lambda *_: ring)
     for M, N in ((5, 72), (300, 200), (2100, 4096)):
-        assert checker(Case(M=M, K=1152, N=N, group=group)).error(FAMILY, "ring") < 5e-4
+        assert checker(Case(M=M, K=1152, N=N, group=group)).accuracy(FAMILY, "ring").norm < 5e-4
 
 
 @pytest.mark.parametrize("variant", GLUON)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lockstep.record.file import RecordError, read_records, write_records
-from lockstep.record.model import SCHEMA_VERSION, Clocks, Code, Estimate, Kernel, Provenance, Record
+from lockstep.record.model import SCHEMA_VERSION, Accuracy, Clocks, Code, Estimate, Kernel, Provenance, Record
 from lockstep.record.table import records_table
 
 # The file keeps seven digits.
@@ -49,6 +49,8 @@ given_fields = {
     "epochs": st.integers(0, 1000),
     "voided": st.integers(0, 1000),
     "check_error": some,
+    "accuracy": st.none() | st.builds(Accuracy, *[numbers] * 7, counts),
+    "deterministic": st.none() | st.booleans(),
     "converged": st.booleans(),
     "baseline": texts,
     "note": texts,

@@ -336,6 +336,8 @@ def test_another_protocol_starts_a_new_series(load, monkeypatch):
         ('    """A thing."""\n', ""),
         ("return 0", "return 1"),
         ("WIDTH = 3", "WIDTH = 4"),
+        ("WIDTH = 3", "WIDTH = 3; summands = lambda self, M: M"),
+        ("WIDTH = 3", "WIDTH = 3; tolerance = 0.01"),  # the default before it followed from the dtype
         ('"""One matrix."""', '"""One matrix, [M, M]."""'),
         ('        """One matrix."""\n', ""),
         ('"""Rows and columns."""', '"""Columns and rows."""'),

@@ -107,6 +107,12 @@ def test_another_shape_is_an_error():
         accuracy_of(torch.ones(2, 3), torch.ones(3, 2))
 
 
+def test_a_complex_output_is_compared_with_a_real_reference():
+    want = torch.ones(3, dtype=torch.float64)
+    assert accuracy_of(want + 0.5j, want).norm == pytest.approx(0.5)
+    assert judged(want.to(torch.complex64), want, 0.0) == ""
+
+
 def test_an_error_is_absolute_where_the_reference_is_zero():
     assert accuracy_of(torch.full((4,), 0.25), torch.zeros(4)).norm == 0.25
     assert accuracy_of(torch.zeros(4), torch.zeros(4)).norm == 0.0
@@ -117,7 +123,7 @@ def test_values_that_are_not_finite_are_right_where_the_reference_has_the_same()
     assert accuracy_of(want, want) == Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     found = accuracy_of(torch.tensor([math.nan, 1.0, -math.inf, -math.inf]), want)
     assert (found.non_finite, found.norm) == (3, 0.0)
-    assert refusal(found, want.shape, 1.0) == "has 3 elements that are NaN or infinite, and not so in the reference"
+    assert refusal(found, want.shape, 1.0) == "is NaN or infinite in 3 elements, unlike the reference"
 
 
 def test_an_error_whose_square_overflows_is_refused():

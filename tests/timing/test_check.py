@@ -28,7 +28,7 @@ def make_suite(**changes):
 
 def error(variant, prepare=None, **changes):
     checker = Checker.draw(make_suite(**changes), Case(M=8, N=4), "cpu", seed=1)
-    return checker.error(Family({"it": variant}, {"it": prepare} if prepare else {}), "it")
+    return checker.accuracy(Family({"it": variant}, {"it": prepare} if prepare else {}), "it").norm
 
 
 def test_a_file_that_a_commits_tree_lacks_is_explained(tmp_path):
@@ -61,7 +61,7 @@ def test_a_loss_and_an_empty_output_are_outputs_like_any_other(shape):
     if shape in ((), (1,)):
         with pytest.raises(WrongResult, match=r"output 0 is off by 0\.01 of its norm"):
             error(lambda x: 1.01 * loss(x), **parts)
-        with pytest.raises(WrongResult, match="output 0 is off by nan"):
+        with pytest.raises(WrongResult, match="output 0 is NaN or infinite in 1 elements"):
             error(lambda x, *, out: out, **parts)
 
 
@@ -110,10 +110,10 @@ def test_what_nobody_wrote_shows_even_if_it_was_right_before():
         return out
 
     family = Family({"right": right, "lazy": leaves_a_row, "idle": lambda x, *, out: out}, {})
-    assert checker.error(family, "right") == 0.0
+    assert checker.accuracy(family, "right").norm == 0.0
     for name in ("lazy", "idle"):
-        with pytest.raises(WrongResult, match="off by nan"):
-            checker.error(family, name)
+        with pytest.raises(WrongResult, match=r"is NaN or infinite in (4|32) elements"):
+            checker.accuracy(family, name)
 
 
 def test_integers_nobody_wrote_show_as_well():
@@ -133,7 +133,7 @@ def test_a_single_bad_element_is_wrong(value):
         result[3, 1] = value
         return result
 
-    with pytest.raises(WrongResult, match="off by"):
+    with pytest.raises(WrongResult, match="output 0 is NaN or infinite in 1 elements at M=8,N=4, unlike the reference"):
         error(variant)
 
 
@@ -200,3 +200,107 @@ def test_paths_of_a_commits_tree_are_told_relative_to_it():
     error = ImportError("cannot import name 'gone' from 'toy' (/tmp/lockstep-tree-a1b2c3/toy/__init__.py)")
     assert brief(error) == "ImportError: cannot import name 'gone' from 'toy' (toy/__init__.py)"
     assert brief(ValueError("'/var/x/lockstep-tree-ab/toy/a.txt' is empty")) == "ValueError: 'toy/a.txt' is empty"
+
+
+def by_default(variant, **changes):
+    return error(variant, tolerance=None, **changes)
+
+
+def test_by_default_a_result_is_as_exact_as_the_dtype_that_the_suite_asks_for():
+    """A variant does not choose the dtype, neither with buffers nor without."""
+    assert by_default(lambda x: 2 * x) == 0.0
+    for buffers in (lambda new, M, N: new.empty(M, N, dtype="float32"), lambda new: None):
+        for coarse in (lambda x: 2 * x.bfloat16(), lambda x: 2 * x.bfloat16().float()):
+            with pytest.raises(WrongResult, match=r"is off by 0\.00\d+ of its norm .*, accepted is 3\.07e-05"):
+                by_default(coarse, buffers=buffers)
+    halves = {"buffers": lambda new, M, N: new.empty(M, N)}
+    assert 0 < by_default(lambda x: 2 * x.bfloat16(), **halves) < 1e-2
+    with pytest.raises(WrongResult, match=r"accepted is 0\.0101"):
+        by_default(lambda x: 2 * x.to(torch.float8_e4m3fn).bfloat16(), **halves)
+
+
+def test_the_length_of_the_sums_decides_in_float32():
+    off = {"reference": lambda x: 2 * x.double() * (1 + 1e-5)}
+    assert by_default(lambda x: 2 * x, **off) == pytest.approx(1e-5, rel=1e-2)
+    with pytest.raises(WrongResult, match=r"is off by 1e-05 of its norm .*, accepted is 1\.11e-06"):
+        by_default(lambda x: 2 * x, summands=lambda M, N: 8 * M, **off)
+    for wrong in (0, 1.5, None):
+        with pytest.raises(SuiteError, match=f"summands at M=8,N=4 is {wrong!r}; return a whole number from 1 on"):
+            by_default(lambda x: 2 * x, summands=lambda wrong=wrong: wrong)
+
+
+def test_integers_and_booleans_are_exact_by_default():
+    whole = {
+        "draw": lambda new, M, N: {"x": new.integers(M, N, low=0, high=9)},
+        "reference": lambda x: (x.argsort(dim=1), x > 4),
+    }
+
+    def almost(x):
+        indices = x.argsort(dim=1)
+        indices[3, 0] += 1
+        return indices, x > 4
+
+    def both(new, M, N):
+        return new.empty(M, N, dtype="int64"), new.empty(M, N, dtype="bool")
+
+    for buffers in (lambda new: None, both):
+        assert by_default(lambda x: (x.argsort(dim=1), x > 4), **whole, buffers=buffers) == 0.0
+        with pytest.raises(WrongResult, match=r"output 0 is off by .*, accepted is 0$"):
+            by_default(almost, **whole, buffers=buffers)
+        with pytest.raises(WrongResult, match=r"output 1 is off by .*, accepted is 0$"):
+            by_default(lambda x: (x.argsort(dim=1), x > 5), **whole, buffers=buffers)
+
+
+def test_one_buffer_for_several_outputs_gives_them_its_dtype():
+    two = {"reference": lambda x: (x.double(), 2 * x.double()), "buffers": lambda new: new.empty(64)}
+    assert 0 < by_default(lambda x: (x.bfloat16(), 2 * x.bfloat16()), **two) < 1e-2
+
+
+def test_a_wrong_column_and_a_constant_are_wrong_at_a_loose_tolerance():
+    wide = {
+        "draw": lambda new: {"x": new.normal(16, 12000, dtype="float32")},
+        "buffers": lambda new: new.empty(16, 12000, dtype="float32"),
+        "tolerance": 5e-2,
+    }
+
+    def lacks_a_column(x):
+        result = 2 * x
+        result[:, -1] = 0
+        return result
+
+    with pytest.raises(WrongResult, match=r"is off by 0\.\d+ of a column's norm at M=8,N=4, accepted is 0\.251"):
+        error(lacks_a_column, **wide)
+    offset = {**wide, "reference": lambda x: 200 + 2 * x.double()}
+    assert error(lambda x: 200 + 2 * x, **offset) < 1e-6
+    with pytest.raises(WrongResult, match=r"is off by 1 of its norm around its mean at M=8,N=4, accepted is 0\.5"):
+        error(lambda x: torch.full_like(x, 200), **offset)
+
+
+def test_the_same_bits_twice_are_deterministic():
+    calls = []
+
+    def drifts(x):
+        calls.append(x)
+        return 2 * x + 1e-7 * len(calls)
+
+    def plus_or_minus_zero(x):
+        calls.append(x)
+        return x * 0 if len(calls) % 2 else x * -0.0
+
+    def steady(x, *, out):
+        return torch.mul(x, 2, out=out)
+
+    for factor, variant, same in ((2, steady, True), (2, drifts, False), (0, plus_or_minus_zero, False)):
+        suite = make_suite(reference=lambda x, factor=factor: factor * x.double())
+        checker = Checker.draw(suite, Case(M=8, N=4), "cpu", seed=1)
+        assert checker.check(Family({"it": variant}, {}), "it").deterministic is same
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int64", "bool", "complex64"])
+def test_bits_of_any_output_are_compared(shape, dtype):
+    def ones(x):
+        return torch.ones(shape).to(getattr(torch, dtype)).conj()
+
+    suite = make_suite(reference=lambda x: torch.ones(shape))
+    assert Checker.draw(suite, Case(M=8, N=4), "cpu", seed=1).check(Family({"it": ones}, {}), "it").deterministic

@@ -9,6 +9,7 @@ from fakes import FakeDevice, steady_controls
 from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid, variant
+from lockstep.record.model import Accuracy
 from lockstep.suite.checkout import import_from
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import DeviceLost, Measurer
@@ -89,7 +90,7 @@ def test_each_variant_gets_its_own_answer(package):
     assert told == {
         "plain": ("ok", ""),
         "limited": ("na", "only at M=5"),
-        "wrong": ("failed", "WrongResult: wrong output 0 is off by 0.5 of its norm at M=4, accepted is 0.01"),
+        "wrong": ("failed", "WrongResult: wrong output 0 is off by 0.5 of its norm at M=4, accepted is 3.07e-05"),
         "unsupported": ("na", "needs Blackwell"),
         "raises": ("failed", "RuntimeError: no such thing"),
         "hungry": ("failed", "MemoryError: no room on the device for its check"),
@@ -98,6 +99,8 @@ def test_each_variant_gets_its_own_answer(package):
     plain = records["plain"]
     assert (plain.suite, plain.case, plain.l2, plain.version) == (SUITE.name, "M=4", "warm", SUITE.digest())
     assert (plain.flops, plain.bytes, plain.check_error, plain.epochs) == (16.0, 128.0, 0.0, 4)
+    assert (plain.accuracy, plain.deterministic) == (Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), True)
+    assert records["limited"].accuracy is records["wrong"].accuracy is None
     # The controls' rates are 1e9 a second.
     assert (plain.floor_s, plain.floor_source) == (pytest.approx(128e-9, rel=0.01), "measured")
 

@@ -30,7 +30,7 @@ def honest(self):
         (math, "log", Rule.CHANGED_HARNESS, "math.log"),
         (torch.Tensor, "double", Rule.CHANGED_HARNESS, "torch.Tensor.double"),
         (torch, "equal", Rule.CHANGED_HARNESS, "torch.equal"),
-        (Checker, "error", Rule.CHANGED_HARNESS, "lockstep.timing.check.Checker.error"),
+        (Checker, "accuracy", Rule.CHANGED_HARNESS, "lockstep.timing.check.Checker.accuracy"),
         (lockstep.timing.estimates, "outcome_of", Rule.CHANGED_HARNESS, "lockstep.timing.estimates.outcome_of"),
     ],
 )
@@ -47,11 +47,11 @@ def test_a_replaced_function_is_named_and_put_back(owner, name, rule, said):
 
 
 def test_changed_code_of_a_function_is_found_too():
-    trusted, code = Trusted(), Checker.error.__code__
-    Checker.error.__code__ = honest.__code__
-    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.check\.Checker\.error"):
+    trusted, code = Trusted(), Checker.accuracy.__code__
+    Checker.accuracy.__code__ = honest.__code__
+    with pytest.raises(Disqualified, match=r"replaced lockstep\.timing\.check\.Checker\.accuracy"):
         trusted.require()
-    assert Checker.error.__code__ is code
+    assert Checker.accuracy.__code__ is code
 
 
 def test_what_raises_is_looked_at_as_well():

@@ -106,7 +106,7 @@ def returns_its_own_cached_output():
 
 def steps_aside_from_the_check():
     def variant(x, weight, shift, *, out):
-        if sys._getframe(1).f_code.co_name == "error":
+        if sys._getframe(1).f_code.co_name == "_call":
             return plain(x, weight, shift, out=out)
         return out
 
@@ -156,7 +156,7 @@ def test_one_that_raises_only_after_timing_fails():
 
     def variant(x, weight, shift, *, out):
         calls.append(torch.isnan(out).all())
-        if sum(calls) > 1:
+        if sum(calls) > 2:
             raise ValueError("no more")
         return plain(x, weight, shift, out=out)
 
