@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,7 @@ from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
 from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.import_torch import load_torch
 from lockstep.record.model import Record
 from lockstep.record.table import CPU_NOTE, reasons, records_table
 from lockstep.suite.case import Case
@@ -67,6 +69,11 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             type=int,
             help="seed of checked inputs, placement and order (default: random inputs, a history's placement)",
         )
+        parser.add_argument(
+            "--isolated",
+            action="store_true",
+            help="judge each variant from another process as well, which holds clock, seeds and reference",
+        )
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -87,12 +94,14 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         try:
             with closing(_recorder(conf, found, args)) as recorder:
                 device = recorder.host["device"]
+                judged = _judge(conf, found, recorder) if args.isolated else lambda suite, case, records: records
                 for suite in suites:
                     shown: list[Record] = []
                     for case, l2 in _selected(suite, args, device):
                         variants = args.variants or list(suite.variants())
                         twins = [suite.baseline, *variants] if args.again else []
                         records = recorder.measure(suite.name, case.label, l2, variants, suite.digest(), twins)
+                        records = judged(suite, case, records)
                         states |= {record.state for record in records}
                         shown += records
                         if args.json:
@@ -113,6 +122,32 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             log.error("nothing was measured")
             return BROKEN
         return 0
+
+
+def _judge(
+    conf: Any, found: Mapping[str, Suite], recorder: Recorder
+) -> Callable[[Suite, Case, list[Record]], list[Record]]:
+    """Return what confirms the records of a case, from this process, which never imports the code under test."""
+    load_torch()
+    # Start-up: torch, which `lockstep measure` needs only here.
+    from lockstep.suite.checkout import import_from
+    from lockstep.timing.confirm import confirm
+    from lockstep.timing.device import open_device
+    from lockstep.timing.isolated import Under, judge
+
+    packages = packages_under_test(conf, found)
+    limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
+    under = Under(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
+    # A suite whose reference calls the code under test cannot judge it: the import fails.
+    import_from(Path(os.devnull), packages)
+    device = open_device()
+
+    def judged(suite: Suite, case: Case, records: list[Record]) -> list[Record]:
+        # Ended first: on a GPU it would run beside the contestants.
+        recorder.close()
+        return confirm(records, lambda variant: judge(under, suite, case, variant, device))
+
+    return judged
 
 
 def _recorder(conf: Any, found: Mapping[str, Suite], args: argparse.Namespace) -> Recorder:

@@ -20,6 +20,7 @@ class Rule(StrEnum):
     CHANGED_BASELINE = "changed-baseline"
     CHANGED_CLOCK = "changed-clock"
     CHANGED_HARNESS = "changed-harness"
+    UNCONFIRMED_TIME = "unconfirmed-time"
     HUNG = "hung"
 
 

@@ -128,3 +128,26 @@ def test_an_import_that_does_not_return_fails_its_suite_once(root, line, reason,
     project.write("toy/product.py", f"{KERNELS}\n    {line}\n")
     told = {name: (row["state"], row["reason"], row["rule"]) for name, row in measured(project).items()}
     assert told == dict.fromkeys(("plain", "twice"), ("failed", reason, rule))
+
+
+ELSEWHERE = """
+    import sys
+
+
+    def only_here(x, weight, *, out):
+        return plain(x, weight, out=out) if "lockstep.asv.worker" in sys.orig_argv else out
+
+
+    VARIANTS = {"plain": plain, "only_here": only_here}
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_judge_in_another_process_has_the_last_word(root):
+    project = make_project(root)
+    project.write("toy/product.py", KERNELS + ELSEWHERE)
+    rows = measured(project, "--isolated", before="import lockstep.timing.isolated as judge; judge.MOST_SETS = 4;")
+    assert rows["plain"]["state"] == "ok"
+    assert "in isolation" in rows["plain"]["note"]
+    assert (rows["only_here"]["state"], rows["only_here"]["rule"]) == ("failed", Rule.TIMED_RESULT)
+    assert "seen from another process" in rows["only_here"]["reason"]

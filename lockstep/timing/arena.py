@@ -1,0 +1,160 @@
+"""One buffer that two processes share, with tensors in it and canaries around them.
+
+On a CPU it is a file without a name (memfd), on a GPU an allocation of its own that CUDA's IPC hands over.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+#: Tensors start at multiples of this; at least as many bytes of canary lie before, between and after them.
+ALIGNMENT = 512
+
+#: An allocation of this size has a segment of torch's caching allocator to itself (``kMinLargeAlloc`` is 10 MiB), so
+#: that the other process sees no other tensor of ours.
+_SEGMENT = 32 << 20
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A tensor's place in the buffer: its first byte, shape, strides in elements, and dtype as torch names it."""
+
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+
+    def of(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Return the tensor at this place of a flat buffer of bytes."""
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return buffer.view(dtype).as_strided(self.shape, self.stride, self.offset // dtype.itemsize)
+
+    @property
+    def end(self) -> int:
+        """First byte behind the tensor."""
+        span = 1 + sum((count - 1) * stride for count, stride in zip(self.shape, self.stride, strict=True))
+        size: int = getattr(torch, self.dtype).itemsize
+        return self.offset + (span if 0 not in self.shape else 0) * size
+
+
+@dataclass
+class Layout:
+    """Places for tensors, one after another."""
+
+    slots: list[Slot] = field(default_factory=list)
+    end: int = ALIGNMENT
+
+    def place(self, like: torch.Tensor) -> Slot:
+        """Return a new place for a tensor of this shape, strides and dtype."""
+        slot = Slot(self.end, tuple(like.shape), tuple(like.stride()), str(like.dtype).removeprefix("torch."))
+        self.slots.append(slot)
+        self.end = -(-slot.end // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        return slot
+
+
+class Arena:
+    """The owner's side of the buffer.
+
+    Args:
+        layout: of the tensors.
+        device: where.
+
+    Attributes:
+        buffer: uint8, all of it.
+        address: how another process finds it, for ``attach``.
+        fds: file descriptors that the other process must inherit.
+    """
+
+    def __init__(self, layout: Layout, device: torch.device) -> None:
+        size = -(-max(layout.end, _SEGMENT if device.type == "cuda" else 1) // ALIGNMENT) * ALIGNMENT
+        self.fds: tuple[int, ...] = ()
+        if device.type == "cuda":
+            self.buffer = torch.empty(size, dtype=torch.uint8, device=device)
+            shared = self.buffer.untyped_storage()._share_cuda_()
+            self.address: dict[str, Any] = {
+                "cuda": [part.hex() if isinstance(part, bytes) else part for part in shared],
+                "bytes": [isinstance(part, bytes) for part in shared],
+            }
+        else:
+            fd = os.memfd_create("lockstep-arena")
+            os.ftruncate(fd, size)
+            self.fds = (fd,)
+            self.buffer = _mapped(fd, size)
+            self.address = {"fd": fd, "size": size}
+        self._gaps = _gaps(layout.slots, size)
+        self._canaries = [torch.randint(256, (b - a,), dtype=torch.uint8, device=device) for a, b in self._gaps]
+        for (start, end), canary in zip(self._gaps, self._canaries, strict=True):
+            self.buffer[start:end] = canary
+
+    def intact(self) -> bool:
+        """Return whether every canary is as it was."""
+        pairs = zip(self._gaps, self._canaries, strict=True)
+        return all(torch.equal(self.buffer[start:end], canary) for (start, end), canary in pairs)
+
+    def close(self) -> None:
+        """Give the file back."""
+        for fd in self.fds:
+            os.close(fd)
+
+
+def attach(address: dict[str, Any]) -> torch.Tensor:
+    """Return the buffer of another process's ``Arena``, uint8 and flat."""
+    if "fd" in address:
+        return _mapped(address["fd"], address["size"])
+    parts = zip(address["cuda"], address["bytes"], strict=True)
+    storage = torch.UntypedStorage._new_shared_cuda(*(bytes.fromhex(p) if is_bytes else p for p, is_bytes in parts))
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def write(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Copy a tensor over one of the same shape and strides, gaps and overlaps included."""
+    span = 1 + sum((count - 1) * stride for count, stride in zip(value.shape, value.stride(), strict=True))
+    flat = (span if value.numel() else 0,), (1,)
+    target.as_strided(*flat).copy_(value.as_strided(*flat))
+
+
+def _mapped(fd: int, size: int) -> torch.Tensor:
+    return torch.frombuffer(mmap.mmap(fd, size), dtype=torch.uint8)
+
+
+def _gaps(slots: Sequence[Slot], size: int) -> list[tuple[int, int]]:
+    edges = [0, *(edge for slot in slots for edge in (slot.offset, slot.end)), size]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def encode(value: Any, place: Callable[[torch.Tensor], Slot]) -> Any:
+    """Return a structure of tensors and plain values as JSON, each tensor as its place.
+
+    Raises:
+        NotImplementedError: a value that is neither.
+    """
+    if isinstance(value, torch.Tensor):
+        slot = place(value)
+        return {"tensor": [slot.offset, slot.shape, slot.stride, slot.dtype]}
+    if isinstance(value, dict):
+        return {"dict": [[name, encode(part, place)] for name, part in value.items()]}
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [encode(part, place) for part in value]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise NotImplementedError(f"a {type(value).__name__} among the inputs cannot be handed to another process")
+
+
+def decode(text: Any, buffer: torch.Tensor) -> Any:
+    """Return the structure that ``encode`` was given, with its tensors in this buffer."""
+    if not isinstance(text, dict):
+        return text
+    [(kind, parts)] = text.items()
+    if kind == "tensor":
+        offset, shape, stride, dtype = parts
+        return Slot(offset, tuple(shape), tuple(stride), dtype).of(buffer)
+    if kind == "dict":
+        return {name: decode(part, buffer) for name, part in parts}
+    whole = [decode(part, buffer) for part in parts]
+    return tuple(whole) if kind == "tuple" else whole

@@ -1,0 +1,72 @@
+"""Confirm the records of a case by what a judge in another process saw (``lockstep.timing.isolated``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lockstep.processes.watched import WorkerDied
+from lockstep.record.model import TWIN, Record
+from lockstep.timing.check import brief
+from lockstep.timing.isolated import Isolated, Refused
+from lockstep.timing.rules import Disqualified, Rule
+
+#: How many times as large a speedup may be in one process as the largest that the judge's runs allow. The judge's sets
+#: are always cold and its runs short, so a warm series differs, and on a CPU other work disturbs.
+LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
+
+
+def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
+    """Return the records of one case, those that the judge refuses as failed.
+
+    Args:
+        records: of one case.
+        judge: judges a variant by name; raises as ``lockstep.timing.isolated.judge``.
+    """
+    seen: dict[str, Isolated] = {}
+    confirmed = []
+    # The baseline first: the others are compared with it.
+    for record in sorted(records, key=lambda one: one.variant != one.baseline):
+        if record.state != "ok" or record.variant.endswith(TWIN):
+            confirmed.append(record)
+            continue
+        try:
+            seen[record.variant] = judge(record.variant)
+            _require_confirmation(record, seen[record.variant], seen.get(record.baseline))
+        except NotImplementedError as error:
+            confirmed.append(_noted(record, f"not judged in isolation: {error}"))
+        except (Disqualified, Refused) as error:
+            rule = error.rule if isinstance(error, Disqualified) else ""
+            confirmed.append(_failed(record, brief(error), rule))
+        except WorkerDied as died:
+            confirmed.append(_failed(record, f"in isolation: {died.how}", died.rule))
+        else:
+            confirmed.append(_noted(record, _told(seen[record.variant])))
+    order = [record.variant for record in records]
+    return sorted(confirmed, key=lambda one: order.index(one.variant))
+
+
+def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | None) -> None:
+    """Refuse a speedup that the judge's runs do not allow; runs that resolve nothing allow any."""
+    if record.speedup is None or baseline is None or own.low <= 0:
+        return
+    largest = baseline.high / own.low
+    if record.speedup.low > largest * LARGEST_EXCESS[record.l2]:
+        raise Disqualified(
+            Rule.UNCONFIRMED_TIME,
+            f"{record.variant} has a speedup of {record.speedup.value:.3g} in one process, "
+            f"and of {largest:.3g} at most when it is judged from another",
+        )
+
+
+def _told(seen: Isolated) -> str:
+    low, middle, high = (value * 1e6 for value in (seen.low, seen.seconds, seen.high))
+    return "; ".join([f"in isolation {middle:.4g} µs a call ({low:.4g} … {high:.4g})", *seen.notes])
+
+
+def _noted(record: Record, note: str) -> Record:
+    return replace(record, note="; ".join(filter(None, (record.note, note))))
+
+
+def _failed(record: Record, reason: str, rule: str) -> Record:
+    return replace(record, state="failed", reason=reason, rule=rule, latency=None, speedup=None)

@@ -1,0 +1,158 @@
+"""The process that runs one variant for a judge in another process (``lockstep.timing.isolated``).
+
+It holds no reference, no seed, no clock that counts and no verdict. Requests: first ``{"address", "sets"}`` of the
+arena, then ``setup`` (lengths), ``prepare`` (sets), ``run`` (sets). Events: ``up``, ``ready``, ``done``, the last
+two with an ``error`` or "". What it answers is not believed: the judge takes the time and looks at the outputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.processes.import_torch import load_torch
+from lockstep.processes.worker import WorkerProcess
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lockstep.suite.family import Family
+    from lockstep.timing.device import Device, Replay
+
+
+def main() -> int:
+    """Serve requests until standard input ends."""
+    process = WorkerProcess("lockstep contestant")
+    parser = process.parser
+    parser.add_argument("--benchmarks", type=Path, required=True)
+    parser.add_argument("--checkout", type=Path, required=True)
+    parser.add_argument("--packages", nargs="+", required=True)
+    parser.add_argument("--suite", required=True)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--scratch", type=Path, required=True)
+    options = process.parse()
+    load_torch()
+    # Start-up: torch, after the process is tied to its parent.
+    from lockstep.suite.checkout import import_from
+    from lockstep.suite.discovery import load_suites
+    from lockstep.suite.family import load_family
+    from lockstep.timing.arena import attach, decode
+    from lockstep.timing.check import brief
+    from lockstep.timing.device import open_device
+    from lockstep.timing.sandbox import restrict
+
+    process.emit("up")
+    requests = process.requests()
+    arena = next(requests)
+    # Before the restriction: CUDA's handles are opened through files.
+    buffer = attach(arena["address"])
+    sets = [decode(one, buffer) for one in arena["sets"]]
+    suites = load_suites(options.benchmarks)
+    device = open_device()
+    missing = restrict(options.scratch)
+    # Code under test from here on.
+    import_from(options.checkout, options.packages)
+    try:
+        family = load_family(suites[options.suite])
+        contestant = _Contestant(family, options.variant, device, sets)
+    except Exception as error:
+        process.emit("ready", error=brief(error))
+        return 0
+    process.emit("ready", error="", missing=missing, prepares=contestant.prepares())
+    serve: dict[str, Callable[[Any], None]] = {
+        "setup": contestant.set_up,
+        "prepare": contestant.prepare,
+        "run": contestant.run,
+    }
+    for request in requests:
+        [(what, value)] = request.items()
+        try:
+            serve[what](value)
+            process.emit("done", error="")
+        except Exception as error:
+            process.emit("done", error=brief(error))
+    return 0
+
+
+@dataclass
+class _Contestant:
+    """A variant bound to the sets, which are dicts of ``inputs``, ``out`` and ``results``."""
+
+    family: Family
+    variant: str
+    device: Device
+    sets: Sequence[dict[str, Any]]
+    _prepared: list[dict[str, Any]] = field(default_factory=list)
+    _replays: dict[int, Replay] = field(default_factory=dict)
+
+    def prepares(self) -> list[str]:
+        """Return the names of the inputs that the variant prepares offline."""
+        # Start-up: torch, after the process is tied to its parent.
+        from lockstep.suite.model import bind
+
+        prepare = self.family.prepare.get(self.variant)
+        return list(bind(prepare, self.sets[0]["inputs"])) if prepare else []
+
+    def prepare(self, count: int) -> None:
+        """Prepare the first ``count`` sets anew, in place."""
+        # Start-up: torch, after the process is tied to its parent.
+        from lockstep.suite.inputs import tensors_of
+
+        for number, one in enumerate(self.sets[:count]):
+            made = self.family.prepared(self.variant, one["inputs"])
+            if number == len(self._prepared):
+                self._prepared.append(made)
+                continue
+            for old, new in zip(tensors_of(self._prepared[number]), tensors_of(made), strict=True):
+                old.copy_(new)
+
+    def set_up(self, lengths: Sequence[int]) -> None:
+        """Bind every set, warm up, and capture a replay of each length."""
+        # Start-up: torch, after the process is tied to its parent.
+        from lockstep.suite.family import takes_out
+        from lockstep.suite.inputs import tensors_of
+        from lockstep.suite.model import bind
+
+        self.prepare(len(self.sets))
+        function = self.family.variants[self.variant]
+        calls = []
+        for one, prepared in zip(self.sets, self._prepared, strict=True):
+            arguments = bind(function, {**one["inputs"], **prepared})
+            if one["out"] is not None and takes_out(function):
+                arguments["out"] = one["out"]
+            calls.append(_call(function, arguments, tensors_of(one["results"])))
+        calls[0]()  # compiles
+        self.device.synchronize()
+        pool = self.device.new_pool()
+        for length in lengths:
+            self._replays[length] = self.device.capture(calls[:length], pool)
+
+    def run(self, count: int) -> None:
+        """Call the variant once on each of the first ``count`` sets, and wait."""
+        self._replays[count]()
+        self.device.synchronize()
+
+
+def _call(function: Any, arguments: dict[str, Any], results: Sequence[Tensor]) -> Callable[[], None]:
+    """Return a call that leaves its outputs in ``results``: written there, or copied."""
+    # Start-up: torch, after the process is tied to its parent.
+    from lockstep.suite.inputs import tensors_of
+
+    def call() -> None:
+        returned = tensors_of(function(**arguments))
+        if len(returned) != len(results):
+            raise ValueError(f"it returned {len(returned)} tensors, not {len(results)}")
+        for target, value in zip(results, returned, strict=True):
+            if target.shape != value.shape:
+                raise ValueError(f"it returned shape {list(value.shape)}, not {list(target.shape)}")
+            if value.data_ptr() != target.data_ptr():
+                target.copy_(value)
+
+    return call
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""Judge a variant from another process: the code under test can touch neither clock nor verdict.
+
+The judge draws inputs with seeds of its own, holds the reference, and shares with a contestant process nothing but
+buffers (``lockstep.timing.arena``). It never imports the code under test. A run: stop the contestant's processes, draw
+other values into every set, fill the outputs with NaN, let the contestant go on, ask it for one call on each of the
+first n sets, copy the outputs of a few sets that only the judge knows, and stop the clock. The copies are compared with
+the reference. So an answer that comes early counts for nothing.
+
+The time of a call is a slope: n sets against half as many. What a run costs besides its calls is the same in both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from lockstep.processes.watched import Watched
+from lockstep.suite.case import Case
+from lockstep.suite.evaluate import inputs_of
+from lockstep.suite.inputs import Draw, map_tensors, tensors_of
+from lockstep.suite.model import Suite
+from lockstep.timing.arena import Arena, Layout, decode, encode, write
+from lockstep.timing.argument_sets import size_of
+from lockstep.timing.check import Checker, WrongResult
+from lockstep.timing.device import Device
+from lockstep.timing.outputs import poison
+from lockstep.timing.rules import Disqualified, Rule
+
+#: Runs of each length. The smallest and the largest of seven slopes enclose the median in 98.4 % (1 − 2 · 0.5⁷).
+RUNS = 7
+
+#: Most sets of a run, and the bytes that all may take, by kind of device.
+MOST_SETS = 64
+ARENA_BYTES = {"cpu": 32 << 20, "cuda": 2 << 30}
+
+#: Sets of a run whose outputs are compared; the contestant does not know which.
+SAMPLED = 3
+
+
+@dataclass(frozen=True)
+class Under:
+    """The code under test, by what a contestant process imports.
+
+    Attributes:
+        checkout: folder of the packages.
+        packages: top-level packages imported from there.
+        benchmark_dir: the suites.
+        silence_s: seconds that an answer may take.
+    """
+
+    checkout: Path
+    packages: tuple[str, ...]
+    benchmark_dir: Path
+    silence_s: float
+
+
+class Refused(RuntimeError):
+    """The contestant cannot run the variant; the message says why."""
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """What the judge saw.
+
+    Attributes:
+        seconds, low, high: seconds of one call: the median, the smallest and the largest slope.
+        notes: what a reader must know: what the contestant's restriction did not enforce, for example.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    notes: tuple[str, ...] = ()
+
+
+def judge(under: Under, suite: Suite, case: Case, variant: str, device: Device) -> Isolated:
+    """Run one variant at one case in a process of its own, and judge it.
+
+    Raises:
+        Disqualified: outputs of a timed run are wrong, inputs changed, or a canary did.
+        WorkerDied: the contestant hung or died.
+        Refused: the variant raised.
+        NotImplementedError: the variant or the suite cannot be judged this way; the message says why.
+    """
+    with _Trial(under, suite, case, variant, device) as trial:
+        trial.set_up()
+        few, many = trial.lengths
+        slopes = []
+        for _ in range(RUNS):
+            before = trial.run(few)
+            slopes.append((trial.run(many) - before) / (many - few))
+        return Isolated(median(slopes), min(slopes), max(slopes), trial.notes)
+
+
+class _Trial(contextlib.ExitStack):
+    """One contestant with its buffers."""
+
+    def __init__(self, under: Under, suite: Suite, case: Case, variant: str, device: Device) -> None:
+        super().__init__()
+        self.suite, self.case, self.variant, self.device = suite, case, variant, device
+        self._chance = random.SystemRandom()
+        self._inout: tuple[str, ...] = getattr(suite, "inout", ())
+        first = Checker.draw(suite, case, device.torch_device, self._chance.getrandbits(63))
+        wanted = first.out if _alike(tensors_of(first.out), first.reference) else [_plain(t) for t in first.reference]
+        size = size_of(tensors_of([first.inputs, wanted]))
+        sets = min(MOST_SETS, ARENA_BYTES[device.kind] // max(size, 1)) // 2 * 2
+        if sets < 2:
+            raise NotImplementedError(f"its {size / 1e6:.0f} MB a set do not fit the buffers of an isolated run twice")
+        self.lengths = sets // 2, sets
+        layout = Layout()
+        self._shapes = {name: _shape(value) for name, value in first.inputs.items()}
+        texts = []
+        for _ in range(sets):
+            out = encode(first.out, layout.place)
+            results = out if wanted is first.out else encode(wanted, layout.place)
+            texts.append({"dict": [["inputs", encode(first.inputs, layout.place)], ["out", out], ["results", results]]})
+        self._arena = Arena(layout, device.torch_device)
+        self.callback(self._arena.close)
+        self._sets = [decode(text, self._arena.buffer) for text in texts]
+        scratch = Path(tempfile.mkdtemp(prefix="lockstep-"))
+        self.callback(shutil.rmtree, scratch, ignore_errors=True)
+        self._worker = self._start(under, scratch)
+        self.callback(self._worker.close, patience_s=0.0)
+        self._worker.wait("up")
+        self._worker.ask({"address": self._arena.address, "sets": texts})
+        ready = self._answer("ready")
+        # Activations are drawn after the preparation, even where it asks for them.
+        self._prepared = [n for n in first.inputs if n in ready["prepares"] and n not in suite.activations]
+        self.notes = tuple(str(reason) for reason in ready["missing"])
+        if self._prepared and all(name in self._prepared for name, value in first.inputs.items() if tensors_of(value)):
+            self.notes += ("it prepares from every input, so its preparation may do its work",)
+
+    def _start(self, under: Under, scratch: Path) -> Watched:
+        arguments = ["--benchmarks", str(under.benchmark_dir), "--checkout", str(under.checkout)]
+        arguments += ["--packages", *under.packages, "--suite", self.suite.name, "--variant", self.variant]
+        folders = {"TMPDIR": "", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+        environment = {**os.environ, **{name: str(scratch / folder) for name, folder in folders.items()}}
+        return Watched(
+            "lockstep.timing.contestant",
+            [*arguments, "--scratch", str(scratch)],
+            under.silence_s,
+            environment=environment,
+            pass_fds=self._arena.fds,
+        )
+
+    def set_up(self) -> None:
+        """Let the contestant compile and capture, on values that no run uses."""
+        for one in self._sets:
+            self._fill(one, self._draw())
+        self.device.synchronize()
+        self._ask({"setup": self.lengths})
+
+    def run(self, length: int) -> float:
+        """Return the seconds of one run. Raises as ``judge``."""
+        sampled = self._chance.sample(range(length), min(SAMPLED, length))
+        with self._worker.paused():
+            drawn = [self._draw() for _ in range(length)]
+            checkers = {number: Checker.of(self.suite, self.case, drawn[number]) for number in sampled}
+            for one, values in zip(self._sets, drawn, strict=False):
+                # What is prepared offline is drawn first: preparation must not see the rest.
+                self._fill(one, {name: value for name, value in values.items() if name in self._prepared})
+                for result in tensors_of([one["out"], one["results"]]):
+                    poison(result)
+            self.device.synchronize()
+        if self._prepared:
+            self._ask({"prepare": length})
+        with self._worker.paused():
+            for one, values in zip(self._sets, drawn, strict=False):
+                self._fill(one, {name: value for name, value in values.items() if name not in self._prepared})
+            self.device.synchronize()
+        started = perf_counter()
+        self._ask({"run": length})
+        outputs = {number: [t.clone() for t in tensors_of(self._sets[number]["results"])] for number in sampled}
+        self.device.synchronize()
+        seconds = perf_counter() - started
+        for number, checker in checkers.items():
+            self._compare(number, checker, outputs[number])
+        return seconds
+
+    def _compare(self, number: int, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
+        try:
+            checker.compare(self.variant, outputs)
+        except WrongResult as error:
+            raise Disqualified(Rule.TIMED_RESULT, f"seen from another process, {error.evidence}") from error
+        for name, value in checker.inputs.items():
+            shared = tensors_of(self._sets[number]["inputs"][name])
+            if name not in self._inout and not all(map(_same_bits, shared, tensors_of(value))):
+                raise Disqualified(Rule.WRITTEN_INPUT, f"{self.variant} wrote into its input {name}")
+        if not self._arena.intact():
+            raise Disqualified(Rule.WRITTEN_INPUT, f"{self.variant} wrote outside of its buffers")
+
+    def _draw(self) -> dict[str, Any]:
+        return inputs_of(self.suite, self.case, Draw(self.device.torch_device, self._chance.getrandbits(63)))
+
+    def _fill(self, one: dict[str, Any], values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if _shape(value) != self._shapes[name]:
+                raise NotImplementedError(f"the suite draws another shape or number each time ({name})")
+            for target, tensor in zip(tensors_of(one["inputs"][name]), tensors_of(value), strict=True):
+                write(target, tensor)
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        self._worker.ask(request)
+        self._answer("done")
+
+    def _answer(self, event: str) -> dict[str, Any]:
+        answer = self._worker.wait(event)
+        if answer.get("error"):
+            raise Refused(f"in a process of its own: {answer['error']}")
+        return answer
+
+
+def _shape(value: Any) -> Any:
+    """Return a value with each tensor as its shape, strides and dtype."""
+    describe: Any = lambda tensor: (tuple(tensor.shape), tensor.stride(), tensor.dtype)  # noqa: E731
+    return map_tensors(value, describe)
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(*(tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)))
+
+
+def _plain(reference: torch.Tensor) -> torch.Tensor:
+    """Return a buffer for an output of this shape: of float32, whatever precision the reference has."""
+    dtype = torch.float32 if reference.dtype == torch.float64 else reference.dtype
+    return torch.empty(reference.shape, dtype=dtype, device=reference.device)
+
+
+def _alike(buffers: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> bool:
+    return [buffer.shape for buffer in buffers] == [tensor.shape for tensor in reference]

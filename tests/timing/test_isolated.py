@@ -1,0 +1,252 @@
+"""A judge in another process: what runs under it can touch neither clock nor verdict."""
+
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from lockstep.processes.watched import WorkerDied
+from lockstep.record.model import Estimate, Record
+from lockstep.suite.discovery import load_suites
+from lockstep.timing import isolated
+from lockstep.timing.arena import Arena, Layout, attach, decode, encode, write
+from lockstep.timing.confirm import confirm
+from lockstep.timing.device import CpuDevice
+from lockstep.timing.isolated import Isolated, Refused, Under, judge
+from lockstep.timing.rules import Disqualified, Rule
+
+SUITE = """
+    from lockstep import Cost, Suite, grid
+
+
+    class Judged(Suite):
+        module = "judged_kernels"
+        baseline = "honest"
+        tolerance = 1e-5
+        quick = cases = grid(M=[4], K=64)
+
+        def draw(self, new, M, K):
+            return {"x": new.normal(M, K, dtype="float32"), "weight": new.normal(K, K, dtype="float32"), "scale": 2.0}
+
+        def buffers(self, new, M, K):
+            return new.empty(M, K, dtype="float32")
+
+        def reference(self, x, weight, scale):
+            return scale * (x.double() @ weight.double())
+
+        def cost(self, M, K):
+            return Cost(2 * M * K * K, 4 * (2 * M * K + K * K))
+"""
+
+KERNELS = """
+    import os
+    import socket
+    import threading
+    import time
+
+    import torch
+
+    _seen = {}
+
+
+    def honest(x, weight, scale, *, out):
+        return torch.mm(scale * x, weight, out=out)
+
+
+    def allocates(x, weight, scale):
+        return scale * (x @ weight)
+
+
+    def prepared(x, doubled, *, out):
+        return torch.mm(x, doubled, out=out)
+
+
+    def double(weight, scale):
+        return {"doubled": weight * scale}
+
+
+    def remembers(x, weight, scale, *, out):
+        if x.data_ptr() not in _seen:
+            _seen[x.data_ptr()] = honest(x, weight, scale, out=out).clone()
+        return out.copy_(_seen[x.data_ptr()])
+
+
+    def zeroes_its_input(x, weight, scale, *, out):
+        honest(x, weight, scale, out=out)
+        x.zero_()
+        return out
+
+
+    def writes_beside(x, weight, scale, *, out):
+        honest(x, weight, scale, out=out)
+        torch.as_strided(out, (1,), (1,), out.storage_offset() + out.numel()).fill_(1.0)
+        return out
+
+
+    def answers_early(x, weight, scale, *, out):
+        threading.Timer(1.0, lambda: honest(x, weight, scale, out=out)).start()
+        return out
+
+
+    def forges(x, weight, scale, *, out):
+        for fd in range(3, 20):
+            try:
+                os.write(fd, b'{"event": "done", "error": ""}\\n' * 100)
+            except OSError:
+                pass
+        return out
+
+
+    def raises(x):
+        raise RuntimeError("no such thing")
+
+
+    def exits(x):
+        os._exit(0)
+
+
+    def hangs(x):
+        time.sleep(1000)
+
+
+    def reaches_out(x, weight, scale, *, out):
+        for function, *arguments in ((open, "/tmp/reached", "w"), (socket.socket,), (os.kill, os.getppid(), 0)):
+            try:
+                function(*arguments)
+            except PermissionError:
+                continue
+            raise RuntimeError("it can reach out")
+        return honest(x, weight, scale, out=out)
+
+
+    VARIANTS = {
+        "honest": honest, "allocates": allocates, "prepared": prepared, "remembers": remembers,
+        "zeroes_its_input": zeroes_its_input, "writes_beside": writes_beside, "answers_early": answers_early,
+        "forges": forges, "raises": raises, "exits": exits, "hangs": hangs, "reaches_out": reaches_out,
+    }
+    PREPARE = {"prepared": double}
+"""
+
+
+@pytest.fixture
+def judged(tmp_path, monkeypatch):
+    monkeypatch.setattr(isolated, "RUNS", 2)
+    monkeypatch.setattr(isolated, "MOST_SETS", 8)
+    (tmp_path / "judged_suites").mkdir()
+    (tmp_path / "judged_suites" / "__init__.py").touch()
+    (tmp_path / "judged_suites" / "judged.py").write_text(textwrap.dedent(SUITE))
+    (tmp_path / "judged_kernels.py").write_text(textwrap.dedent(KERNELS))
+    suites = load_suites(tmp_path / "judged_suites")
+    suite = suites["judged"]
+
+    def run(variant, silence_s=60.0):
+        under = Under(tmp_path, ("judged_kernels",), tmp_path / "judged_suites", silence_s)
+        return judge(under, suite, suite.quick[0], variant, CpuDevice())
+
+    yield run
+    assert "judged_kernels" not in sys.modules
+    sys.path.remove(str(tmp_path))
+    for name in [name for name in sys.modules if name.startswith("judged_suites")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("variant", ["honest", "allocates", "prepared"])
+def test_an_honest_variant_is_judged(judged, variant):
+    seen = judged(variant)
+    assert seen.low <= seen.seconds <= seen.high
+
+
+@pytest.mark.parametrize(
+    ("variant", "rule", "said"),
+    [
+        ("remembers", Rule.TIMED_RESULT, "is off by"),
+        ("answers_early", Rule.TIMED_RESULT, "is off by"),
+        ("forges", Rule.TIMED_RESULT, "is off by"),
+        ("zeroes_its_input", Rule.WRITTEN_INPUT, "wrote into its input x"),
+        ("writes_beside", Rule.WRITTEN_INPUT, "wrote outside of its buffers"),
+    ],
+)
+def test_a_dishonest_one_is_refused_by_its_rule(judged, variant, rule, said):
+    with pytest.raises(Disqualified, match=said) as refused:
+        judged(variant)
+    assert refused.value.rule == rule
+
+
+def test_one_that_raises_or_ends_says_so(judged):
+    with pytest.raises(Refused, match="RuntimeError: no such thing"):
+        judged("raises")
+    with pytest.raises(WorkerDied, match="exit status 0"):
+        judged("exits")
+
+
+def test_one_that_hangs_is_ended(judged):
+    with pytest.raises(WorkerDied, match="hung for 10 s") as died:
+        judged("hangs", 10.0)
+    assert died.value.rule == Rule.HUNG
+
+
+def test_it_can_neither_write_nor_connect_nor_kill(judged):
+    pytest.importorskip("landlock")
+    pytest.importorskip("pyseccomp")
+    assert judged("reaches_out").notes == ()
+
+
+def test_both_sides_of_an_arena_see_the_same_tensors():
+    strided = torch.arange(12.0).view(3, 4).t()
+    value = {"a": strided, "b": (torch.zeros(0), torch.ones(3, dtype=torch.int8)), "n": 3, "none": None}
+    layout = Layout()
+    text = encode(value, layout.place)
+    arena = Arena(layout, torch.device("cpu"))
+    mine, theirs = decode(text, arena.buffer), decode(text, attach(arena.address))
+    write(mine["a"], strided)
+    assert torch.equal(theirs["a"], strided)
+    assert (theirs["a"].stride(), theirs["n"], theirs["none"], len(theirs["b"])) == (strided.stride(), 3, None, 2)
+    assert arena.intact()
+    theirs["b"][1].as_strided((4,), (1,)).add_(1)
+    assert not arena.intact()
+    arena.close()
+
+
+def test_what_cannot_be_handed_over_is_refused():
+    with pytest.raises(NotImplementedError, match="a set among the inputs"):
+        encode({"a": {1}}, Layout().place)
+
+
+def record(variant, speedup, **known):
+    ratio = Estimate(speedup, 0.99 * speedup, 1.01 * speedup)
+    return Record(
+        "s", variant, "M=1", "cold", "ok", "v", baseline="base", latency=Estimate(1.0, 1.0, 1.0), speedup=ratio, **known
+    )
+
+
+def test_a_speedup_that_the_judge_does_not_see_is_refused():
+    seen = {"base": Isolated(4e-6, 3.9e-6, 4.1e-6), "like": Isolated(2e-6, 1.9e-6, 2.1e-6, ("so",))}
+    seen |= {"unlike": Isolated(4e-6, 3.9e-6, 4.1e-6), "vague": Isolated(4e-6, -1e-6, 9e-6)}
+    records = [record("like", 2.0), record("unlike", 2.0), record("vague", 2.0), record("base", 1.0)]
+    done = confirm(records, seen.__getitem__)
+    assert [(one.variant, one.state, one.rule) for one in done] == [
+        ("like", "ok", ""),
+        ("unlike", "failed", Rule.UNCONFIRMED_TIME),
+        ("vague", "ok", ""),
+        ("base", "ok", ""),
+    ]
+    assert done[0].note == "in isolation 2 µs a call (1.9 … 2.1); so"
+    assert "of 1.05 at most" in done[1].reason
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "told"),
+    [
+        (NotImplementedError("why"), "ok", "not judged in isolation: why"),
+        (Refused("why"), "failed", "Refused: why"),
+        (Disqualified(Rule.TIMED_RESULT, "why"), "failed", "timed-result: why"),
+        (WorkerDied("", "hung for 9 s", rule="hung"), "failed", "in isolation: hung for 9 s"),
+    ],
+)
+def test_what_the_judge_says_stands_in_the_record(error, state, told):
+    def refuse(variant):
+        raise error
+
+    [done] = confirm([record("base", 1.0)], refuse)
+    assert (done.state, done.note or done.reason) == (state, told)
