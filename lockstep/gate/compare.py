@@ -75,6 +75,7 @@ class Comparer:
         except Exception as error:
             return SideFacts(error=brief(error))
         self._families[suite.name, side] = family
+        self._trusted.accept_settings()
         self._trusted = self._trusted.with_variants(family.variants)
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 

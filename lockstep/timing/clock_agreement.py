@@ -21,6 +21,9 @@ FEWEST = 3
 HOST_SLACK_S = 0.05
 HOST_SLACK_SHARE = 0.2
 
+#: Seconds that waiting for an idle device may take once its stream is idle.
+LATE_S = 5e-4
+
 
 def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
     """Return how the events of one arm's replays disagree with the stamps around them, or "".
@@ -54,3 +57,14 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
     if host_s < stamps_s <= 1.01 * host_s + 1e-5:
         return ""  # two oscillators, and the timer's resolution
     return f"the GPU's timer says {stamps_s * 1e3:.2f} ms for all replays, the host's clock {host_s * 1e3:.2f} ms"
+
+
+def late_work(late_s: float) -> str:
+    """Return what the device did after the stream of the replays was idle, or "".
+
+    Args:
+        late_s: seconds from then until the whole device was idle.
+    """
+    if late_s <= LATE_S:
+        return ""
+    return f"the device worked on for {late_s * 1e3:.2f} ms after the replays had ended: join other streams"

@@ -24,6 +24,7 @@ class CudaClock:
         self.record: Callable[[Any, Any], None] = native._CudaEventBase.record
         self.elapsed_ms: Callable[[Any, Any], float] = native._CudaEventBase.elapsed_time
         self.synchronize: Callable[[], None] = native._cuda_synchronize
+        self.wait_for: Callable[[Any], None] = native._CudaStreamBase.synchronize
         self.replay: Callable[[Any], None] = native._CUDAGraph.replay
         self.stream: Callable[[], Any] = torch.cuda.current_stream
 

@@ -19,7 +19,7 @@ import torch
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.toolchain import keep_toolchain
 from lockstep.record.model import Clocks
-from lockstep.timing.clock_agreement import disagreement, host_disagreement
+from lockstep.timing.clock_agreement import disagreement, host_disagreement, late_work
 from lockstep.timing.cuda_clock import CudaClock, Stamps
 from lockstep.timing.graph_nodes import require_work
 from lockstep.timing.rules import Disqualified, Rule
@@ -87,7 +87,7 @@ class Device(Protocol):
 
         Raises:
             Mistimed: the device's clocks disagree about a replay.
-            Disqualified: they disagree about all of them.
+            Disqualified: they disagree about all of them, or the device works on after them.
         """
 
     def synchronize(self) -> None:
@@ -224,13 +224,19 @@ class CudaDevice:
                 replay()
                 clock.record(events[2 * index + 1], stream)
                 self._stamps.take()
+            clock.wait_for(stream)
+            waited = perf_counter()
             clock.synchronize()
-            host_s = perf_counter() - started
+            ended = perf_counter()
             intervals = self._stamps.read()
-            if not (evidence := host_disagreement(sum(one.seconds for one in intervals), host_s)):
+            if evidence := host_disagreement(sum(one.seconds for one in intervals), ended - started):
+                doubt = Disqualified(Rule.CHANGED_CLOCK, evidence)
+            elif evidence := late_work(ended - waited):
+                doubt = Disqualified(Rule.UNJOINED_WORK, evidence)
+            else:
                 break
         else:
-            raise Disqualified(Rule.CHANGED_CLOCK, evidence)
+            raise doubt
         seconds = [clock.elapsed_ms(events[2 * i], events[2 * i + 1]) * 1e-3 for i in range(count)]
         _require_agreement(replays, seconds, [one.seconds for one in intervals])
         return [Timing(one, interval.sm_mhz) for one, interval in zip(seconds, intervals, strict=True)]

@@ -28,6 +28,7 @@ from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle,
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
+from lockstep.timing.unjoined import require_joined
 from lockstep.timing.verify import Verified
 
 #: Epochs between two timings of the controls, which take 7 ms on an H200, where an arm's epoch takes 33 ms. None of the
@@ -237,6 +238,8 @@ def _capture(
             if arm.name not in per_call:
                 per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
                 probes.append(probe)
+                if device.kind == "cpu":
+                    require_joined(probe)
             made = replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)
             trusted.require()
             captured.append(_Captured(arm.name, made))

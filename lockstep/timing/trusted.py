@@ -12,11 +12,11 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -45,7 +45,6 @@ _ARITHMETIC: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (builtins, ("abs", "all", "any", "float", "isinstance", "len", "max", "min", "sorted", "sum", "type", "zip")),
     (math, ("ceil", "exp", "fsum", "isfinite", "isnan", "log", "sqrt")),
     (statistics, ("median", "median_low", "fmean", "stdev")),
-    (torch, ("allclose", "empty", "empty_like", "equal", "isfinite", "isnan", "sum")),
     (
         torch.Tensor,
         (
@@ -57,28 +56,42 @@ _ARITHMETIC: tuple[tuple[Any, tuple[str, ...]], ...] = (
 )
 
 
+#: What torch computes with, for all arms alike: how to read each setting and how to put it back.
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "the number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "the precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
+}
+
+
 @dataclass(frozen=True)
 class _Taken:
     """One name as it was: its owner's own entry (``None`` if it was inherited), and its code if it is a function."""
 
     rule: Rule
     owner: Any
+    names: Mapping[str, Any]
     name: str
     value: Any
+    function: FunctionType | None
     code: tuple[Any, ...]
 
     @property
     def changed(self) -> bool:
-        now = vars(self.owner).get(self.name)
-        return now is not self.value or _code(now) != self.code
+        if self.names.get(self.name) is not self.value:
+            return True
+        return self.function is not None and (
+            self.function.__code__ is not self.code[0] or _code(self.function) != self.code
+        )
 
     def restore(self) -> None:
         if self.value is None:
             delattr(self.owner, self.name)
             return
-        function = _function(self.value)
-        if function is not None:
-            function.__code__, function.__defaults__, function.__kwdefaults__ = self.code
+        if self.function is not None:
+            self.function.__code__, self.function.__defaults__, self.function.__kwdefaults__ = self.code
         setattr(self.owner, self.name, self.value)
 
     def __str__(self) -> str:
@@ -101,7 +114,13 @@ class Trusted:
             for name in names
             if hasattr(owner, name)
         ]
-        self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in _own_functions()]
+        others = [*_own_functions(), *_torch_functions()]
+        self._taken += [_take(Rule.CHANGED_HARNESS, owner, name) for owner, name in others]
+        self.accept_settings()
+
+    def accept_settings(self) -> None:
+        """Take torch's settings as they are now: an import may choose them, for all arms alike."""
+        self._settings = {name: read() for name, (read, _) in _SETTINGS.items()}
 
     def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
         """Return these originals with the code of the variants as it is now, which none of them may replace."""
@@ -111,10 +130,14 @@ class Trusted:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Run the block, which runs code under test, and ``require`` afterwards, also where it raised."""
+        """Run the block, which runs code under test, and ``require`` afterwards, also where it raised.
+
+        Settings are put back without a word: the first call of a variant may import what chooses them.
+        """
         try:
             yield
         finally:
+            self._restore_settings()
             self.require()
 
     def require(self) -> None:
@@ -125,12 +148,30 @@ class Trusted:
         """
         changed = [one for one in self._taken if one.changed]
         if not changed:
+            if settings := self._restore_settings():
+                raise Disqualified(Rule.CHANGED_HARNESS, f"left torch with another setting: {', '.join(settings)}")
             return
         for one in changed:
             one.restore()
         clocks = [one for one in changed if one.rule is Rule.CHANGED_CLOCK]
         names = ", ".join(str(one) for one in (clocks or changed)[:3])
         raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
+
+    def _restore_settings(self) -> list[str]:
+        """Put settings back and return the names of those that had changed."""
+        changed = [name for name, (read, _) in _SETTINGS.items() if read() != self._settings[name]]
+        for name in changed:
+            _SETTINGS[name][1](self._settings[name])
+        return changed
+
+
+def _torch_functions() -> Iterator[tuple[Any, str]]:
+    """Yield the functions of torch that variants and baselines are made of."""
+    for module in (torch, torch.nn.functional, torch.linalg):
+        for name, value in list(vars(module).items()):
+            # Compiled ones: torch.compile itself replaces torch.manual_seed.
+            if isinstance(value, BuiltinFunctionType):
+                yield module, name
 
 
 def _own_functions() -> Iterator[tuple[Any, str]]:
@@ -145,7 +186,8 @@ def _own_functions() -> Iterator[tuple[Any, str]]:
 
 def _take(rule: Rule, owner: Any, name: str) -> _Taken:
     value = vars(owner).get(name)
-    return _Taken(rule, owner, name, value, _code(value))
+    function = _function(value)
+    return _Taken(rule, owner, vars(owner), name, value, function, _code(function) if function is not None else ())
 
 
 def _function(value: Any) -> FunctionType | None:
@@ -156,9 +198,8 @@ def _function(value: Any) -> FunctionType | None:
     return value if isinstance(value, FunctionType) else None
 
 
-def _code(value: Any) -> tuple[Any, ...]:
-    function = _function(value)
-    return (function.__code__, function.__defaults__, function.__kwdefaults__) if function is not None else ()
+def _code(function: FunctionType) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 def _path(owner: type) -> str:

@@ -73,3 +73,26 @@ def test_new_names_are_not_accused():
         trusted.require()
     finally:
         del torch.Tensor.its_own_method
+
+
+def test_functions_that_the_baseline_is_made_of_are_kept():
+    trusted, product = Trusted(), torch.mm
+    torch.mm = lie
+    with pytest.raises(Disqualified, match=r"replaced torch\.mm"):
+        trusted.require()
+    assert torch.mm is product
+
+
+def test_settings_that_a_variant_leaves_behind_are_put_back():
+    trusted, threads = Trusted(), torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    with pytest.raises(Disqualified, match="another setting: the number of threads") as found:
+        trusted.require()
+    assert (torch.get_num_threads(), found.value.rule) == (threads, Rule.CHANGED_HARNESS)
+    with trusted.kept():
+        torch.set_num_threads(threads + 1)
+    assert torch.get_num_threads() == threads
+    torch.set_num_threads(threads + 1)
+    trusted.accept_settings()
+    trusted.require()
+    torch.set_num_threads(threads)

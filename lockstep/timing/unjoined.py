@@ -1,0 +1,51 @@
+"""Work that a variant leaves to threads and does not wait for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from statistics import median
+from time import clock_gettime, sleep
+
+from lockstep.timing.rules import Disqualified, Rule
+
+#: Replays to look at, seconds to look on after each, and seconds of processor time that threads may take then: one
+#: that has handed over its result still goes back to its queue.
+LOOKS = 5
+LOOK_S = 5e-3
+MOST_S = 2e-4
+
+
+def require_joined(replay: Callable[[], object]) -> None:
+    """Run a replay that ran before, on a CPU, and look whether Python threads work on after it.
+
+    Threads of compiled libraries are not looked at: those of OpenMP spin for a while after each call.
+
+    Raises:
+        Disqualified: ``UNJOINED_WORK``.
+    """
+    if threading.active_count() == 1:
+        return
+    taken = []
+    for _ in range(LOOKS):
+        replay()
+        others = [thread.native_id for thread in threading.enumerate() if thread is not threading.current_thread()]
+        before = _processor_s(others)
+        sleep(LOOK_S)
+        after = _processor_s(others)
+        taken.append(sum(after[thread] - before[thread] for thread in after if thread in before))
+    if median(taken) > MOST_S:
+        evidence = f"its threads worked on for {median(taken) * 1e3:.2f} ms after it had returned: join them"
+        raise Disqualified(Rule.UNJOINED_WORK, evidence)
+
+
+def _processor_s(threads: list[int | None]) -> dict[int, float]:
+    """Return the processor time of threads by their ids; those that have ended are left out."""
+    found = {}
+    for thread in threads:
+        try:
+            # The clock of a thread by its id: ~id, thread, scheduler (CPUCLOCK_SCHED of linux/posix-timers.h).
+            found[thread or 0] = clock_gettime((~(thread or 0) << 3) | 6)
+        except OSError:
+            continue
+    return found
