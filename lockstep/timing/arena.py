@@ -107,6 +107,7 @@ def attach(address: dict[str, Any]) -> torch.Tensor:
     """Return the buffer of another process's ``Arena``, uint8 and flat."""
     if "fd" in address:
         return _mapped(address["fd"], address["size"])
+    torch.cuda.init()
     parts = zip(address["cuda"], address["bytes"], strict=True)
     storage = torch.UntypedStorage._new_shared_cuda(*(bytes.fromhex(p) if is_bytes else p for p, is_bytes in parts))
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
