@@ -22,7 +22,8 @@ def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
     unit = units.pop() if len(units) == 1 else ""
     numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
-    names = ["Suite", "Variant", "Case", "L2", "Change", "95 % interval", *numbers, "Verdict", "Machine code"]
+    # The change beside the variant: a phone shows no more than the first columns.
+    names = ["Suite", "Variant", "Change", "Case", "L2", "95 % interval", *numbers, "Verdict", "Machine code"]
     return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
 
 
@@ -45,9 +46,9 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
     cells = [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
         html.Td(variant, className="mono"),
+        _change(pair),
         html.Td(pair.case, className="mono shape"),
         html.Td(pair.l2),
-        _change(pair),
         html.Td(interval, className="number dim"),
         *numbers,
         html.Td(verdict, className=loud if pair.why else f"{loud} nowrap"),

@@ -144,3 +144,14 @@ def test_a_page_prints_light_and_whole(visit, site):
     assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") == 990
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(".js-plotly-plot").evaluate("plot => plot.layout.width") is None
+
+
+def test_a_phone_shows_the_change_of_a_comparison_however_long_its_shapes_are(visit, site):
+    first, last = (site[1][at].hash for at in (0, -1))
+    page = visit(f"{site[0]}/compare?bm={FAST}&bc={first}&hm={FAST}&hc={last}", "phone")
+    heads = page.locator("#compare-body th")
+    heads.first.wait_for()
+    names = heads.all_inner_texts()
+    assert names.index("Change") < names.index("Case")
+    box = heads.nth(names.index("Change")).bounding_box()
+    assert box["x"] + box["width"] <= 390
