@@ -52,9 +52,11 @@ class Buffers:
         sets: inputs and outputs, all of one draw.
         sides: the trees.
         seed: of the places of what is prepared.
+        once: see ``lockstep.timing.arms.Arm``.
     """
 
-    def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int) -> None:
+    def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int, once: bool = False) -> None:
+        self.once = once
         self.sets = sets
         self.sides = sides
         self.seed = seed
@@ -81,7 +83,7 @@ class Buffers:
                 if one.out is not None and takes_out(function):
                     arguments["out"] = one.out
                 calls.append(BoundCall(function, arguments))
-            arms[side] = Arm(side, tuple(calls))
+            arms[side] = Arm(side, tuple(calls), self.once)
         return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
 
     def _move_scratch(self, contender: Contender) -> bool:

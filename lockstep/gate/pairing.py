@@ -24,7 +24,7 @@ from lockstep.timing.check import brief
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.device import Device, Timing
 from lockstep.timing.interleave import LEAD_ROUNDS
-from lockstep.timing.replays import replay_of, seconds_a_call, settle, time_undisturbed
+from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
 
 #: A pair is void if its clock ratio is this far (log units) from the epoch's median. The two sides are mostly the same
 #: kernel and run one after the other, so the kernel does not cause such a change of the clock.
@@ -125,7 +125,12 @@ def run_epoch(
     # Takes the memory that outputs allocated within calls need; afterwards either side finds all of it free, and
     # what allocates alike lies alike. Without it the first side would lay out the pool and the second fill its gaps.
     rehearsal = capture(order[0], 2)
-    replays = {side: replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s) for side in order}
+    replays = {
+        side: Repeated(capture(side, 1), 1, rotation)
+        if buffers.once
+        else replay_of(partial(capture, side), rotation, pacemaker, pace.replay_s)
+        for side in order
+    }
     calls = replays[BASE].calls
     del rehearsal, probes
     settle(replays.values(), device, warmup_s)

@@ -70,6 +70,8 @@ class Suite(ABC):
             dtype and ``summands`` (``lockstep.timing.tolerance``). Limits for rows, columns and tiles follow from it.
         activations: names of inputs that differ from call to call where the task is used; the others are weights. What
             a variant prepares offline (``PREPARE``) may depend on weights alone, so activations come to it shuffled.
+        inout: names of inputs that variants write, for operations in place. They are restored after each check and
+            before each timed replay, and may be returned. Such a suite has no warm series on a GPU.
         tracked: variants that a history measures beside the baseline at cases without ``full_history``.
         continues: version of this text (``Suite.own_version``), and the version under which its series are stored.
             State both if a definition was rewritten and still measures the same: its series then go on.
@@ -83,6 +85,7 @@ class Suite(ABC):
     baseline: ClassVar[str]
     tolerance: ClassVar[float | None] = None
     activations: ClassVar[tuple[str, ...]] = ()
+    inout: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[tuple[str, ...]] = ("best",)
     continues: ClassVar[tuple[str, str]] = ("", "")
 
@@ -205,6 +208,7 @@ class Suite(ABC):
         # 0.01 was the default before it depended on the dtype; stored series go on.
         tolerance = 0.01 if self.tolerance is None else self.tolerance
         definition = [str(PROTOCOL_VERSION), self.name, self.baseline, repr(tolerance)]
+        definition += [f"inout {self.inout}"] if self.inout else []
         for name in ("draw", "reference", "buffers", "cost"):
             if not inspect.isfunction(getattr(type(self), name)):
                 kind = type(getattr(type(self), name)).__name__

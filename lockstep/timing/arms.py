@@ -51,10 +51,17 @@ class ArmReplay:
 
 @dataclass(frozen=True)
 class Arm:
-    """A variant with its arguments for each set."""
+    """A variant with its arguments for each set.
+
+    Attributes:
+        name: of the arm.
+        calls: one a set.
+        once: a replay is one rotation, because calls change their arguments.
+    """
 
     name: str
     calls: tuple[BoundCall, ...]
+    once: bool = False
 
     def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
         """Return a replay of ``times`` rotations through the sets.
@@ -80,7 +87,9 @@ class Arm:
         return ArmReplay(replay, lambda: [[place.tensor(where) for place in places] for places in located])
 
 
-def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int) -> list[Arm]:
+def make_arms(
+    variants: Mapping[str, str], family: Family, sets: Sequence[ArgumentSet], seed: int, once: bool = False
+) -> list[Arm]:
     """Bind arms to their variants' arguments in every set.
 
     Variants that the same function prepares share its result (packed weights), placed at random like the inputs. So
@@ -91,6 +100,7 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
         family: the variants' family.
         sets: the inputs and outputs, all of one draw.
         seed: seed of the placement.
+        once: see ``Arm``.
     """
     chance = random.Random(seed)
     move(family.scratch, random.Random(~seed))
@@ -107,7 +117,7 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
             if drawn.out is not None and takes_out(function):
                 arguments["out"] = drawn.out
             calls[arm].append(BoundCall(function, arguments))
-    return [Arm(arm, tuple(bound)) for arm, bound in calls.items()]
+    return [Arm(arm, tuple(bound), once) for arm, bound in calls.items()]
 
 
 def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:

@@ -137,7 +137,7 @@ class Checker:
 
     def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
         found = self.compare(variant, outputs)
-        refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant)))
+        refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant), self.suite.inout))
         refuse_overlaps(variant, outputs)
         return found
 
@@ -162,13 +162,15 @@ class Checker:
 
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
         """Return the tensors of one call, which finds outputs full of NaN."""
+        if self.suite.inout:
+            self._restore()  # a call before may have written them
         function = family.variants[variant]
         arguments = self.arguments(family, variant)
         if self.out is not None and takes_out(function):
             map_tensors(self.out, poison)
             arguments["out"] = self.out
         self.poison_free_memory()
-        given = named_tensors(self.inputs)
+        given = named_tensors(self.inputs, self.suite.inout)
         before = checksums([tensor for _, tensor in given])
         try:
             result = function(**arguments)
@@ -181,7 +183,9 @@ class Checker:
         if written:
             self._restore()
             raise Disqualified(Rule.WRITTEN_INPUT, f"{variant} wrote into its input {', '.join(sorted(written))}")
-        return outputs_of(variant, result, self.reference[0].device)
+        outputs = outputs_of(variant, result, self.reference[0].device)
+        # An operation in place need not return what it wrote.
+        return outputs or [tensor for name in self.suite.inout for tensor in tensors_of(self.inputs[name])]
 
     def _restore(self) -> None:
         """Write the drawn values into the inputs again."""
@@ -195,9 +199,10 @@ class Checker:
             poison(torch.empty_like(expected))
 
 
-def named_tensors(arguments: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
-    """Return every tensor that a variant only reads, with the name of its argument: all but those of ``out``."""
-    return [(name, tensor) for name, value in arguments.items() if name != "out" for tensor in tensors_of(value)]
+def named_tensors(arguments: Mapping[str, Any], inout: Sequence[str] = ()) -> list[tuple[str, torch.Tensor]]:
+    """Return every tensor that a variant only reads, with its argument's name: neither ``out`` nor ``inout``."""
+    read = {name: value for name, value in arguments.items() if name != "out" and name not in inout}
+    return [(name, tensor) for name, value in read.items() for tensor in tensors_of(value)]
 
 
 @contextlib.contextmanager

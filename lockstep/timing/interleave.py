@@ -100,6 +100,7 @@ def compare(
     listener: Callable[[str, str], None] = lambda stage, arm: None,
     trusted: Trusted | None = None,
     verify: Verify = lambda seed, replays: Verified({}),
+    restore: Callable[[], None] | None = None,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -117,6 +118,8 @@ def compare(
         listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
             run in turn: what may hang or crash, and whose doing it is.
         trusted: the originals of what is measured with; by default as they are now.
+        verify: called after the last epoch and after an earlier one, which the arms cannot foresee.
+        restore: called before each timed replay; it restores inputs that the epoch's arms write.
 
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
@@ -169,7 +172,7 @@ def compare(
                 with stages.stage("controls"):
                     before = controls.take(device)
             try:
-                pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order))
+                pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order, restore))
             except Mistimed as error:
                 # The arm's earlier epochs go as well; those of the others count.
                 culprit = next(arm.name for arm in captured if arm.replay is error.replay)
@@ -240,7 +243,10 @@ def _capture(
                 probes.append(probe)
                 if device.kind == "cpu":
                     require_joined(probe)
-            made = replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)
+            if arm.once:
+                made = Repeated(capture(1), 1, len(arm.calls))
+            else:
+                made = replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)
             trusted.require()
             captured.append(_Captured(arm.name, made))
         except torch.cuda.OutOfMemoryError:
@@ -258,7 +264,11 @@ def _rounds(captured: Sequence[_Captured], per_call: dict[str, float], plan: Pla
 
 
 def _time_rounds(
-    captured: Sequence[_Captured], rounds: int, device: Device, chance: random.Random
+    captured: Sequence[_Captured],
+    rounds: int,
+    device: Device,
+    chance: random.Random,
+    restore: Callable[[], None] | None,
 ) -> dict[str, list[Timing]]:
     """Time each arm once a round, in seconds a call; the lead rounds run and do not count."""
     order = list(captured)
@@ -269,7 +279,10 @@ def _time_rounds(
         else:
             order.reverse()
         sequence += order
-    timings = time_undisturbed([arm.replay for arm in sequence], device)
+    if restore is None:
+        timings = time_undisturbed([arm.replay for arm in sequence], device)
+    else:
+        timings = time_undisturbed([one for arm in sequence for one in (restore, arm.replay)], device)[1::2]
     by_name: dict[str, list[Timing]] = {arm.name: [] for arm in captured}
     lead = LEAD_ROUNDS * len(captured)
     for arm, timing in zip(sequence[lead:], timings[lead:], strict=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ from lockstep.record.model import TWIN, Record
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
-from lockstep.suite.inputs import tensors_of
+from lockstep.suite.inputs import map_tensors, tensors_of
 from lockstep.suite.model import Suite
 from lockstep.timing.argument_sets import draw_sets, set_count, size_of
 from lockstep.timing.arms import Arm, ArmReplay, make_arms
@@ -25,6 +26,7 @@ from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device
 from lockstep.timing.estimates import Outcome
+from lockstep.timing.in_place import write
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, refuse_impossible
 from lockstep.timing.rules import Disqualified
@@ -146,6 +148,8 @@ class Measurer:
 
         if self.device.kind == "cpu" and (case not in suite.quick or l2 == "cold"):
             return give_up("no GPU here; a CPU measures the quick cases, warm")
+        if self.device.kind == "cuda" and suite.inout and l2 == "warm":
+            return give_up("it writes its inputs, so a replay calls each set once, and one call is too short to time")
         if self.device.kind == "cuda" and case not in suite.cases:
             return give_up("a shape for machines without a GPU")
         self.listener("load", "")
@@ -283,6 +287,8 @@ class Measurer:
             self.device.release()
 
         drawn: dict[str, Arm] = {}  # the epoch's
+        changing: list[dict[str, Any]] = []  # inputs that the arms write, by set
+        own: list[dict[str, Any]] = []  # their values, the same in all sets
 
         def listener(stage: str, arm: str) -> None:
             self.listener(stage, arms.get(arm, ""))
@@ -292,10 +298,16 @@ class Measurer:
             with self.stages.stage("draw"):
                 drawn.clear()
                 argument_sets = draw_sets(suite, case, self.device, sets, seed)
-                made = make_arms({name: arms[name] for name in names}, family, argument_sets, seed)
+                made = make_arms({name: arms[name] for name in names}, family, argument_sets, seed, bool(suite.inout))
                 self.device.synchronize()
             drawn.update({arm.name: arm for arm in made})
+            changing[:] = [{name: one.inputs[name] for name in suite.inout} for one in argument_sets]
+            own[:] = [map_tensors(values, torch.clone) for values in changing[:1]]
             return made
+
+        def restore() -> None:
+            for values in changing:
+                write(values, own[0], set())
 
         def verify(seed: int, replays: Mapping[str, ArmReplay]) -> Verified:
             verifier = Verifier(suite, case, self.device, listener=listener)
@@ -317,6 +329,7 @@ class Measurer:
             listener,
             trusted,
             verify,
+            restore if suite.inout else None,
         )
         return result.outcomes, result.failures, result.note
 

@@ -190,6 +190,57 @@ def test_writing_into_an_input_in_the_check_is_named_and_undone_for_the_next():
     assert records["own"].state == "ok"
 
 
+IN_PLACE = changed_suite(
+    SUITE, buffers=lambda new: None, inout=("x",), reference=lambda x, weight, shift: 1e3 * x.double() + shift
+)
+
+
+def test_an_operation_in_place_is_measured_if_the_suite_names_its_input():
+    largest = []
+    device = Ticking()
+
+    def returns(x, weight, shift):
+        if device.timing and device.timed[-1] > 2:  # not while the time of a call is estimated
+            largest.append(float(x.abs().max()))
+        return x.mul_(1e3).add_(shift)
+
+    def writes(x, weight, shift):
+        x.mul_(1e3).add_(shift)
+
+    def copies(x, weight, shift):
+        return x * 1e3 + shift
+
+    def wrong(x, weight, shift):
+        x.mul_(2e3)
+
+    honest = {"plain": returns, "writes": writes, "copies": copies}
+    records = measure({**honest, "wrong": wrong}, suite=IN_PLACE, device=device)
+    assert {name: records[name].state for name in honest} == dict.fromkeys(honest, "ok")
+    assert records["wrong"].rule == "wrong-result"
+    assert max(largest) < 10  # a call finds what was drawn
+
+
+def test_another_input_than_the_one_named_is_inviolate_still():
+    def writes(x, weight, shift):
+        weight.zero_()
+        return x.mul_(1e3).add_(shift)
+
+    records = measure({"plain": lambda x, weight, shift: x * 1e3 + shift, "cheat": writes}, suite=IN_PLACE)
+    assert records["cheat"].rule == "written-input"
+
+
+def test_an_operation_in_place_that_stops_working_after_its_check_fails():
+    calls = []
+
+    def lazy(x, weight, shift):
+        calls.append(1)
+        if len(calls) < 3:
+            x.mul_(1e3).add_(shift)
+
+    records = measure({"plain": lambda x, weight, shift: x * 1e3 + shift, "cheat": lazy}, suite=IN_PLACE)
+    assert records["cheat"].rule == "timed-result"
+
+
 def test_a_variant_that_changes_the_baseline_is_failed_and_the_baseline_put_back():
     def slower(x, weight, shift, *, out):
         return torch.mm(x, weight, out=out).add_(shift).add_(0)
