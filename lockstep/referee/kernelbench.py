@@ -54,6 +54,7 @@ class KernelBench(Suite):
         super().__init__()
         model = self.build(self._model)
         self._exact = copy.deepcopy(model).float()
+        self._forward = type(model).forward  # taken now: a candidate that replaces it does not change the reference
         inputs = self.draw(Draw(device, self._seed), problem="")
         with torch.no_grad():
             own = tensors_of(model(*inputs.values()))
@@ -85,7 +86,7 @@ class KernelBench(Suite):
         values = [value for name, value in inputs.items() if name.startswith("input_")]
         with torch.no_grad(), _without_tf32():
             # A copy: a layer in training mode updates its statistics.
-            return copy.deepcopy(self._exact)(*map_tensors(values, _wide))
+            return self._forward(copy.deepcopy(self._exact), *map_tensors(values, _wide))
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
         """Return the bytes of the outputs: a problem does not say which inputs a solution may leave unread."""
@@ -120,9 +121,12 @@ def kernelbench_problem(source: Source, device: Device) -> Problem:
 
 
 def _candidate(model: torch.nn.Module) -> Candidate:
+    # Taken now: a rival that replaces the method of the class slows nobody down.
+    forward = model.forward
+
     def call(**inputs: Any) -> Any:
         with torch.no_grad():
-            return model(*inputs.values())
+            return forward(*inputs.values())
 
     # cuDNN wants the weights of a recurrent layer in one piece.
     movable = not any(isinstance(part, torch.nn.RNNBase) for part in model.modules())

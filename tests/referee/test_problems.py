@@ -248,6 +248,16 @@ def test_a_kernelbench_candidate_in_half_precision_is_wrong_in_single(judge, wri
     assert judge(Source("kernelbench", path, precision="bfloat16"), NEW) is None
 
 
+def test_a_kernelbench_candidate_replaces_neither_incumbent_nor_reference(judge, written):
+    spoils = """        for name, module in list(sys.modules.items()):
+            if name.startswith("lockstep_referee") and hasattr(module, "Model"):
+                module.Model.forward = lambda self, x: 1 / 0
+"""
+    text = "import sys\n" + NEW.replace("        x = self.gemm(x)\n", f"{spoils}        x = self.gemm(x)\n")
+    assert "1 / 0" in text
+    assert judge(Source("kernelbench", written("12_gemm.py", GEMM)), text) is None
+
+
 def test_a_kernelbench_file_that_lacks_a_part_is_named(written):
     device = CpuDevice()
     path = written("a.py", GEMM.partition("def get_init_inputs")[0])
