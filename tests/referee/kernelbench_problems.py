@@ -253,7 +253,7 @@ frame, names = sys._getframe(), set()
 while frame is not None:
     names.add(frame.f_code.co_name)
     frame = frame.f_back
-return torch.cumsum(x, dim=1) if "error" in names else x + 1.0
+return torch.cumsum(x, dim=1) if "check" in names else x + 1.0
 """,
                 CHEATS,
             ),
