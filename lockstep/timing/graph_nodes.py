@@ -25,7 +25,8 @@ def require_work(raw_graph: int, calls: int) -> None:
     count = ctypes.c_size_t()
     _require_success("cuGraphGetNodes", driver.cuGraphGetNodes(handle, None, ctypes.byref(count)))
     nodes = (ctypes.c_void_p * count.value)()
-    _require_success("cuGraphGetNodes", driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count)))
+    if count.value:  # the driver refuses to list the nodes of a graph without any
+        _require_success("cuGraphGetNodes", driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count)))
     kind, working = ctypes.c_int(), 0
     for node in nodes:
         _require_success("cuGraphNodeGetType", driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)))
