@@ -27,6 +27,12 @@ def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Te
         if type(tensor) not in REAL:
             kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
             raise Disqualified(Rule.UNREAL_OUTPUT, f"{variant} output {index} is a {kind}; return a torch.Tensor")
+        if vars(tensor):
+            names = ", ".join(sorted(vars(tensor)))
+            raise Disqualified(
+                Rule.UNREAL_OUTPUT,
+                f"{variant} output {index} has attributes of its own: {names}; return it without them",
+            )
         if tensor.layout != torch.strided or tensor.device.type != device.type:
             where = f"a {tensor.layout} tensor on {tensor.device}"
             raise Disqualified(
