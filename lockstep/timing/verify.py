@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,9 @@ from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.device import Device
 from lockstep.timing.in_place import bits, fits, floats, write
-from lockstep.timing.outputs import outputs_of, poison, refuse_aliases
+from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, span
+from lockstep.timing.repeats import TRIALS, Trial, skipped_work
+from lockstep.timing.replays import time_undisturbed
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Draws that the sets get, where there are as many sets. Each takes a draw, a reference and the variants' preparation.
@@ -105,6 +107,9 @@ class Verifier:
             notes |= {note: None} if note else {}
         of_set = [checkers[number % draws] for number in range(sets)]
         chance.shuffle(of_set)
+        inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
+        own = Checker(self.suite, self.case, inputs, (), None)
+        unseen = [self._redraw(timed, seed, chance.getrandbits(32))[0] for _ in range(TRIALS)]
         written: set[int] = set()
         for one in timed:
             self._write(one, of_set, written)
@@ -113,6 +118,8 @@ class Verifier:
             try:
                 self._replay(one, of_set)
                 self._compare(one, of_set, chance)
+                if not self.suite.inout and not self._changed(one, of_set):
+                    self._repeat(one, unseen, own, of_set, chance)
             except torch.cuda.OutOfMemoryError:
                 raise
             except Exception as error:
@@ -185,18 +192,55 @@ class Verifier:
 
     def _replay(self, one: Timed, of_set: Sequence[Checker]) -> None:
         """Fill the arm's outputs with NaN and run its replay."""
-        for call, result in zip(one.arm.calls, one.replay.results(), strict=True):
-            map_tensors(call.arguments.get("out"), poison)
-            outputs = outputs_of(one.variant, result, self.device.torch_device)
-            refuse_aliases(one.variant, outputs, named_tensors(call.arguments, self.suite.inout))
-            for output in outputs:
-                poison(output)
+        self._poison(one)
         if self.suite.inout:
             self._write(one, of_set, set())
         if self.device.kind == "cpu":
             of_set[0].poison_free_memory()
         one.replay()
         self.device.synchronize()
+
+    def _repeat(
+        self, one: Timed, unseen: Sequence[Checker], own: Checker, of_set: Sequence[Checker], chance: random.Random
+    ) -> None:
+        """Time a rotation on values never seen, and a repeated one on the epoch's own; leave the values of ``of_set``.
+
+        Raises:
+            Disqualified: the arm works less on values that it knows, or a result is wrong.
+        """
+        rotation = one.arm.capture(self.device, self.device.new_pool(), 1)
+        single = replace(one, replay=rotation)
+        calls = one.arm.calls
+        trials = []
+        try:
+            rotation()
+            for checker in unseen:
+                self._write(one, [own] * len(calls), set())
+                repeated = time_undisturbed([rotation, rotation], self.device)[1].seconds
+                self._write(one, [checker] * len(calls), set())
+                told = chance.randrange(len(calls))
+                for number, call in enumerate(calls):
+                    if number != told:  # each set its own values; one keeps those with a reference
+                        _scale(call.arguments, chance.uniform(0.5, 1.5))
+                self._poison(single)
+                fresh = time_undisturbed([rotation], self.device)[0].seconds
+                # At once: work that another thread does after the call returned must not be in time.
+                result = map_tensors(rotation.results()[told], torch.clone)
+                trials.append(Trial(fresh, repeated))
+                self._expect(one, checker, outputs_of(one.variant, result, self.device.torch_device))
+        finally:
+            self._write(one, of_set, set())
+        if evidence := skipped_work(trials):
+            raise Disqualified(Rule.TIMED_RESULT, f"{one.variant} {evidence}")
+
+    def _poison(self, one: Timed) -> None:
+        """Fill the arm's outputs with NaN."""
+        for call, result in zip(one.arm.calls, one.replay.results(), strict=True):
+            map_tensors(call.arguments.get("out"), poison)
+            outputs = outputs_of(one.variant, result, self.device.torch_device)
+            refuse_aliases(one.variant, outputs, named_tensors(call.arguments, self.suite.inout))
+            for output in outputs:
+                poison(output)
 
     def _compare(self, one: Timed, of_set: Sequence[Checker], chance: random.Random) -> None:
         """Compare one set of each draw in full, and the others where their error differs from that one's.
@@ -238,6 +282,14 @@ class Verifier:
                     changed += [(bits(mine) != bits(given)).any() for mine, given in pairs]
         told = torch.stack(changed).tolist() if changed else []
         return sorted({name for name, is_changed in zip(names, told, strict=True) if is_changed})
+
+
+def _scale(arguments: Mapping[str, Any], factor: float) -> None:
+    """Multiply every input of floating point in place."""
+    for name, value in arguments.items():
+        for tensor in tensors_of(value):
+            if name != "out" and tensor.is_floating_point():
+                span(tensor.data).mul_(factor)
 
 
 def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:

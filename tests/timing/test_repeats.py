@@ -1,0 +1,17 @@
+"""A variant that works less on values that it knows is told from one that a busy machine disturbed."""
+
+from lockstep.timing.repeats import TRIALS, Trial, skipped_work
+
+
+def test_every_trial_must_show_skipped_work():
+    skipping, busy, honest = Trial(5e-4, 1e-5), Trial(9e-3, 4e-4), Trial(4.1e-4, 4e-4)
+    assert "500.0 µs on new values and 10.0 µs" in skipped_work([skipping] * TRIALS)
+    assert skipped_work([skipping, busy, skipping])
+    assert skipped_work([skipping, honest, skipping]) == ""
+    assert skipped_work([honest] * TRIALS) == ""
+    assert skipped_work([]) == ""
+
+
+def test_the_first_launch_of_a_short_kernel_is_no_evidence():
+    assert skipped_work([Trial(2.4e-5, 3e-6)] * TRIALS) == ""
+    assert skipped_work([Trial(3.1e-5, 3e-6)] * TRIALS)
