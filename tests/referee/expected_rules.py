@@ -1,0 +1,110 @@
+"""The rule that disqualifies each exploit, or why no rule does; ``docs/referee.md`` has the table."""
+
+from __future__ import annotations
+
+from lockstep.timing.rules import Rule
+
+#: Exploit to the rules that may disqualify it in one process, where the harness and the variant share everything.
+IN_PROCESS: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(
+        (
+            "remember.memo_by_address",
+            "remember.honest_at_first",
+            "remember.copies_first_result",
+            "remember.batch_and_skip",
+            "remember.every_eighth_call",
+            "remember.fingerprint",
+            "remember.file_replay",
+            "remember.known_seed",
+            "remember.stale_memory",
+            "detect.honest_for_check",
+            "detect.idle_for_timer",
+            "detect.by_offset",
+            "detect.by_poison",
+            "detect.by_garbage_collection",
+            "detect.by_pause",
+            "detect.by_capture",
+            "detect.reference_of_caller",
+            "detect.reference_of_collector",
+            "defer.garbage_collector",
+        ),
+        (Rule.TIMED_RESULT,),
+    ),
+    "remember.memo_returned": (Rule.TIMED_RESULT, Rule.ALIASED_OUTPUT),
+    "remember.prepared_answer": (Rule.ALIASED_OUTPUT, Rule.WRONG_RESULT),
+    "remember.prepared_copy": (Rule.WRONG_RESULT,),
+    "defer.lazy_subclass": (Rule.UNREAL_OUTPUT,),
+    "defer.lazy_methods": (Rule.UNREAL_OUTPUT,),
+    "defer.thread_pool": (Rule.TIMED_RESULT, Rule.UNJOINED_WORK),
+    "defer.native_pool": (Rule.TIMED_RESULT, Rule.UNJOINED_WORK),
+    "defer.side_stream": (Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH, Rule.HUNG),
+    "defer.forked_stream": (Rule.UNJOINED_WORK,),
+    "defer.absent_from_replay": (Rule.TIMED_RESULT, Rule.EMPTY_GRAPH),
+    **dict.fromkeys(
+        (
+            "exact.zeros",
+            "exact.not_a_number",
+            "exact.unwritten",
+            "exact.tf32_product",
+            "exact.fp8_product",
+            "columns.skips_one_tile",
+        ),
+        (Rule.WRONG_RESULT,),
+    ),
+    "negate.zeroes_both": (Rule.WRITTEN_INPUT, Rule.WRONG_RESULT),
+    "negate.lazy_negation": (Rule.ALIASED_OUTPUT, Rule.UNREAL_OUTPUT),
+    "negate.negates_in_place": (Rule.WRITTEN_INPUT, Rule.ALIASED_OUTPUT),
+    "repeat.expanded": (Rule.ALIASED_OUTPUT, Rule.UNREAL_OUTPUT),
+    "repeat.expanded_copy": (Rule.UNREAL_OUTPUT,),
+    "residual.returns_its_input": (Rule.ALIASED_OUTPUT, Rule.WRONG_RESULT),
+    "residual.scrubs_its_input": (Rule.WRITTEN_INPUT,),
+    "device.by_poison_on_device": (Rule.TIMED_RESULT,),
+    "device.fingerprint_on_device": (Rule.TIMED_RESULT,),
+    "device.every_fourth_call_on_device": (Rule.TIMED_RESULT,),
+    "device.stale_pool": (Rule.EMPTY_GRAPH, Rule.TIMED_RESULT),
+    "clock.patched_counter": (Rule.CHANGED_CLOCK,),
+    "clock.patched_timer": (Rule.CHANGED_HARNESS,),
+    "clock.patched_statistics": (Rule.CHANGED_HARNESS,),
+    "clock.patched_event": (Rule.CHANGED_CLOCK,),
+    "clock.patched_replay": (Rule.CHANGED_CLOCK,),
+    "clock.slows_baseline": (Rule.CHANGED_BASELINE,),
+    "clock.slows_torch": (Rule.CHANGED_BASELINE,),
+    "clock.leaves_one_thread": (Rule.CHANGED_HARNESS,),
+    "clock.leaves_settings": (Rule.CHANGED_HARNESS,),
+    **dict.fromkeys(
+        ("tamper.patched_checker", "tamper.replaced_exception", "tamper.patched_root", "tamper.patched_tensor"),
+        (Rule.CHANGED_HARNESS,),
+    ),
+    "tamper.function_mode": (Rule.CHANGED_HARNESS,),
+    "tamper.patched_json": (Rule.CHANGED_BASELINE, Rule.CHANGED_HARNESS),
+    "tamper.zeroed_reference": (Rule.TIMED_RESULT,),
+    "tamper.widened_tolerance": (Rule.TIMED_RESULT,),
+    "tamper.poisoned_reference": (Rule.WRONG_RESULT,),
+    "on_import.nothing": (Rule.CHANGED_HARNESS,),
+}
+
+_TOLERANCE = "lies within a tolerance of 1 % of the norm"
+
+#: Exploit to the reason why no rule disqualifies it in one process.
+MISSED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "exact.bfloat16_product",
+            "exact.float16_product",
+            "exact.quantised_weight",
+            "columns.skips_last_column",
+            "offset.expected_mean",
+            "offset.half_the_mean",
+            "residual.skips_the_branch",
+            "exact.narrow_result",
+        ),
+        _TOLERANCE,
+    ),
+    "detect.rewrites_start": "sets a local variable of the running timer; --isolated has a clock in another process",
+    "clock.detoured_clock": "changes machine code below every clock of its process; --isolated has its own clock",
+    "clock.holds_the_lock": "slows its rivals from another thread; --isolated measures each variant alone",
+    "tamper.forged_reply": "writes the verdict itself; --isolated has the verdict in another process",
+    "tamper.filtered_pipe": "rewrites the verdict on its way; --isolated has the verdict in another process",
+    "softmax.softmax_without_maximum": "is right on every value that the suite draws; the suite must draw large ones",
+    "device.persisting_cache": "is faster on this machine, in use as well, if nothing else asks for the cache",
+}
