@@ -101,6 +101,7 @@ def compare(
     trusted: Trusted | None = None,
     verify: Verify = lambda seed, replays: Verified({}),
     restore: Callable[[], None] | None = None,
+    early: bool = True,
 ) -> Comparison:
     """Measure the arms against each other.
 
@@ -118,7 +119,7 @@ def compare(
         listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
             run in turn: what may hang or crash, and whose doing it is.
         trusted: the originals of what is measured with; by default as they are now.
-        verify: called after the last epoch and after an earlier one, which the arms cannot foresee.
+        verify: called after the last epoch and, if ``early``, after an earlier one, which the arms cannot foresee.
         restore: called before each timed replay; it restores inputs that the epoch's arms write.
 
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
@@ -137,7 +138,8 @@ def compare(
     per_call: dict[str, float] = {}
     void_reasons: list[str] = []
     notes: dict[str, None] = {}
-    early = random.SystemRandom().randrange(max(1, plan.min_epochs - 1))  # epochs timed before the first verification
+    # Epochs timed before the early verification.
+    until_early = random.SystemRandom().randrange(max(1, plan.min_epochs - 1)) if early else -1
     started = monotonic()
     taken = 0
     before: dict[str, Timing] | None = None
@@ -180,8 +182,8 @@ def compare(
                 del series[culprit]
                 continue
             trusted.require()
-            early -= 1
-            if early == -1:
+            until_early -= 1
+            if until_early == -1:
                 verified(of_seed, captured)
             if len(pending) < EPOCHS_A_CONTROL and taken + len(pending) < plan.min_epochs:
                 continue
