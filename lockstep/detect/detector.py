@@ -160,7 +160,7 @@ class Detector(OnlineFilter):
         points = self.values[row, index : now + 1]
         points = points[np.isfinite(points)]
         before, after = self.noise.residuals(row, index), (points - median(points)) / deviation
-        more = correlated(np.append(before, after), settings.gate) * louder(before, after)
+        more = correlated(np.append(before, after), settings.gate) * louder(before, after, settings.gate)
         if strength >= 2 * settings.evidence - ODDS_OF_MANY + DOUBTED * (more - 1):
             return False
         level = float(self.run_lengths.level[row, self._best[row]])

@@ -91,19 +91,23 @@ def correlated(residuals: Floats, gate: float) -> float:
     return float(((1 + linked) / (1 - linked)) ** _SHRUNK)
 
 
-def louder(before: Floats, after: Floats) -> float:
+def louder(before: Floats, after: Floats, gate: float) -> float:
     """Return the variance of the points around a step over that of the series; 1 unless it is clearly larger.
+
+    The largest outlier is left out: the series has single ones, which say nothing of the noise.
 
     Args:
         before: residuals before the step in standard deviations, in commit order.
         after: deviations of the points after the step from their own median, in the same unit.
+        gate: see ``Settings``.
     """
     if after.size > _AFTER:
         return 1.0
-    near = np.concatenate([before[-_BEFORE:], after])
-    # A single outlier must not make the noise look larger.
-    squares = np.minimum(near**2, _LARGEST_SQUARE)
-    ratio = float((_PRIOR + squares.sum()) / (_PRIOR + near.size - 1))
+    squares = np.sort(np.concatenate([before[-_BEFORE:], after]) ** 2)
+    if squares[-1] > gate**2:
+        squares = squares[:-1]
+    squares = np.minimum(squares, _LARGEST_SQUARE)
+    ratio = float((_PRIOR + squares.sum()) / (_PRIOR + squares.size - 1))
     return ratio if ratio > _CLEARLY else 1.0
 
 

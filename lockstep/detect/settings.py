@@ -35,8 +35,8 @@ class Settings:
 
     burn_in: int = 10
     burn_in_known: int = 3
-    evidence: float = 6.5
-    patience: float = 1.5
+    evidence: float = 6.0
+    patience: float = 1.25
     withdraw: float = -2.0
     novelty: float = 3.1
     run: int = 3
