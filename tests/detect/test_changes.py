@@ -131,6 +131,12 @@ class TestGolden:
         assert analysis.noise.kind == "drifting"
         assert analysis.noise.slope == pytest.approx(0.001, abs=0.0005)
 
+    @pytest.mark.parametrize(("seed", "reported_at"), [(94, 49), (153, 63)])
+    def test_a_step_that_looked_like_a_slope_is_reported_soon_after_it_no_longer_does(self, seed, reported_at):
+        (change,) = analyse(Trend(stepped(seed, 40, 0.015, 100))).changes
+        assert abs(change.index - 40) <= 2
+        assert change.reported_at <= reported_at
+
     def test_missing_commits_widen_the_range(self):
         values = stepped(7, 40, 0.06)
         values[36:44] = np.nan
