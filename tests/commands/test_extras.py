@@ -83,3 +83,11 @@ def test_the_table_of_extras_is_that_of_the_distribution():
         for extra, lines in project["optional-dependencies"].items()
     }
     assert {extra: names for extra, names in stated.items() if extra != "dev"} == EXTRAS
+
+
+def test_what_the_distribution_needs_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    stated = sum(project["optional-dependencies"].values(), project["dependencies"])
+    pins = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "constraints").glob("*.txt")))
+    pinned = set(re.findall(r"^([\w-]+)==", pins, re.MULTILINE))
+    assert {re.match(r"[\w-]+", line)[0] for line in stated} - {"kernel-lockstep"} <= pinned
