@@ -407,7 +407,7 @@ def trace_here(root: Path, packages: tuple[str, ...], package: str) -> tuple[lis
     if os.environ.get("ANSWERING"):
         tracer._answering = target.spell()
     tracer._answer_as(target.spell())
-    [(_, _, _, (steps, requests, unknown))] = tracer._suite(suite, target, {})
+    [(_, _, _, (steps, requests, unknown, _))] = tracer._suite(suite, target, {})
     return steps + [request.function.src for request in requests], unknown
 
 
