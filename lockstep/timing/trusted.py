@@ -65,6 +65,13 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
 }
 
+#: The number of modes that stand between code and torch's operations (``torch.overrides.TorchFunctionMode``,
+#: ``torch.utils._python_dispatch.TorchDispatchMode``), and how to switch the last one off.
+_MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
+    "function": (torch._C._len_torch_function_stack, torch.overrides._pop_mode),
+    "dispatch": (torch._C._len_torch_dispatch_stack, torch.utils._python_dispatch._pop_mode),
+}
+
 
 @dataclass(frozen=True)
 class _Taken:
@@ -119,8 +126,9 @@ class Trusted:
         self.accept_settings()
 
     def accept_settings(self) -> None:
-        """Take torch's settings as they are now: an import may choose them, for all arms alike."""
+        """Take torch's settings and modes as they are now: an import may choose them, for all arms alike."""
         self._settings = {name: read() for name, (read, _) in _SETTINGS.items()}
+        self._modes = {name: count() for name, (count, _) in _MODES.items()}
 
     def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
         """Return these originals with the code of the variants as it is now, which none of them may replace."""
@@ -141,12 +149,16 @@ class Trusted:
             self.require()
 
     def require(self) -> None:
-        """Put originals back where they were replaced, and say so.
+        """Put originals back where they were replaced, switch off modes that were left on, and say so.
 
         Raises:
             Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``, with the replaced names.
         """
+        # Before all else: what follows may use torch.
+        modes = self._switch_off_modes()
         changed = [one for one in self._taken if one.changed]
+        if modes and not changed:
+            raise Disqualified(Rule.CHANGED_HARNESS, f"left a torch {modes[0]} mode switched on")
         if not changed:
             if settings := self._restore_settings():
                 raise Disqualified(Rule.CHANGED_HARNESS, f"left torch with another setting: {', '.join(settings)}")
@@ -156,6 +168,15 @@ class Trusted:
         clocks = [one for one in changed if one.rule is Rule.CHANGED_CLOCK]
         names = ", ".join(str(one) for one in (clocks or changed)[:3])
         raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
+
+    def _switch_off_modes(self) -> list[str]:
+        """Switch off the modes that were added and return their kinds."""
+        added = [kind for kind, (count, _) in _MODES.items() if count() > self._modes[kind]]
+        for kind in added:
+            count, pop = _MODES[kind]
+            while count() > self._modes[kind]:
+                pop()
+        return added
 
     def _restore_settings(self) -> list[str]:
         """Put settings back and return the names of those that had changed."""

@@ -5,6 +5,8 @@ import time
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lockstep.timing.estimates
 from lockstep.timing.check import Checker
@@ -96,3 +98,14 @@ def test_settings_that_a_variant_leaves_behind_are_put_back():
     trusted.accept_settings()
     trusted.require()
     torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("function", TorchFunctionMode), ("dispatch", TorchDispatchMode)])
+def test_modes_that_a_variant_leaves_on_are_switched_off(kind, mode):
+    with mode():  # there before: stays
+        trusted = Trusted()
+        mode().__enter__()
+        with pytest.raises(Disqualified, match=f"left a torch {kind} mode switched on") as found:
+            trusted.require()
+        assert found.value.rule == Rule.CHANGED_HARNESS
+        trusted.require()
