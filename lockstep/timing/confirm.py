@@ -32,7 +32,7 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
             continue
         try:
             seen[record.variant] = judge(record.variant)
-            _require_confirmation(record, seen[record.variant], seen.get(record.baseline))
+            doubt = _require_confirmation(record, seen[record.variant], seen.get(record.baseline))
         except NotImplementedError as error:
             confirmed.append(_noted(record, f"not judged in isolation: {error}"))
         except (Disqualified, Refused) as error:
@@ -41,15 +41,19 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
         except WorkerDied as died:
             confirmed.append(_failed(record, f"in isolation: {died.how}", died.rule))
         else:
-            confirmed.append(_noted(record, _told(seen[record.variant])))
+            confirmed.append(_noted(record, "; ".join(filter(None, (_told(seen[record.variant]), doubt)))))
     order = [record.variant for record in records]
     return sorted(confirmed, key=lambda one: order.index(one.variant))
 
 
-def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | None) -> None:
-    """Refuse a speedup that the judge's runs do not allow; runs that resolve nothing allow any."""
-    if record.speedup is None or baseline is None or own.low <= 0:
-        return
+def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | None) -> str:
+    """Refuse a speedup that the judge's runs do not allow; return why they say nothing about it, or ""."""
+    if record.speedup is None or record.variant == record.baseline:
+        return ""
+    if baseline is None:
+        return "its speedup is not confirmed: the baseline was not judged"
+    if own.low <= 0:
+        return "its speedup is not confirmed: the judge's runs differ too much"
     largest = baseline.high / own.low
     if record.speedup.low > largest * LARGEST_EXCESS[record.l2]:
         raise Disqualified(
@@ -57,6 +61,7 @@ def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | No
             f"{record.variant} has a speedup of {record.speedup.value:.3g} in one process, "
             f"and of {largest:.3g} at most when it is judged from another",
         )
+    return ""
 
 
 def _told(seen: Isolated) -> str:

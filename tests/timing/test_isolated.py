@@ -232,6 +232,8 @@ def test_a_speedup_that_the_judge_does_not_see_is_refused():
         ("base", "ok", ""),
     ]
     assert done[0].note == "in isolation 2 µs a call (1.9 … 2.1); so"
+    assert done[2].note.endswith("its speedup is not confirmed: the judge's runs differ too much")
+    assert "not confirmed" not in done[0].note + done[3].note
     assert "of 1.05 at most" in done[1].reason
 
 
