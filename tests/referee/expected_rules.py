@@ -47,7 +47,15 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
             "exact.unwritten",
             "exact.tf32_product",
             "exact.fp8_product",
+            "exact.bfloat16_product",
+            "exact.float16_product",
+            "exact.narrow_result",
+            "exact.quantised_weight",
             "columns.skips_one_tile",
+            "columns.skips_last_column",
+            "offset.expected_mean",
+            "offset.half_the_mean",
+            "residual.skips_the_branch",
         ),
         (Rule.WRONG_RESULT,),
     ),
@@ -68,43 +76,40 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
     "clock.patched_event": (Rule.CHANGED_CLOCK,),
     "clock.patched_replay": (Rule.CHANGED_CLOCK,),
     "clock.slows_baseline": (Rule.CHANGED_BASELINE,),
-    "clock.slows_torch": (Rule.CHANGED_BASELINE,),
+    "clock.slows_torch": (Rule.CHANGED_BASELINE, Rule.CHANGED_HARNESS),
+    "clock.holds_the_lock": (Rule.UNJOINED_WORK,),
     "clock.leaves_one_thread": (Rule.CHANGED_HARNESS,),
     "clock.leaves_settings": (Rule.CHANGED_HARNESS,),
     **dict.fromkeys(
         ("tamper.patched_checker", "tamper.replaced_exception", "tamper.patched_root", "tamper.patched_tensor"),
         (Rule.CHANGED_HARNESS,),
     ),
-    "tamper.function_mode": (Rule.CHANGED_HARNESS,),
+    **dict.fromkeys(("tamper.function_mode", "tamper.dispatch_mode"), (Rule.CHANGED_HARNESS,)),
     "tamper.patched_json": (Rule.CHANGED_BASELINE, Rule.CHANGED_HARNESS),
     "tamper.zeroed_reference": (Rule.TIMED_RESULT,),
-    "tamper.widened_tolerance": (Rule.TIMED_RESULT,),
     "tamper.poisoned_reference": (Rule.WRONG_RESULT,),
     "on_import.nothing": (Rule.CHANGED_HARNESS,),
 }
 
-_TOLERANCE = "lies within a tolerance of 1 % of the norm"
-
-#: Exploit to the reason why no rule disqualifies it in one process.
+#: Exploit to the reason why no rule disqualifies it in one process: it must end as "ok" there.
 MISSED: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "exact.bfloat16_product",
-            "exact.float16_product",
-            "exact.quantised_weight",
-            "columns.skips_last_column",
-            "offset.expected_mean",
-            "offset.half_the_mean",
-            "residual.skips_the_branch",
-            "exact.narrow_result",
-        ),
-        _TOLERANCE,
-    ),
     "detect.rewrites_start": "sets a local variable of the running timer; --isolated has a clock in another process",
     "clock.detoured_clock": "changes machine code below every clock of its process; --isolated has its own clock",
-    "clock.holds_the_lock": "slows its rivals from another thread; --isolated measures each variant alone",
+    "tamper.widened_tolerance": "changes the limits in the objects of suite and check",
+    "tamper.restored_checker": "puts the comparison back before the harness looks for changes",
     "tamper.forged_reply": "writes the verdict itself; --isolated has the verdict in another process",
     "tamper.filtered_pipe": "rewrites the verdict on its way; --isolated has the verdict in another process",
     "softmax.softmax_without_maximum": "is right on every value that the suite draws; the suite must draw large ones",
     "device.persisting_cache": "is faster on this machine, in use as well, if nothing else asks for the cache",
 }
+
+#: Exploit that passes in one process to the rules that may disqualify it with ``--isolated``.
+ISOLATED: dict[str, tuple[Rule, ...]] = dict.fromkeys(
+    ("tamper.widened_tolerance", "tamper.restored_checker", "tamper.forged_reply"), (Rule.TIMED_RESULT,)
+)
+
+#: Exploit that computes a right result to the reason why its verdict with ``--isolated`` depends on the machine.
+UNSURE: dict[str, str] = dict.fromkeys(
+    ("detect.rewrites_start", "clock.detoured_clock", "tamper.filtered_pipe"),
+    "only its time is false: the judge's runs must be steady enough to refuse it, and on a busy CPU they are not",
+)
