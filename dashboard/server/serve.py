@@ -33,7 +33,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, app: Dash, listener: socket.socket, workers: int, trusted: tuple[Network, ...]) -> None:
         self._app = app
         self._trusted = trusted
-        self._listener = listener
+        self._descriptor = listener.detach()  # gunicorn closes it
         self._workers = workers
         super().__init__()
 
@@ -44,7 +44,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         self.cfg.set("workers", self._workers)
         # gunicorn's workers look for their parent once a second, but not while a thread holds Python's lock.
         self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
-        self.cfg.set("bind", f"fd://{self._listener.fileno()}")
+        self.cfg.set("bind", f"fd://{self._descriptor}")
 
     def load(self) -> Any:
         return self._app.server
@@ -55,7 +55,7 @@ def serve(app: Dash, listener: socket.socket, workers: int = 1, trusted: tuple[N
 
     Args:
         app: of ``create_app``.
-        listener: a listening socket.
+        listener: a listening socket; gunicorn takes it over and closes it.
         workers: number of processes.
         trusted: addresses of proxies, whose connections carry many people's requests.
     """
