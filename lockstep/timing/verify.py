@@ -25,7 +25,7 @@ from lockstep.timing.check import Checker, WrongResult, named_tensors, without_f
 from lockstep.timing.device import Device
 from lockstep.timing.in_place import bits, fits, floats, write
 from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, span
-from lockstep.timing.repeats import TRIALS, Trial, skipped_work
+from lockstep.timing.repeats import Trial, skipped_work, undecided
 from lockstep.timing.replays import time_undisturbed
 from lockstep.timing.rules import Disqualified, Rule
 
@@ -231,7 +231,7 @@ class Verifier:
         trials: list[Trial] = []
         try:
             rotation()
-            while len(trials) < TRIALS and all(trial.skips for trial in trials):
+            while undecided(trials):
                 checker = unseen()
                 self._write(one, _in_each(one, own), set())
                 repeated = time_undisturbed([rotation, rotation], self.device)[1].seconds

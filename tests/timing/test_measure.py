@@ -266,7 +266,7 @@ def test_what_failed_keeps_no_tensors(package):
 
     suite = changed_suite(SUITE, draw=draw)
     one.measure(suite, SMALL, "warm", ["plain", "wrong", "unsupported", "raises"])
-    assert len(drawn) == 1 + 4 + 2 * 3  # the check's, the epochs', and two verifications'
+    assert len(drawn) == 1 + 4 + 2 * 5  # the check's, the epochs', and two verifications'
     assert [tensor() for tensor in drawn] == [None] * len(drawn)
 
 

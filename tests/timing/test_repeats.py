@@ -1,13 +1,16 @@
 """A variant that works less on values that it knows is told from one that a busy machine disturbed."""
 
-from lockstep.timing.repeats import TRIALS, Trial, skipped_work
+from lockstep.timing.repeats import SPARED, TRIALS, Trial, skipped_work, undecided
 
 
-def test_every_trial_must_show_skipped_work():
-    skipping, busy, honest = Trial(5e-4, 1e-5), Trial(9e-3, 4e-4), Trial(4.1e-4, 4e-4)
+def test_so_many_trials_must_show_skipped_work():
+    skipping, honest = Trial(5e-4, 1e-5), Trial(4.1e-4, 4e-4)
     assert "500.0 µs on new values and 10.0 µs" in skipped_work([skipping] * TRIALS)
-    assert skipped_work([skipping, busy, skipping])
-    assert skipped_work([skipping, honest, skipping]) == ""
+    assert skipped_work([honest, *[skipping] * TRIALS])
+    assert skipped_work([skipping] * (TRIALS - 1)) == ""
+    assert undecided([*[skipping] * (TRIALS - 1), *[honest] * (SPARED - 1)])
+    assert not undecided([honest] * SPARED)
+    assert not undecided([skipping] * TRIALS)
     assert skipped_work([honest] * TRIALS) == ""
     assert skipped_work([]) == ""
 
