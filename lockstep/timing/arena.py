@@ -113,13 +113,6 @@ def attach(address: dict[str, Any]) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
-def write(target: torch.Tensor, value: torch.Tensor) -> None:
-    """Copy a tensor over one of the same shape and strides, gaps and overlaps included."""
-    span = 1 + sum((count - 1) * stride for count, stride in zip(value.shape, value.stride(), strict=True))
-    flat = (span if value.numel() else 0,), (1,)
-    target.as_strided(*flat).copy_(value.as_strided(*flat))
-
-
 def _mapped(fd: int, size: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(fd, size), dtype=torch.uint8)
 

@@ -30,11 +30,11 @@ from lockstep.suite.case import Case
 from lockstep.suite.evaluate import inputs_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.model import Suite
-from lockstep.timing.arena import Arena, Layout, decode, encode, write
+from lockstep.timing.arena import Arena, Layout, decode, encode
 from lockstep.timing.argument_sets import size_of
 from lockstep.timing.check import Checker, WrongResult
 from lockstep.timing.device import Device
-from lockstep.timing.outputs import poison
+from lockstep.timing.outputs import poison, span
 from lockstep.timing.rules import Disqualified, Rule
 
 #: Runs of each length. The smallest and the largest of seven slopes enclose the median in 98.4 % (1 − 2 · 0.5⁷).
@@ -208,7 +208,7 @@ class _Trial(contextlib.ExitStack):
             if _shape(value) != self._shapes[name]:
                 raise NotImplementedError(f"the suite draws another shape or number each time ({name})")
             for target, tensor in zip(tensors_of(one["inputs"][name]), tensors_of(value), strict=True):
-                write(target, tensor)
+                span(target).copy_(span(tensor))
 
     def _ask(self, request: dict[str, Any]) -> None:
         self._worker.ask(request)
@@ -223,7 +223,10 @@ class _Trial(contextlib.ExitStack):
 
 def _shape(value: Any) -> Any:
     """Return a value with each tensor as its shape, strides and dtype."""
-    describe: Any = lambda tensor: (tuple(tensor.shape), tensor.stride(), tensor.dtype)  # noqa: E731
+
+    def describe(tensor: torch.Tensor) -> Any:
+        return tuple(tensor.shape), tensor.stride(), tensor.dtype
+
     return map_tensors(value, describe)
 
 

@@ -10,10 +10,11 @@ from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Estimate, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.timing import isolated
-from lockstep.timing.arena import Arena, Layout, attach, decode, encode, write
+from lockstep.timing.arena import Arena, Layout, attach, decode, encode
 from lockstep.timing.confirm import confirm
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.isolated import Isolated, Refused, Under, judge
+from lockstep.timing.outputs import span
 from lockstep.timing.rules import Disqualified, Rule
 
 SUITE = """
@@ -199,7 +200,7 @@ def test_both_sides_of_an_arena_see_the_same_tensors():
     text = encode(value, layout.place)
     arena = Arena(layout, torch.device("cpu"))
     mine, theirs = decode(text, arena.buffer), decode(text, attach(arena.address))
-    write(mine["a"], strided)
+    span(mine["a"]).copy_(span(strided))
     assert torch.equal(theirs["a"], strided)
     assert (theirs["a"].stride(), theirs["n"], theirs["none"], len(theirs["b"])) == (strided.stride(), 3, None, 2)
     assert arena.intact()
