@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 #: Trials that must say that an arm skips work before it is refused, and trials that spare it by not saying so. On two
 #: cores with three other busy processes, three out of three accused an honest variant in one record of fifty.
-TRIALS = 12
-SPARED = 3
+TRIALS = 16
+SPARED = 5
 
 #: A rotation on new values may take this many times as long as a repeated one …
 FACTOR = 3.0
