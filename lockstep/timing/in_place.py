@@ -12,7 +12,7 @@ from lockstep.timing.outputs import span
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
-#: Elements that are weighted at once for a checksum.
+#: Words that are weighted at once for a checksum.
 _CHUNK = 1 << 22
 
 
@@ -65,17 +65,28 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Return a sum of each tensor's bits, computed where the tensor is; weighted, so that an exchange shows."""
+    """Return a sum of each tensor's memory, computed where the tensor is; weighted, so that an exchange shows."""
     if not tensors:
         return []
     sums = []
     for tensor in tensors:
         whole = torch.zeros((), dtype=torch.int64, device=tensor.device)
-        for number, part in enumerate(bits(tensor).split(_CHUNK)):
-            weights = torch.arange(1, 2 * len(part), 2, device=tensor.device)  # odd, so that no bit is lost
-            whole = whole * 31 + (part.long() * weights).sum() + number
+        for words in _words(tensor):
+            # Odd, so that no bit is lost.
+            weights = torch.arange(min(len(words), _CHUNK), device=tensor.device) * 2 + 1
+            for number, part in enumerate(words.split(_CHUNK)):
+                whole = whole * 31 + (part * weights[: len(part)]).sum() + number
         sums.append(whole)
     return [int(value) for value in torch.stack(sums).tolist()]
+
+
+def _words(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return a tensor's memory, gaps included, as words of eight bytes and the bytes after the last one."""
+    memory = span(tensor).view(torch.uint8)
+    if memory.data_ptr() % 8 or memory.storage_offset() % 8:
+        return [memory]
+    whole = len(memory) // 8 * 8
+    return [memory[:whole].view(torch.int64), memory[whole:]]
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

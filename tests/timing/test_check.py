@@ -11,6 +11,7 @@ from lockstep.suite.family import Family
 from lockstep.suite.missing_files import TREE_PREFIX
 from lockstep.suite.model import SuiteError
 from lockstep.timing.check import Checker, WrongResult, brief
+from lockstep.timing.rules import Disqualified, Rule
 
 
 def make_suite(**changes):
@@ -304,3 +305,12 @@ def test_bits_of_any_output_are_compared(shape, dtype):
 
     suite = make_suite(reference=lambda x: torch.ones(shape))
     assert Checker.draw(suite, Case(M=8, N=4), "cpu", seed=1).check(Family({"it": ones}, {}), "it").deterministic
+
+
+def test_a_preparation_that_writes_into_an_input_is_refused():
+    def prepare(x):
+        return {"doubled": x.mul_(2)}
+
+    with pytest.raises(Disqualified, match="wrote into its input x") as refused:
+        error(lambda doubled: doubled, prepare)
+    assert refused.value.rule == Rule.WRITTEN_INPUT
