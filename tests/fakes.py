@@ -12,6 +12,7 @@ from lockstep.record.model import Clocks
 from lockstep.timing.arms import Arm
 from lockstep.timing.controls import Control, Controls
 from lockstep.timing.device import Call, Replay, Timing
+from lockstep.timing.graph_capture import CaptureError
 
 
 class FakeDevice:
@@ -29,6 +30,8 @@ class FakeDevice:
         #: How many replays each call of ``time`` was given.
         self.timed: list[int] = []
         self.timing = False
+        #: Pools that take no further capture, as in torch 2.11 after one that failed.
+        self.spoilt: list[object] = []
 
     def spend(self, seconds: float, mhz: float = math.nan) -> None:
         """Let time pass, at this SM clock."""
@@ -39,6 +42,9 @@ class FakeDevice:
         return object()
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
+        if pool in self.spoilt:
+            raise CaptureError("beginAllocateToPool: already recording to mempool_id")
+
         def replay() -> None:
             for call in calls:
                 call()
@@ -119,5 +125,6 @@ class _Arm(Arm):
     def capture(self, device, pool, times):
         failure = self._bench.fails.get(self.name)  # type: ignore[attr-defined]
         if failure is not None:
+            device.spoilt.append(pool)
             raise failure
         return super().capture(device, pool, times)

@@ -45,9 +45,9 @@ def main() -> int:
     # Start-up: torch and Triton, after the process is tied to its parent.
     from lockstep.machine_code.observed import Observer
     from lockstep.record.provenance import host_facts
-    from lockstep.timing.device import open_device
+    from lockstep.timing.device import DeviceLost, open_device
     from lockstep.timing.interleave import QUICK, Plan
-    from lockstep.timing.measure import DeviceLost, Measurer
+    from lockstep.timing.measure import Measurer
 
     device = open_device()
     measurer = Measurer(

@@ -29,8 +29,7 @@ from lockstep.timing.argument_sets import draw_sets, set_count, size_of
 from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.check import Checker, brief, without_frames
 from lockstep.timing.controls import Controls
-from lockstep.timing.device import Device
-from lockstep.timing.measure import DeviceLost
+from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
 from lockstep.timing.verify import Timed, Verifier

@@ -48,8 +48,7 @@ def main() -> int:
     from lockstep.gate.pairing import Pace
     from lockstep.gate.verdict import group_request_from
     from lockstep.record.provenance import clocks_of, host_facts
-    from lockstep.timing.device import open_device
-    from lockstep.timing.measure import DeviceLost
+    from lockstep.timing.device import DeviceLost, open_device
 
     def stage(doing: str, variant: str, side: str) -> None:
         process.stage(doing, f"{variant}@{side}" if side else variant)

@@ -27,8 +27,7 @@ def main() -> int:
     from lockstep.referee.bench import Bench, open_problem
     from lockstep.referee.source import Refused, Source, Submission
     from lockstep.suite.model import SuiteError
-    from lockstep.timing.device import open_device
-    from lockstep.timing.measure import DeviceLost
+    from lockstep.timing.device import DeviceLost, open_device
 
     device = open_device()
     process.stage("load")

@@ -21,7 +21,7 @@ from lockstep.gpu.toolchain import keep_toolchain
 from lockstep.record.model import Clocks
 from lockstep.timing.clock_agreement import disagreement, host_disagreement, late_work
 from lockstep.timing.cuda_clock import CudaClock, Stamps
-from lockstep.timing.graph_nodes import require_work
+from lockstep.timing.graph_capture import capture_graph
 from lockstep.timing.rules import Disqualified, Rule
 
 Call = Callable[[], Any]
@@ -30,8 +30,18 @@ Call = Callable[[], Any]
 _HOST_TRIES = 3
 
 
-class CaptureError(RuntimeError):
-    """A variant cannot be captured in a CUDA graph. It is not timed another way, which would show 6–7× its time."""
+class DeviceLost(RuntimeError):
+    """This process cannot measure any more: the CUDA context is broken, for example by an illegal access.
+
+    Or what it measures with was replaced while several variants were timed (``rule`` says so): the culprit is unknown
+    then, and ``variant`` is "".
+    """
+
+    def __init__(self, variant: str, reason: str, rule: str = "") -> None:
+        super().__init__(f"{variant}: {reason}")
+        self.variant = variant
+        self.reason = reason
+        self.rule = rule
 
 
 class Mistimed(Disqualified):
@@ -182,28 +192,9 @@ class CudaDevice:
         return torch.cuda.graph_pool_handle()
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Capture the calls in one CUDA graph.
-
-        Raises:
-            CaptureError: a call synchronises, allocates outside torch or is otherwise unfit.
-            NotImplementedError: from the variant itself.
-            torch.cuda.OutOfMemoryError: no room.
-            Disqualified: ``EMPTY_GRAPH``, a call launched nothing.
-        """
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        """Capture the calls in one CUDA graph. Raises as ``capture_graph``."""
         self._clock.synchronize()
-        try:
-            with torch.cuda.graph(graph, pool=pool):
-                for call in calls:
-                    call()
-            require_work(graph.raw_cuda_graph(), len(calls))
-            graph.instantiate()
-        except (NotImplementedError, torch.cuda.OutOfMemoryError):
-            raise
-        except RuntimeError as error:
-            # Ending the broken capture raises as well; the first error, that of the call, is the reason.
-            first = error.__context__ or error
-            raise CaptureError(f"cannot be captured in a CUDA graph: {_first_line(first)}") from error
+        graph = capture_graph(calls, pool)
         return _Graph(functools.partial(self._clock.replay, graph), tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
@@ -250,11 +241,17 @@ class CudaDevice:
         torch.cuda.empty_cache()
 
     def healthy(self) -> bool:
-        """Return whether a trivial operation still works."""
+        """Return whether a graph can be captured and run.
+
+        A capture that ends well also resets torch's random generator, which one that failed leaves in its state of
+        capturing (torch 2.11, ``CUDAGeneratorState::capture_prologue``).
+        """
         try:
             self._clock.synchronize()
-            return bool(torch.ones(1, device=self.torch_device).item() == 1.0)
-        except RuntimeError:
+            number = torch.zeros(1, device=self.torch_device)
+            self.capture([lambda: number.fill_(1.0)], self.new_pool())()
+            return bool(number.item() == 1.0)
+        except (RuntimeError, Disqualified):
             return False
 
     def sample_clocks(self) -> Clocks:
@@ -293,7 +290,3 @@ def _last_level_cache() -> int:
         factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
         sizes.append(int(text.rstrip("KMG")) * factor)
     return max(sizes, default=32 << 20)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -22,8 +22,9 @@ from lockstep.record.model import TWIN
 from lockstep.timing.arms import Arm, ArmReplay
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
-from lockstep.timing.device import CaptureError, Device, Mistimed, Replay, Timing
+from lockstep.timing.device import Device, DeviceLost, Mistimed, Replay, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
+from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
@@ -125,6 +126,7 @@ def compare(
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
     Raises:
+        DeviceLost: an arm broke the device while it was captured.
         Disqualified: what measuring trusts was replaced while all arms were timed, so the culprit is unknown.
     """
     # Apart, because a shuffle takes more from its source the more arms there are: a commit that adds a
@@ -253,9 +255,13 @@ def _capture(
             captured.append(_Captured(arm.name, made))
         except torch.cuda.OutOfMemoryError:
             failures[arm.name] = MemoryError("out of memory while its calls were captured")
+            pool = device.new_pool()
             device.release()
         except (CaptureError, Disqualified, NotImplementedError) as error:
+            if not device.healthy():
+                raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
             failures[arm.name] = error
+            pool = device.new_pool()
     return captured
 
 

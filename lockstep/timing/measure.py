@@ -24,7 +24,7 @@ from lockstep.timing.argument_sets import draw_sets, set_count, size_of
 from lockstep.timing.arms import Arm, ArmReplay, make_arms
 from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
-from lockstep.timing.device import Device
+from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.in_place import write
 from lockstep.timing.interleave import Plan, compare
@@ -41,20 +41,6 @@ Listener = Callable[[str, str], None]
 #: Share of a history's cases, chosen at random, that are also verified after an early epoch and by rotations on values
 #: never seen. ``lockstep measure`` does so in every case, where a suite's time matters less.
 THOROUGH = 0.1
-
-
-class DeviceLost(RuntimeError):
-    """This process cannot measure any more: the CUDA context is broken, for example by an illegal access.
-
-    Or what it measures with was replaced while several variants were timed (``rule`` says so): the culprit is unknown
-    then, and ``variant`` is "".
-    """
-
-    def __init__(self, variant: str, reason: str, rule: str = "") -> None:
-        super().__init__(f"{variant}: {reason}")
-        self.variant = variant
-        self.reason = reason
-        self.rule = rule
 
 
 @dataclass

@@ -11,8 +11,9 @@ from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
 from lockstep.timing.detectable_effect import detectable
-from lockstep.timing.device import CaptureError
+from lockstep.timing.device import DeviceLost
 from lockstep.timing.estimates import MOST_SAMPLES
+from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import EPOCHS_A_CONTROL, LEAD_ROUNDS, Plan, compare
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.verify import Verified
@@ -297,6 +298,15 @@ def test_an_arm_that_cannot_be_captured_is_dropped_alone(error, reason):
     # It is not drawn again in later epochs, and memory is given back.
     assert all("b" not in names for _, names in bench.drawn[1:])
     assert bench.device.released == (1 if isinstance(error, torch.cuda.OutOfMemoryError) else 0)
+
+
+def test_an_arm_that_breaks_the_device_while_it_is_captured_ends_the_process():
+    bench = Bench({"base": 1e-3, "b" + TWIN: 1e-3})
+    bench.fails["b" + TWIN] = CaptureError("an illegal access")
+    bench.device.healthy = lambda: False
+    with pytest.raises(DeviceLost, match="an illegal access") as lost:
+        run(bench)
+    assert lost.value.variant == "b"
 
 
 def test_without_the_baseline_there_are_latencies_and_no_ratios():

@@ -11,8 +11,9 @@ from made_suites import changed_suite, make_suite
 from lockstep import Cost, grid, variant
 from lockstep.record.model import Accuracy
 from lockstep.suite.checkout import import_from
+from lockstep.timing.device import DeviceLost
 from lockstep.timing.interleave import Plan
-from lockstep.timing.measure import DeviceLost, Measurer
+from lockstep.timing.measure import Measurer
 from lockstep.timing.repeats import SPARED
 from lockstep.timing.stage_times import STAGES
 
