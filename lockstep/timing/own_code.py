@@ -70,6 +70,7 @@ def _named_by(function: FunctionType) -> list[Place]:
     return found
 
 
+@functools.lru_cache(maxsize=4096)  # every case asks again
 def _names(code: CodeType) -> tuple[set[str], set[str]]:
     """Return the names that code and the functions within it mention, and those that they store themselves."""
     names = set(code.co_names)
