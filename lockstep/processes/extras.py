@@ -17,7 +17,10 @@ EXTRAS = {
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """Return what to install, in one line, or "" where no extra brings the package."""
+    """Return what to install, in one line, or "" where no extra brings the package.
+
+    No package index has the distribution: it is installed from a clone.
+    """
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), "")
-    return f"{package} is not installed: pip install 'kernel-lockstep[{extra}]'" if extra else ""
+    return f"{package} is not installed: pip install '.[{extra}]' in a clone of Lockstep" if extra else ""

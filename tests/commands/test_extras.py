@@ -64,7 +64,7 @@ def test_what_measures_runs_without_extras(run, words):
 def test_a_verb_whose_extra_is_missing_says_what_to_install(run, words, extra):
     status, shown = run(*words.split())
     assert status == 3, shown
-    assert re.search(rf"· \w+ is not installed: pip install 'kernel-lockstep\[{extra}\]'\n", shown), shown
+    assert re.search(rf"· \w+ is not installed: pip install '\.\[{extra}\]' in a clone of Lockstep\n", shown), shown
     assert "Traceback" not in shown
 
 
@@ -72,7 +72,7 @@ def test_a_verb_whose_extra_is_missing_says_what_to_install(run, words, extra):
 def test_without_torch_the_extra_for_it_is_named(run, words):
     status, shown = run(*words, hidden=("gpu",))
     assert status == 3, shown
-    assert "torch is not installed: pip install 'kernel-lockstep[gpu]'" in shown
+    assert "torch is not installed: pip install '.[gpu]' in a clone of Lockstep" in shown
     assert "Traceback" not in shown
 
 
