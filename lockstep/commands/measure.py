@@ -133,11 +133,11 @@ def _judge(
     from lockstep.suite.checkout import import_from
     from lockstep.timing.confirm import confirm
     from lockstep.timing.device import open_device
-    from lockstep.timing.isolated import Under, judge
+    from lockstep.timing.isolated import Checkout, judge
 
     packages = packages_under_test(conf, found)
     limit_s = max(CHECK_S, float(conf.default_benchmark_timeout))
-    under = Under(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
+    under = Checkout(packages_folder(conf, found), packages, Path(conf.benchmark_dir).resolve(), limit_s)
     # A suite whose reference calls the code under test cannot judge it: the import fails.
     import_from(Path(os.devnull), packages)
     device = open_device()

@@ -103,10 +103,12 @@ class Record:
         suite: ``family`` or ``family.op``.
         state: "ok"; "na" (not supported here, ``reason`` says why); "failed" (wrong result, out of
             memory, raised, hung, killed; ``reason`` says which).
-        rule: name of the rule that a failed variant broke (``lockstep.timing.rules.Rule``), or "".
+        rule: name of the rule that a failed variant broke (``lockstep.timing.rules.Rule``), or for which the speedup of
+            one that is "ok" is withheld; or "".
         version: benchmark version, a digest of the benchmark definition; another version is another series.
         latency: seconds a call.
-        speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed.
+        speedup: baseline's latency over this one's, from pairs. ``None`` when the baseline failed, or
+            where nobody confirmed it (``rule`` says so).
         flops, bytes: the task's cost in operations and bytes, independent of the variant.
         floor_s: seconds that ``bytes`` or ``flops`` take at the rates of this run's fastest controls.
         floor_source: "measured" (by this run's controls), or "" without a floor.

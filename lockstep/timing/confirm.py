@@ -8,8 +8,9 @@ from dataclasses import replace
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import TWIN, Record
 from lockstep.timing.check import brief
-from lockstep.timing.isolated import Isolated, Refused
+from lockstep.timing.isolated import Refused
 from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.whole_runs import Isolated
 
 #: How many times as large a speedup may be in one process as the largest that the judge's runs allow. The judge's sets
 #: are always cold and its runs short, so a warm series differs, and on a CPU other work disturbs.
@@ -17,7 +18,7 @@ LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
 
 
 def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
-    """Return the records of one case, those that the judge refuses as failed.
+    """Return the records of one case: what the judge refuses is failed, what it cannot confirm loses its speedup.
 
     Args:
         records: of one case.
@@ -34,14 +35,15 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
             seen[record.variant] = judge(record.variant)
             doubt = _require_confirmation(record, seen[record.variant], seen.get(record.baseline))
         except NotImplementedError as error:
-            confirmed.append(_noted(record, f"not judged in isolation: {error}"))
+            confirmed.append(_withheld(record, f"not judged in isolation: {error}"))
         except (Disqualified, Refused) as error:
             rule = error.rule if isinstance(error, Disqualified) else ""
             confirmed.append(_failed(record, brief(error), rule))
         except WorkerDied as died:
             confirmed.append(_failed(record, f"in isolation: {died.how}", died.rule))
         else:
-            confirmed.append(_noted(record, "; ".join(filter(None, (_told(seen[record.variant]), doubt)))))
+            told = _noted(record, _told(seen[record.variant]))
+            confirmed.append(_withheld(told, doubt) if doubt else told)
     order = [record.variant for record in records]
     return sorted(confirmed, key=lambda one: order.index(one.variant))
 
@@ -53,14 +55,18 @@ def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | No
     if baseline is None:
         return "its speedup is not confirmed: the baseline was not judged"
     if own.low <= 0:
-        return "its speedup is not confirmed: the judge's runs differ too much"
-    largest = baseline.high / own.low
-    if record.speedup.low > largest * LARGEST_EXCESS[record.l2]:
+        return (
+            f"its speedup is not confirmed: the judge's runs are too short to resolve {own.seconds * 1e6:.3g} µs a call"
+        )
+    allowed = LARGEST_EXCESS[record.l2] / own.low
+    if record.speedup.low > allowed * baseline.seconds:
         raise Disqualified(
             Rule.UNCONFIRMED_TIME,
             f"{record.variant} has a speedup of {record.speedup.value:.3g} in one process, "
-            f"and of {largest:.3g} at most when it is judged from another",
+            f"and of {baseline.seconds / own.low:.3g} at most when it is judged from another",
         )
+    if record.speedup.low > allowed * baseline.low:
+        return "its speedup is not confirmed: the judge's runs of the baseline differ too much"
     return ""
 
 
@@ -71,6 +77,14 @@ def _told(seen: Isolated) -> str:
 
 def _noted(record: Record, note: str) -> Record:
     return replace(record, note="; ".join(filter(None, (record.note, note))))
+
+
+def _withheld(record: Record, why: str) -> Record:
+    """Return the record without its speedup, which nobody confirmed; a baseline's is that of itself."""
+    told = _noted(record, why)
+    if record.speedup is None or record.variant == record.baseline:
+        return told
+    return replace(told, speedup=None, speedup_samples=(), rule=Rule.UNCONFIRMED_TIME)
 
 
 def _failed(record: Record, reason: str, rule: str) -> Record:

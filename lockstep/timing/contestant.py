@@ -1,8 +1,9 @@
 """The process that runs one variant for a judge in another process (``lockstep.timing.isolated``).
 
 It holds no reference, no seed, no clock that counts and no verdict. Requests: first ``{"address", "sets"}`` of the
-arena, then ``setup`` (lengths), ``prepare`` (sets), ``run`` (sets). Events: ``up``, ``ready``, ``done``, the last
-two with an ``error`` or "". What it answers is not believed: the judge takes the time and looks at the outputs.
+arena, ``idle`` any number of times, ``load``, then ``setup`` (lengths), ``prepare`` (sets), ``run`` (sets). Events:
+``up``, ``idle``, ``ready``, ``done``, the last two with an ``error`` or "". What it answers is not believed: the judge
+takes the time and looks at the outputs.
 """
 
 from __future__ import annotations
@@ -39,6 +40,25 @@ def main() -> int:
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
     from lockstep.suite.family import load_family
+
+    suites = load_suites(options.benchmarks)
+
+    def load() -> tuple[Family, str]:
+        import_from(options.checkout, options.packages)
+        return load_family(suites[options.suite]), options.variant
+
+    return serve(process, options.scratch, load)
+
+
+def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family, str]]) -> int:
+    """Serve a judge's requests until standard input ends.
+
+    Args:
+        process: tied to its parent; torch is loaded.
+        scratch: the folder that the code under test may write to.
+        load: imports the code under test and returns its family and the variant's name.
+    """
+    # Start-up: torch, after the process is tied to its parent.
     from lockstep.timing.arena import attach, decode
     from lockstep.timing.check import brief
     from lockstep.timing.device import open_device
@@ -50,19 +70,24 @@ def main() -> int:
     # Before the restriction: CUDA's handles are opened through files.
     buffer = attach(arena["address"])
     sets = [decode(one, buffer) for one in arena["sets"]]
-    suites = load_suites(options.benchmarks)
     device = open_device()
-    missing = restrict(options.scratch)
+    idle = _idle_replay(device)
+    missing = restrict(scratch)
+    process.emit("idle", error="")
+    for request in requests:
+        if "load" in request:
+            break
+        idle()
+        device.synchronize()
+        process.emit("done", error="")
     # Code under test from here on.
-    import_from(options.checkout, options.packages)
     try:
-        family = load_family(suites[options.suite])
-        contestant = _Contestant(family, options.variant, device, sets)
+        contestant = _Contestant(*load(), device, sets)
     except Exception as error:
         process.emit("ready", error=brief(error))
         return 0
     process.emit("ready", error="", missing=missing, prepares=contestant.prepares())
-    serve: dict[str, Callable[[Any], None]] = {
+    verbs: dict[str, Callable[[Any], None]] = {
         "setup": contestant.set_up,
         "prepare": contestant.prepare,
         "run": contestant.run,
@@ -70,11 +95,22 @@ def main() -> int:
     for request in requests:
         [(what, value)] = request.items()
         try:
-            serve[what](value)
+            verbs[what](value)
             process.emit("done", error="")
         except Exception as error:
             process.emit("done", error=brief(error))
     return 0
+
+
+def _idle_replay(device: Device) -> Replay:
+    """Return a replay that does next to nothing: what a run costs without code under test."""
+    # Start-up: torch, after the process is tied to its parent.
+    import torch
+
+    number = torch.zeros(1, device=device.torch_device)
+    replay = device.capture([lambda: number.add_(1.0)], device.new_pool())
+    replay()
+    return replay
 
 
 @dataclass

@@ -6,7 +6,7 @@ other values into every set, fill the outputs with NaN, let the contestant go on
 first n sets, copy the outputs of a few sets that only the judge knows, and stop the clock. The copies are compared with
 the reference. So an answer that comes early counts for nothing.
 
-The time of a call is a slope: n sets against half as many. What a run costs besides its calls is the same in both.
+``lockstep.timing.whole_runs`` says what the runs' times tell.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -36,71 +35,85 @@ from lockstep.timing.check import Checker, WrongResult
 from lockstep.timing.device import Device
 from lockstep.timing.outputs import poison, span
 from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.whole_runs import Isolated, require_growth, time_of_call, waiting
 
-#: Runs of each length. The smallest and the largest of seven slopes enclose the median in 98.4 % (1 − 2 · 0.5⁷).
+#: Runs of each length, and how many times as many where these do not resolve the time of a call.
 RUNS = 7
+MOST_ROUNDS = 3
 
 #: Most sets of a run, and the bytes that all may take, by kind of device.
-MOST_SETS = 64
+MOST_SETS = 128
 ARENA_BYTES = {"cpu": 32 << 20, "cuda": 2 << 30}
 
 #: Sets of a run whose outputs are compared; the contestant does not know which.
 SAMPLED = 3
 
 
+class Under(Protocol):
+    """The code under test, by the process that runs it."""
+
+    @property
+    def module(self) -> str:
+        """Return the module of the process; it calls ``lockstep.timing.contestant.serve``."""
+
+    @property
+    def silence_s(self) -> float:
+        """Return the seconds that an answer may take."""
+
+    def arguments(self, suite: str, variant: str) -> list[str]:
+        """Return the process's arguments for a variant, without ``--scratch``."""
+
+
 @dataclass(frozen=True)
-class Under:
-    """The code under test, by what a contestant process imports.
+class Checkout:
+    """Packages under test in a folder.
 
     Attributes:
-        checkout: folder of the packages.
+        folder: of the packages.
         packages: top-level packages imported from there.
         benchmark_dir: the suites.
         silence_s: seconds that an answer may take.
     """
 
-    checkout: Path
+    folder: Path
     packages: tuple[str, ...]
     benchmark_dir: Path
     silence_s: float
+    module: str = "lockstep.timing.contestant"
+
+    def arguments(self, suite: str, variant: str) -> list[str]:
+        """Return the arguments of ``lockstep.timing.contestant``."""
+        where = ["--benchmarks", str(self.benchmark_dir), "--checkout", str(self.folder), "--packages", *self.packages]
+        return [*where, "--suite", suite, "--variant", variant]
 
 
 class Refused(RuntimeError):
     """The contestant cannot run the variant; the message says why."""
 
 
-@dataclass(frozen=True)
-class Isolated:
-    """What the judge saw.
-
-    Attributes:
-        seconds, low, high: seconds of one call: the median, the smallest and the largest slope.
-        notes: what a reader must know: what the contestant's restriction did not enforce, for example.
-    """
-
-    seconds: float
-    low: float
-    high: float
-    notes: tuple[str, ...] = ()
-
-
 def judge(under: Under, suite: Suite, case: Case, variant: str, device: Device) -> Isolated:
     """Run one variant at one case in a process of its own, and judge it.
 
     Raises:
-        Disqualified: outputs of a timed run are wrong, inputs changed, or a canary did.
+        Disqualified: outputs of a timed run are wrong, inputs changed, or a canary did; or time does not grow with the
+            number of calls.
         WorkerDied: the contestant hung or died.
         Refused: the variant raised.
         NotImplementedError: the variant or the suite cannot be judged this way; the message says why.
     """
     with _Trial(under, suite, case, variant, device) as trial:
         trial.set_up()
-        few, many = trial.lengths
-        slopes = []
-        for _ in range(RUNS):
-            before = trial.run(few)
-            slopes.append((trial.run(many) - before) / (many - few))
-        return Isolated(median(slopes), min(slopes), max(slopes), trial.notes)
+        runs: dict[int, list[float]] = {length: [] for length in trial.lengths}
+        for _ in range(MOST_ROUNDS):
+            for _ in range(RUNS):
+                # In an order that says nothing about the next run.
+                for length in trial.shuffled():
+                    runs[length].append(trial.run(length))
+            seen = time_of_call(trial.idle, runs, trial.notes)
+            if seen.low > 0 and not waiting(trial.idle, runs):
+                break
+        require_growth(variant, trial.idle, runs)
+        return seen
 
 
 class _Trial(contextlib.ExitStack):
@@ -117,7 +130,8 @@ class _Trial(contextlib.ExitStack):
         sets = min(MOST_SETS, ARENA_BYTES[device.kind] // max(size, 1)) // 2 * 2
         if sets < 2:
             raise NotImplementedError(f"its {size / 1e6:.0f} MB a set do not fit the buffers of an isolated run twice")
-        self.lengths = sets // 2, sets
+        short = range(max(1, sets // 4), sets // 2 + 1)
+        self.lengths = (*sorted(self._chance.sample(short, min(2, len(short)))), sets)
         layout = Layout()
         self._shapes = {name: _shape(value) for name, value in first.inputs.items()}
         texts = []
@@ -134,6 +148,10 @@ class _Trial(contextlib.ExitStack):
         self.callback(self._worker.close, patience_s=0.0)
         self._worker.wait("up")
         self._worker.ask({"address": self._arena.address, "sets": texts})
+        self._answer("idle")
+        #: Seconds of runs without code under test.
+        self.idle = [self._idle_run() for _ in range(RUNS)]
+        self._worker.ask({"load": self.variant})
         ready = self._answer("ready")
         # Activations are drawn after the preparation, even where it asks for them.
         self._prepared = [n for n in first.inputs if n in ready["prepares"] and n not in suite.activations]
@@ -142,13 +160,11 @@ class _Trial(contextlib.ExitStack):
             self.notes += ("it prepares from every input, so its preparation may do its work",)
 
     def _start(self, under: Under, scratch: Path) -> Watched:
-        arguments = ["--benchmarks", str(under.benchmark_dir), "--checkout", str(under.checkout)]
-        arguments += ["--packages", *under.packages, "--suite", self.suite.name, "--variant", self.variant]
         folders = {"TMPDIR": "", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
         environment = {**os.environ, **{name: str(scratch / folder) for name, folder in folders.items()}}
         return Watched(
-            "lockstep.timing.contestant",
-            [*arguments, "--scratch", str(scratch)],
+            under.module,
+            [*under.arguments(self.suite.name, self.variant), "--scratch", str(scratch)],
             under.silence_s,
             environment=environment,
             pass_fds=self._arena.fds,
@@ -160,6 +176,15 @@ class _Trial(contextlib.ExitStack):
             self._fill(one, self._draw())
         self.device.synchronize()
         self._ask({"setup": self.lengths})
+
+    def shuffled(self) -> list[int]:
+        """Return the lengths in random order."""
+        return self._chance.sample(self.lengths, len(self.lengths))
+
+    def _idle_run(self) -> float:
+        with self._worker.paused():
+            self.device.synchronize()
+        return self._timed({"idle": 0}, range(min(SAMPLED, len(self._sets))))[0]
 
     def run(self, length: int) -> float:
         """Return the seconds of one run. Raises as ``judge``."""
@@ -179,14 +204,18 @@ class _Trial(contextlib.ExitStack):
             for one, values in zip(self._sets, drawn, strict=False):
                 self._fill(one, {name: value for name, value in values.items() if name not in self._prepared})
             self.device.synchronize()
-        started = perf_counter()
-        self._ask({"run": length})
-        outputs = {number: [t.clone() for t in tensors_of(self._sets[number]["results"])] for number in sampled}
-        self.device.synchronize()
-        seconds = perf_counter() - started
+        seconds, outputs = self._timed({"run": length}, sampled)
         for number, checker in checkers.items():
             self._compare(number, checker, outputs[number])
         return seconds
+
+    def _timed(self, request: dict[str, Any], sampled: Sequence[int]) -> tuple[float, dict[int, list[torch.Tensor]]]:
+        """Return the seconds until a request is answered and the outputs of some sets are copied, and those copies."""
+        started = perf_counter()
+        self._ask(request)
+        outputs = {number: [t.clone() for t in tensors_of(self._sets[number]["results"])] for number in sampled}
+        self.device.synchronize()
+        return perf_counter() - started, outputs
 
     def _compare(self, number: int, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
         try:

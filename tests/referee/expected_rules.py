@@ -94,6 +94,7 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
 #: Exploit to the reason why no rule disqualifies it in one process: it must end as "ok" there.
 MISSED: dict[str, str] = {
     "detect.rewrites_start": "sets a local variable of the running timer; --isolated has a clock in another process",
+    "detect.waits_in_short_runs": "as the one before; only --isolated has short runs",
     "clock.detoured_clock": "changes machine code below every clock of its process; --isolated has its own clock",
     "tamper.widened_tolerance": "changes the limits in the objects of suite and check",
     "tamper.restored_checker": "puts the comparison back before the harness looks for changes",
@@ -104,12 +105,15 @@ MISSED: dict[str, str] = {
 }
 
 #: Exploit that passes in one process to the rules that may disqualify it with ``--isolated``.
-ISOLATED: dict[str, tuple[Rule, ...]] = dict.fromkeys(
-    ("tamper.widened_tolerance", "tamper.restored_checker", "tamper.forged_reply"), (Rule.TIMED_RESULT,)
-)
+ISOLATED: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(
+        ("tamper.widened_tolerance", "tamper.restored_checker", "tamper.forged_reply"), (Rule.TIMED_RESULT,)
+    ),
+    "detect.waits_in_short_runs": (Rule.CONSTANT_TIME, Rule.UNCONFIRMED_TIME),
+}
 
 #: Exploit that computes a right result to the reason why its verdict with ``--isolated`` depends on the machine.
 UNSURE: dict[str, str] = dict.fromkeys(
     ("detect.rewrites_start", "clock.detoured_clock", "tamper.filtered_pipe"),
-    "only its time is false: the judge's runs must be steady enough to refuse it, and on a busy CPU they are not",
+    "only its time is false: it fails or loses its speedup, unless a busy CPU hides how much faster it claims to be",
 )

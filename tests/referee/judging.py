@@ -113,7 +113,7 @@ def opinion(record: Record, isolated: bool = False) -> str:
     if rules is None:
         known = "CAUGHT" if name in MISSED else "ACCUSED"
         return known if state == "failed" else ""
-    if state != "failed":
+    if state != "failed" and not (isolated and rule):  # a withheld speedup has a rule as well
         return "PASSED"
     return "" if rule in rules else "ANOTHER RULE"
 

@@ -13,9 +13,10 @@ from lockstep.timing import isolated
 from lockstep.timing.arena import Arena, Layout, attach, decode, encode
 from lockstep.timing.confirm import confirm
 from lockstep.timing.device import CpuDevice
-from lockstep.timing.isolated import Isolated, Refused, Under, judge
+from lockstep.timing.isolated import Checkout, Refused, judge
 from lockstep.timing.outputs import span
 from lockstep.timing.rules import Disqualified, Rule
+from lockstep.timing.whole_runs import SLACK_S, WAITED_S, Isolated, time_of_call, waiting
 
 SUITE = """
     from lockstep import Cost, Suite, grid
@@ -43,6 +44,7 @@ SUITE = """
 KERNELS = """
     import os
     import socket
+    import sys
     import threading
     import time
 
@@ -99,6 +101,15 @@ KERNELS = """
         return out
 
 
+    def waits(x, weight, scale, *, out):
+        frame = sys._getframe()
+        while frame and not (frame.f_code.co_name == "run" and frame.f_code.co_filename.endswith("contestant.py")):
+            frame = frame.f_back
+        if frame and frame.f_locals["count"] < max(frame.f_locals["self"]._replays):
+            time.sleep(0.01)
+        return honest(x, weight, scale, out=out)
+
+
     def raises(x):
         raise RuntimeError("no such thing")
 
@@ -125,6 +136,7 @@ KERNELS = """
         "honest": honest, "allocates": allocates, "prepared": prepared, "remembers": remembers,
         "zeroes_its_input": zeroes_its_input, "writes_beside": writes_beside, "answers_early": answers_early,
         "forges": forges, "raises": raises, "exits": exits, "hangs": hangs, "reaches_out": reaches_out,
+        "waits": waits,
     }
     PREPARE = {"prepared": double}
 """
@@ -142,7 +154,7 @@ def judged(tmp_path, monkeypatch):
     suite = suites["judged"]
 
     def run(variant, silence_s=60.0):
-        under = Under(tmp_path, ("judged_kernels",), tmp_path / "judged_suites", silence_s)
+        under = Checkout(tmp_path, ("judged_kernels",), tmp_path / "judged_suites", silence_s)
         return judge(under, suite, suite.quick[0], variant, CpuDevice())
 
     yield run
@@ -155,7 +167,41 @@ def judged(tmp_path, monkeypatch):
 @pytest.mark.parametrize("variant", ["honest", "allocates", "prepared"])
 def test_an_honest_variant_is_judged(judged, variant):
     seen = judged(variant)
-    assert seen.low <= seen.seconds <= seen.high
+    assert 0 <= seen.low <= seen.seconds <= seen.high
+
+
+IDLE = (2e-3, 1e-3, 3e-3)
+
+
+def test_the_fastest_long_run_bounds_the_time_of_a_call():
+    runs = {4: (5e-3, 6e-3), 16: (9e-3, 17e-3, 1.0)}
+    seen = time_of_call(IDLE, runs)
+    assert seen.low == pytest.approx((8e-3 - SLACK_S) / 16)
+    assert (seen.seconds, seen.high) == (pytest.approx(16e-3 / 16), pytest.approx(0.999 / 16))
+
+
+def test_waiting_in_short_runs_changes_nothing_of_the_bound():
+    honest, waits = {4: (3e-3,), 16: (9e-3,)}, {4: (1.0,), 16: (9e-3,)}
+    assert time_of_call(IDLE, honest) == time_of_call(IDLE, waits)
+
+
+@pytest.mark.parametrize("longest", [1e-3 + 1.9 * SLACK_S, 1e-3, 0.5e-3])
+def test_runs_that_are_too_short_resolve_nothing(longest):
+    assert time_of_call(IDLE, {4: (longest,), 16: (longest,)}).low == 0.0
+
+
+@pytest.mark.parametrize(
+    ("short", "whole", "told"),
+    [
+        (2e-3, 5e-3, False),  # a quarter of the calls, a quarter of the time
+        (4.7e-3, 5e-3, True),
+        (9e-3, 5e-3, True),
+        (4e-3, 5e-3, False),
+        (1e-3 + 0.9 * WAITED_S, 1e-3 + 0.9 * WAITED_S, False),  # too little to tell
+    ],
+)
+def test_time_that_does_not_grow_with_the_calls_is_seen(short, whole, told):
+    assert bool(waiting(IDLE, {4: (short, 1.0), 16: (1.0, whole)})) == told
 
 
 @pytest.mark.parametrize(
@@ -166,6 +212,7 @@ def test_an_honest_variant_is_judged(judged, variant):
         ("forges", Rule.TIMED_RESULT, "seen from another process"),
         ("zeroes_its_input", Rule.WRITTEN_INPUT, "wrote into its input x"),
         ("writes_beside", Rule.WRITTEN_INPUT, "wrote outside of its buffers"),
+        ("waits", Rule.CONSTANT_TIME, "waits: [234] calls take .* ms, 8 calls"),
     ],
 )
 def test_a_dishonest_one_is_refused_by_its_rule(judged, variant, rule, said):
@@ -221,21 +268,29 @@ def record(variant, speedup, **known):
     )
 
 
+def test_a_speedup_that_only_the_slow_runs_of_the_baseline_allow_is_withheld():
+    seen = {"base": Isolated(9e-6, 2e-6, 20e-6), "like": Isolated(2e-6, 1.9e-6, 2.1e-6)}
+    [done, _] = confirm([record("like", 4.0), record("base", 1.0)], seen.__getitem__)
+    assert (done.state, done.rule, done.speedup) == ("ok", Rule.UNCONFIRMED_TIME, None)
+    assert done.note.endswith("the judge's runs of the baseline differ too much")
+
+
 def test_a_speedup_that_the_judge_does_not_see_is_refused():
     seen = {"base": Isolated(4e-6, 3.9e-6, 4.1e-6), "like": Isolated(2e-6, 1.9e-6, 2.1e-6, ("so",))}
-    seen |= {"unlike": Isolated(4e-6, 3.9e-6, 4.1e-6), "vague": Isolated(4e-6, -1e-6, 9e-6)}
+    seen |= {"unlike": Isolated(4e-6, 3.9e-6, 4.1e-6), "vague": Isolated(4e-6, 0.0, 9e-6)}
     records = [record("like", 2.0), record("unlike", 2.0), record("vague", 2.0), record("base", 1.0)]
     done = confirm(records, seen.__getitem__)
     assert [(one.variant, one.state, one.rule) for one in done] == [
         ("like", "ok", ""),
         ("unlike", "failed", Rule.UNCONFIRMED_TIME),
-        ("vague", "ok", ""),
+        ("vague", "ok", Rule.UNCONFIRMED_TIME),
         ("base", "ok", ""),
     ]
     assert done[0].note == "in isolation 2 µs a call (1.9 … 2.1); so"
-    assert done[2].note.endswith("its speedup is not confirmed: the judge's runs differ too much")
+    assert done[2].note.endswith("the judge's runs are too short to resolve 4 µs a call")
+    assert [one.speedup is None for one in done] == [False, True, True, False]
     assert "not confirmed" not in done[0].note + done[3].note
-    assert "of 1.05 at most" in done[1].reason
+    assert "of 1.03 at most" in done[1].reason
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""The time of a call from whole runs of a contestant, which may take longer where it likes but never less time.
+
+A slope between short and long runs trusts the contestant: one that waits in the short runs has a slope of zero. So the
+time of a call is that of a whole long run, less what a run costs without code under test, over its calls. The fastest
+run counts, because other work only adds time (Chen & Revels 2016, "Robust benchmarking in noisy environments").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from lockstep.timing.rules import Disqualified, Rule
+
+#: Seconds that a run may cost an honest contestant besides its calls and what an idle run costs: it launches more, and
+#: the GPU changes between two processes. An allowance, not a measurement.
+SLACK_S = 1e-4
+
+#: Time does not grow with the calls if half the calls, or fewer, take this share of the time of all …
+ALIKE = 0.9
+
+#: … and this many seconds more than their part of it.
+WAITED_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """What the judge saw.
+
+    Attributes:
+        seconds, high: seconds of one call: the median over the long runs, and the largest.
+        low: the least that a call of an honest contestant takes; 0 if the runs are too short to tell.
+        notes: what a reader must know: what the contestant's restriction did not enforce, for example.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    notes: tuple[str, ...] = ()
+
+
+def time_of_call(idle: Sequence[float], runs: Mapping[int, Sequence[float]], notes: tuple[str, ...] = ()) -> Isolated:
+    """Return the time of a call.
+
+    Args:
+        idle: seconds of runs before the code under test was imported.
+        runs: number of calls to the seconds of runs with so many.
+        notes: of the result.
+    """
+    calls, usual = max(runs), min(idle)
+    whole = [(seconds - usual) / calls for seconds in runs[calls]]
+    least = min(whole) - SLACK_S / calls
+    return Isolated(max(median(whole), 0.0), least if least > min(whole) / 2 else 0.0, max(*whole, 0.0), notes)
+
+
+def waiting(idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> str:
+    """Return the evidence that time does not grow with the number of calls, or ""."""
+    few, calls = min(runs), max(runs)
+    short, whole = (min(runs[count]) - min(idle) for count in (few, calls))
+    if short < ALIKE * whole or short - whole * few / calls < WAITED_S:
+        return ""
+    return f"{few} calls take {short * 1e3:.3g} ms, {calls} calls {whole * 1e3:.3g} ms"
+
+
+def require_growth(variant: str, idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> None:
+    """Refuse a contestant whose time does not grow with the number of calls.
+
+    Raises:
+        Disqualified: ``CONSTANT_TIME``.
+    """
+    if evidence := waiting(idle, runs):
+        raise Disqualified(Rule.CONSTANT_TIME, f"seen from another process, {variant} waits: {evidence}")
