@@ -13,14 +13,15 @@ import functools
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from kernels.common.devices import capturing
 
 #: Every buffer, by the name of the function that made it and the device.
-BUFFERS: dict[tuple[str, torch.device], torch.Tensor] = {}
+BUFFERS: dict[tuple[str, torch.device], Tensor] = {}
 
 
-def once_per_device(make: Callable[[torch.device], torch.Tensor]) -> Callable[[torch.device], torch.Tensor]:
+def once_per_device(make: Callable[[torch.device], Tensor]) -> Callable[[torch.device], Tensor]:
     """Return ``make`` as a function that allocates once a device and then returns the same buffer.
 
     Raises:
@@ -30,7 +31,7 @@ def once_per_device(make: Callable[[torch.device], torch.Tensor]) -> Callable[[t
     name = f"{make.__module__}.{make.__qualname__}"
 
     @functools.wraps(make)
-    def of(device: torch.device) -> torch.Tensor:
+    def of(device: torch.device) -> Tensor:
         if (name, device) not in BUFFERS:
             if capturing(device):
                 raise RuntimeError(

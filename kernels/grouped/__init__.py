@@ -15,19 +15,12 @@ from __future__ import annotations
 
 from functools import partial
 
-import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.common.tables import first_that_can
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
-from kernels.grouped.backends import (
-    BEST,
-    backends_for,
-    best_of,
-    gated_grad_tiles,
-    mlp_plan,
-    mlp_train_plan,
-)
+from kernels.grouped.backends import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
 from kernels.grouped.launch_plan import mlp_plans_at, mlp_train_plans_at, tile_configs_at
 from kernels.grouped.packed import (
     compute_mlp,
@@ -43,23 +36,25 @@ from kernels.grouped.table import TABLE as TABLE
 
 
 def linear(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
     host_offsets: Offsets | None = None,
     *,
-    out: torch.Tensor | None = None,
+    out: Tensor | None = None,
     products: Products | None = None,
     config: str | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """Compute ``y = x @ weight[g]`` for the rows of each group g.
 
     Args:
-        x: [T, K], contiguous; T = B·G where groups are even. weight: [G, K, N], contiguous. offsets: int32 [G + 1] if
-        groups are ragged, rising from 0 to T; its values are not checked, they are on the GPU. host_offsets: the same
-        as a tuple of ints; only "loop" needs it. out: [T, N], contiguous. products: backend; by default the one that
-        ``config`` names. config: a name in ``BACKENDS``, "warp_specialized" or one of its tile configs; by default the
-        entry of the GPU's
+        x: [T, K], contiguous; T = B·G where groups are even.
+        weight: [G, K, N], contiguous.
+        offsets: int32 [G + 1] if groups are ragged, rising from 0 to T. Its values are on the GPU and not checked.
+        host_offsets: the same as a tuple of ints; only "loop" needs it.
+        out: [T, N], contiguous.
+        products: backend; by default the one that ``config`` names.
+        config: a name in ``BACKENDS``, "warp_specialized" or one of its tile configs; by default the entry of the GPU's
             table for the shape.
 
     Returns:
@@ -77,10 +72,10 @@ def linear(
 
 
 def linear_train(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    grad_out: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    weight: Tensor,
+    grad_out: Tensor,
+    offsets: Tensor | None = None,
     host_offsets: Offsets | None = None,
     *,
     out: Three | None = None,
@@ -121,18 +116,18 @@ def linear_train(
 
 
 def mlp(
-    x: torch.Tensor,
-    w_gate: torch.Tensor,
-    w_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    w_gate: Tensor,
+    w_up: Tensor,
+    w_down: Tensor,
+    offsets: Tensor | None = None,
     host_offsets: Offsets | None = None,
-    w_gate_up: torch.Tensor | None = None,
+    w_gate_up: Tensor | None = None,
     *,
-    out: torch.Tensor | None = None,
+    out: Tensor | None = None,
     products: Products | None = None,
     config: str | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """Compute ``y = (silu(x @ w_gate[g]) · (x @ w_up[g])) @ w_down[g]`` for the rows of each group g.
 
     Args:
@@ -176,14 +171,14 @@ def mlp(
 
 
 def mlp_train(
-    x: torch.Tensor,
-    w_gate: torch.Tensor,
-    w_up: torch.Tensor,
-    w_down: torch.Tensor,
-    grad_out: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    w_gate: Tensor,
+    w_up: Tensor,
+    w_down: Tensor,
+    grad_out: Tensor,
+    offsets: Tensor | None = None,
     host_offsets: Offsets | None = None,
-    w_gate_up: torch.Tensor | None = None,
+    w_gate_up: Tensor | None = None,
     *,
     out: Five | None = None,
     products: Products | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.grouped.groups import Groups
@@ -12,13 +13,11 @@ from kernels.grouped.groups import Groups
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 Offsets = tuple[int, ...]
-Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-Five = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+Three = tuple[Tensor, Tensor, Tensor]
+Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def groups_of(
-    x: torch.Tensor, weight: torch.Tensor, name: str, offsets: torch.Tensor | None, host_offsets: Offsets | None
-) -> Groups:
+def groups_of(x: Tensor, weight: Tensor, name: str, offsets: Tensor | None, host_offsets: Offsets | None) -> Groups:
     """Check x, the weight [G, K, any] and the offsets, and return the groups of x's rows.
 
     Raises:
@@ -38,13 +37,13 @@ def groups_of(
 
 
 def mlp_groups(
-    x: torch.Tensor,
-    w_gate: torch.Tensor,
-    w_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None,
+    x: Tensor,
+    w_gate: Tensor,
+    w_up: Tensor,
+    w_down: Tensor,
+    offsets: Tensor | None,
     host_offsets: Offsets | None,
-    w_gate_up: torch.Tensor | None,
+    w_gate_up: Tensor | None,
 ) -> Groups:
     """Check the weights of a gated MLP as ``groups_of`` does; ``w_gate_up`` may be None."""
     groups = groups_of(x, w_gate, "w_gate", offsets, host_offsets)
@@ -56,7 +55,7 @@ def mlp_groups(
     return groups
 
 
-def buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+def buffer(given: Tensor | None, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the caller's buffer, checked, or a new one with dtype and device of x."""
     if given is None:
         return x.new_empty(shape)
@@ -64,9 +63,7 @@ def buffer(given: torch.Tensor | None, name: str, x: torch.Tensor, shape: Sequen
     return given
 
 
-def buffers(
-    out: tuple[torch.Tensor, ...] | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]
-) -> list[torch.Tensor]:
+def buffers(out: tuple[Tensor, ...] | None, x: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
     """Return one buffer for each shape; ``out`` is None or has all of them."""
     given = out or [None] * len(shapes)
     if len(given) != len(shapes):
@@ -74,7 +71,7 @@ def buffers(
     return [buffer(one, f"out[{index}]", x, shapes[index]) for index, one in enumerate(given)]
 
 
-def five(out: Five | None, x: torch.Tensor, shapes: Sequence[Sequence[int]]) -> Five:
+def five(out: Five | None, x: Tensor, shapes: Sequence[Sequence[int]]) -> Five:
     """Return buffers for the results of the MLP and its gradients."""
     y, grad_x, grad_gate, grad_up, grad_down = buffers(out, x, shapes)
     return y, grad_x, grad_gate, grad_up, grad_down

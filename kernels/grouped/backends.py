@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from kernels.common.tables import SearchSpace
 from kernels.common.warp_specialized import TILE_CONFIGS
@@ -21,7 +21,7 @@ BEST = {op: TABLE.choice(f"{op}.best", str, "ragged R G K N", upto="R") for op i
 }
 
 
-def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str:
+def _best(op: str, x: Tensor, weight: Tensor, groups: Groups) -> str:
     """Return the name of the table's backend for these shapes; torch's on a CPU."""
     ragged = groups.offsets is not None
     if x.device.type == "cpu":
@@ -29,9 +29,7 @@ def _best(op: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> str
     return BEST[op](x.device, ragged, groups.rows // groups.count, *weight.shape)
 
 
-def backends_for(
-    op: str, config: str | None, x: torch.Tensor, weight: torch.Tensor, groups: Groups
-) -> tuple[Products, ...]:
+def backends_for(op: str, config: str | None, x: Tensor, weight: Tensor, groups: Groups) -> tuple[Products, ...]:
     """Return the backend that ``config`` names; without one the fastest, then one for what that refuses."""
     best = _backend(op, config or _best(op, x, weight, groups), x, weight, groups)
     if config:
@@ -41,7 +39,7 @@ def backends_for(
     return best, LOOP if x.device.type == "cpu" else TRITON
 
 
-def _backend(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: Groups) -> Products:
+def _backend(op: str, name: str, x: Tensor, weight: Tensor, groups: Groups) -> Products:
     if name in BACKENDS:
         return BACKENDS[name]
     if name == "warp_specialized":
@@ -52,7 +50,7 @@ def _backend(op: str, name: str, x: torch.Tensor, weight: torch.Tensor, groups: 
     return Specialized(TILE_CONFIGS[name])
 
 
-def mlp_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpPlan | None:
+def mlp_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> MlpPlan | None:
     """Return the launch plan of ``mlp`` with packed weights; None if the backend does not use them."""
     name = config or _best("mlp", x, w_gate, groups)
     if name == "warp_specialized":
@@ -60,7 +58,7 @@ def mlp_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: 
     return MLP_TMA if name == "tma" else None
 
 
-def mlp_train_plan(config: str | None, x: torch.Tensor, w_gate: torch.Tensor, groups: Groups) -> MlpTrainPlan | None:
+def mlp_train_plan(config: str | None, x: Tensor, w_gate: Tensor, groups: Groups) -> MlpTrainPlan | None:
     """Return the launch plan of ``mlp_train`` with packed weights; None if the backend does not use them."""
     name = config or _best("mlp_train", x, w_gate, groups)
     if name == "warp_specialized":

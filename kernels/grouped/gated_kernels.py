@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.common.devices import sm_count
 from kernels.common.pdl import begin, end, launch_options, order_of
@@ -57,9 +57,7 @@ def _gated(
     end(ORDER)
 
 
-def gated(
-    x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor, gate_up: torch.Tensor | None = None
-) -> None:
+def gated(x: Tensor, w_gate_up: Tensor, groups: Groups, hidden: Tensor, gate_up: Tensor | None = None) -> None:
     """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
 
     Args:
@@ -137,7 +135,7 @@ def _activation_grad(
 
 
 def gated_grad(
-    grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
+    grad: Tensor, w_down: Tensor, gate_up: Tensor, groups: Groups, grad_gate_up: Tensor,
     config: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """Write the gradient of the packed product from that of the output; the hidden layer's gradient is not stored.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-import torch
+from torch import Tensor
 
 from kernels.grouped.tile_schedule import schedule_tiles
 
@@ -16,7 +16,7 @@ class Groups:
 
     rows: int
     count: int
-    offsets: torch.Tensor | None
+    offsets: Tensor | None
     host: tuple[int, ...] | None
 
     @property
@@ -25,11 +25,11 @@ class Groups:
         return self.count if self.offsets is None else 1
 
     @functools.cached_property
-    def scheduled(self) -> torch.Tensor | None:
+    def scheduled(self) -> Tensor | None:
         """Return which rows each tile of the TMA kernels has, computed at first use; None if groups are even."""
         return None if self.offsets is None else schedule_tiles(self.offsets, self.rows, self.count)
 
-    def of(self, matrix: torch.Tensor, group: int) -> torch.Tensor:
+    def of(self, matrix: Tensor, group: int) -> Tensor:
         """Return the rows of one group, a view [rows of the group, columns]."""
         if self.offsets is None:
             return matrix.view(-1, self.count, matrix.shape[1])[:, group]
@@ -37,7 +37,7 @@ class Groups:
             raise ValueError("host_offsets must be given for a loop over ragged groups: offsets are on the GPU")
         return matrix[self.host[group] : self.host[group + 1]]
 
-    def batch(self, matrix: torch.Tensor) -> torch.Tensor:
+    def batch(self, matrix: Tensor) -> Tensor:
         """Return every group's rows as a strided view [G, B, columns]; nothing is copied."""
         if self.offsets is not None:
             raise NotImplementedError("a batched product needs groups of equal size")

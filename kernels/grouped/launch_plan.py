@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
+from torch import Tensor
 
 from kernels.common.tables import SearchSpace
 from kernels.common.warp_specialized import TILE_CONFIGS, TileConfig
@@ -51,9 +51,7 @@ MLP = TABLE.choice("mlp.warp_specialized", MlpPlan, "R G K H", upto="R")
 MLP_TRAIN = TABLE.choice("mlp_train.warp_specialized", MlpTrainPlan, "R G K H", upto="R")
 
 
-def product(
-    backend: str, a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, follows: bool = True
-) -> None:
+def product(backend: str, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: bool = True) -> None:
     """Compute ``kernels.grouped.tma_kernels.product`` with a backend; raise what it raises, as all functions here."""
     if backend == "bmm":
         BMM.product(a, weight, groups, out)
@@ -64,8 +62,8 @@ def product(
 
 
 def grad_weight(
-    backend: str, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor,
-    up: torch.Tensor | None = None, *, follows: bool = True,
+    backend: str, x: Tensor, grad: Tensor, groups: Groups, out: Tensor,
+    up: Tensor | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """Compute ``kernels.grouped.tma_kernels.grad_weight`` with a backend."""
     if backend == "bmm" and up is None:
@@ -77,8 +75,8 @@ def grad_weight(
 
 
 def gated(
-    backend: str, x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
-    gate_up: torch.Tensor | None = None,
+    backend: str, x: Tensor, w_gate_up: Tensor, groups: Groups, hidden: Tensor,
+    gate_up: Tensor | None = None,
 ) -> None:  # fmt: skip
     """Compute ``kernels.grouped.gated_kernels.gated`` with a backend."""
     if backend == "tma":
@@ -88,8 +86,8 @@ def gated(
 
 
 def gated_grad(
-    backend: str, grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups,
-    grad_gate_up: torch.Tensor, tile: Tile | None = None, *, follows: bool = True,
+    backend: str, grad: Tensor, w_down: Tensor, gate_up: Tensor, groups: Groups,
+    grad_gate_up: Tensor, tile: Tile | None = None, *, follows: bool = True,
 ) -> None:  # fmt: skip
     """Compute ``kernels.grouped.gated_kernels.gated_grad`` with a backend; only "tma" uses ``tile``."""
     if backend == "tma":

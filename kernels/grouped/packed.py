@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.common.devices import require_triton
@@ -15,13 +16,8 @@ from kernels.grouped.table import Tile
 
 
 def mlp_tma(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None = None,
-    *,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    x: Tensor, w_gate_up: Tensor, w_down: Tensor, offsets: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """Compute ``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
 
     Args:
@@ -46,14 +42,14 @@ def mlp_tma(
 
 
 def mlp_warp_specialized(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    w_gate_up: Tensor,
+    w_down: Tensor,
+    offsets: Tensor | None = None,
     *,
-    out: torch.Tensor | None = None,
+    out: Tensor | None = None,
     config: MlpPlan | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """Compute ``mlp_tma`` by warp groups that do not synchronise; launches that cuBLAS does faster use cuBLAS.
 
     The error of the sigmoid is at most 2^-12: see ``kernels.common.gated_epilogues``.
@@ -80,9 +76,7 @@ def mlp_warp_specialized(
     return y
 
 
-def compute_mlp(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, groups: Groups, y: torch.Tensor, plan: MlpPlan
-) -> None:
+def compute_mlp(x: Tensor, w_gate_up: Tensor, w_down: Tensor, groups: Groups, y: Tensor, plan: MlpPlan) -> None:
     """Compute ``mlp`` into ``y``. The caller has checked every argument. Raises what the backends raise."""
     hidden = x.new_empty(x.shape[0], w_down.shape[1])
     launch_plan.gated(plan.gated, x, w_gate_up, groups, hidden)
@@ -90,11 +84,11 @@ def compute_mlp(
 
 
 def mlp_train_tma(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    grad_out: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    w_gate_up: Tensor,
+    w_down: Tensor,
+    grad_out: Tensor,
+    offsets: Tensor | None = None,
     *,
     out: Five | None = None,
     config: Tile | None = None,
@@ -124,11 +118,11 @@ def mlp_train_tma(
 
 
 def mlp_train_warp_specialized(
-    x: torch.Tensor,
-    w_gate_up: torch.Tensor,
-    w_down: torch.Tensor,
-    grad_out: torch.Tensor,
-    offsets: torch.Tensor | None = None,
+    x: Tensor,
+    w_gate_up: Tensor,
+    w_down: Tensor,
+    grad_out: Tensor,
+    offsets: Tensor | None = None,
     *,
     out: Five | None = None,
     config: MlpTrainPlan | None = None,
@@ -158,7 +152,7 @@ def mlp_train_warp_specialized(
 
 
 def compute_mlp_train(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor, groups: Groups,
+    x: Tensor, w_gate_up: Tensor, w_down: Tensor, grad_out: Tensor, groups: Groups,
     results: Five, plan: MlpTrainPlan, tile: Tile | None = None,
 ) -> None:  # fmt: skip
     """Compute ``mlp_train`` into ``results``. The caller has checked every argument. Raises what the backends raise."""
@@ -180,7 +174,7 @@ def compute_mlp_train(
     launch_plan.product(plan.grad_x, grad_gate_up, transposed, groups, grad_x, follows=False)
 
 
-def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Tensor]:
+def pack_gate_up(w_gate: Tensor, w_up: Tensor) -> dict[str, Tensor]:
     """Return ``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
 
     If H is not a multiple of 128 the weights are only concatenated, and ``mlp_tma`` refuses their shape.
@@ -192,9 +186,7 @@ def pack_gate_up(w_gate: torch.Tensor, w_up: torch.Tensor) -> dict[str, torch.Te
     return {"w_gate_up": pair.flatten(2)}
 
 
-def _packed_groups(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, offsets: torch.Tensor | None
-) -> Groups:
+def _packed_groups(x: Tensor, w_gate_up: Tensor, w_down: Tensor, offsets: Tensor | None) -> Groups:
     """Check the arguments that all variants here share."""
     groups = groups_of(x, w_gate_up, "w_gate_up", offsets, None)
     G, K, H = _weight_shape(w_gate_up)
@@ -203,8 +195,8 @@ def _packed_groups(
 
 
 def _train_arguments(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor, grad_out: torch.Tensor,
-    offsets: torch.Tensor | None, out: Five | None,
+    x: Tensor, w_gate_up: Tensor, w_down: Tensor, grad_out: Tensor,
+    offsets: Tensor | None, out: Five | None,
 ) -> tuple[Groups, Five]:  # fmt: skip
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
     expect(grad_out, "grad_out", shape=x.shape, dtype=x.dtype, device=x.device, contiguous=True)
@@ -212,7 +204,7 @@ def _train_arguments(
     return groups, five(out, x, (x.shape, x.shape, one, one, w_down.shape))
 
 
-def _weight_shape(w_gate_up: torch.Tensor) -> tuple[int, int, int]:
+def _weight_shape(w_gate_up: Tensor) -> tuple[int, int, int]:
     """Return (G, K, H), the shape of each of the two weights."""
     G, K, width = w_gate_up.shape
     return G, K, width // 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
+from torch import Tensor
 from torch.nn.functional import silu
 
 from kernels.common.devices import interpreted, require_triton
@@ -17,7 +18,7 @@ from kernels.grouped import triton_kernels as grouped_triton
 from kernels.grouped import warp_specialized_kernels as grouped_specialized
 from kernels.grouped.groups import Groups
 
-Pair = tuple[torch.Tensor, torch.Tensor]
+Pair = tuple[Tensor, Tensor]
 
 
 class Products(ABC):
@@ -25,13 +26,7 @@ class Products(ABC):
 
     @abstractmethod
     def product(
-        self,
-        a: torch.Tensor,
-        weight: torch.Tensor,
-        groups: Groups,
-        out: torch.Tensor,
-        too: Pair | None = None,
-        follows: bool = True,
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """Write ``out = a @ weight[g]``, plus ``too[0] @ too[1][g]``: [T, K] and [G, K, N] (any strides) into [T, N].
 
@@ -39,30 +34,20 @@ class Products(ABC):
         """
 
     @abstractmethod
-    def grad_weight(
-        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
-    ) -> None:
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """Write ``out[g] = x.T @ grad`` over the rows of g: [T, K] and [T, N] into [G, K, N]."""
 
-    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+    def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
         """Write ``out = silu(gate) · up``."""
         torch.mul(silu(gate), up, out=out)
 
-    def activate_grad(
-        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
-    ) -> None:
+    def activate_grad(self, gate: Tensor, up: Tensor, grad: Tensor, of_gate: Tensor, of_up: Tensor) -> None:
         """Write the gradients of ``activate`` by its two inputs."""
         torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=of_gate)
         torch.mul(grad, silu(gate), out=of_up)
 
     def gated(
-        self,
-        x: torch.Tensor,
-        w_gate: torch.Tensor,
-        w_up: torch.Tensor,
-        groups: Groups,
-        hidden: torch.Tensor,
-        keep: Pair | None = None,
+        self, x: Tensor, w_gate: Tensor, w_up: Tensor, groups: Groups, hidden: Tensor, keep: Pair | None = None
     ) -> None:
         """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``; ``keep`` gets both products for the backward pass."""
         gate, up = keep or (torch.empty_like(hidden), torch.empty_like(hidden))
@@ -71,14 +56,7 @@ class Products(ABC):
         self.activate(gate, up, hidden)
 
     def gated_grad(
-        self,
-        grad_out: torch.Tensor,
-        w_down: torch.Tensor,
-        gate: torch.Tensor,
-        up: torch.Tensor,
-        groups: Groups,
-        of_gate: torch.Tensor,
-        of_up: torch.Tensor,
+        self, grad_out: Tensor, w_down: Tensor, gate: Tensor, up: Tensor, groups: Groups, of_gate: Tensor, of_up: Tensor
     ) -> None:
         """Write the gradients of the gate and up products, from the gradient of the output."""
         of_hidden = torch.empty_like(gate)
@@ -90,13 +68,7 @@ class Loop(Products):
     """One product for each group, then a stack of the results: the "before" of recsys-examples PR 263."""
 
     def product(
-        self,
-        a: torch.Tensor,
-        weight: torch.Tensor,
-        groups: Groups,
-        out: torch.Tensor,
-        too: Pair | None = None,
-        follows: bool = True,
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """See ``Products``."""
         parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
@@ -109,9 +81,7 @@ class Loop(Products):
             self.product(*too, groups, other)
             out += other
 
-    def grad_weight(
-        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
-    ) -> None:
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """See ``Products``."""
         for g in range(groups.count):
             torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
@@ -120,16 +90,14 @@ class Loop(Products):
 class Fused(Products):
     """Activation and its gradient in one Triton kernel each; without Triton torch takes two and four."""
 
-    def activate(self, gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+    def activate(self, gate: Tensor, up: Tensor, out: Tensor) -> None:
         """See ``Products``."""
         if _has_triton(gate):
             grouped_triton.activate(gate, up, out)
         else:
             super().activate(gate, up, out)
 
-    def activate_grad(
-        self, gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, of_gate: torch.Tensor, of_up: torch.Tensor
-    ) -> None:
+    def activate_grad(self, gate: Tensor, up: Tensor, grad: Tensor, of_gate: Tensor, of_up: Tensor) -> None:
         """See ``Products``."""
         if _has_triton(gate):
             grouped_triton.activate_grad(gate, up, grad, of_gate, of_up)
@@ -137,7 +105,7 @@ class Fused(Products):
             super().activate_grad(gate, up, grad, of_gate, of_up)
 
 
-def _has_triton(tensor: torch.Tensor) -> bool:
+def _has_triton(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu" or interpreted()
 
 
@@ -145,22 +113,14 @@ class Bmm(Fused):
     """One strided batched product that writes the permuted result in place: the PR's "after". Even groups only."""
 
     def product(
-        self,
-        a: torch.Tensor,
-        weight: torch.Tensor,
-        groups: Groups,
-        out: torch.Tensor,
-        too: Pair | None = None,
-        follows: bool = True,
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """See ``Products``."""
         torch.bmm(groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
-    def grad_weight(
-        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
-    ) -> None:
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """See ``Products``."""
         torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
@@ -169,21 +129,13 @@ class Triton(Fused):
     """Triton kernels, for both layouts of rows."""
 
     def product(
-        self,
-        a: torch.Tensor,
-        weight: torch.Tensor,
-        groups: Groups,
-        out: torch.Tensor,
-        too: Pair | None = None,
-        follows: bool = True,
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """See ``Products``."""
         require_triton(a, "triton")
         grouped_triton.product(a, weight, groups.offsets, out, too)
 
-    def grad_weight(
-        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
-    ) -> None:
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """See ``Products``."""
         grouped_triton.grad_weight(x, grad, groups.offsets, out)
 
@@ -192,13 +144,7 @@ class Tma(Triton):
     """Persistent kernels fed by TMA (``kernels.grouped.tma_kernels``), for widths that are multiples of 256 and 64."""
 
     def product(
-        self,
-        a: torch.Tensor,
-        weight: torch.Tensor,
-        groups: Groups,
-        out: torch.Tensor,
-        too: Pair | None = None,
-        follows: bool = True,
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """See ``Products``."""
         require_triton(a, "tma")
@@ -206,9 +152,7 @@ class Tma(Triton):
             raise NotImplementedError("tma multiplies packed pairs: see pack_gate_up in kernels.grouped")
         grouped_tma.product(a, weight, groups, out, follows=follows)
 
-    def grad_weight(
-        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
-    ) -> None:
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """See ``Products``."""
         grouped_tma.grad_weight(x, grad, groups, out, follows=follows)
 
@@ -220,22 +164,14 @@ class Specialized(Triton):
         self.config = config
 
     def product(
-        self,
-        a: torch.Tensor,
-        weight: torch.Tensor,
-        groups: Groups,
-        out: torch.Tensor,
-        too: Pair | None = None,
-        follows: bool = True,
+        self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """See ``Products``."""
         if too:
             raise NotImplementedError("warp_specialized multiplies packed pairs: see pack_gate_up in kernels.grouped")
         grouped_specialized.product(a, weight, groups, out, config=self.config, follows=follows)
 
-    def grad_weight(
-        self, x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, follows: bool = True
-    ) -> None:
+    def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """See ``Products``."""
         grouped_specialized.grad_weight(x, grad, groups, out, config=self.config, follows=follows)
 

@@ -16,9 +16,9 @@ Launches overlap, in the order that ``kernels.common.pdl`` describes.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.common.devices import capability
@@ -52,7 +52,7 @@ def _deal(offsets, scheduled, G, TILES, ORDER: tl.constexpr, BLOCK_M: tl.constex
         tl.store(scheduled + TILES * 3, tiles)
 
 
-def schedule_tiles(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tensor:
+def schedule_tiles(offsets: Tensor, rows: int, groups: int) -> Tensor:
     """Return which rows each tile of ``BLOCK_M`` rows has, one tile after another.
 
     Args:
@@ -74,7 +74,7 @@ def schedule_tiles(offsets: torch.Tensor, rows: int, groups: int) -> torch.Tenso
     return scheduled
 
 
-def room_of(scheduled: torch.Tensor | None) -> int:
+def room_of(scheduled: Tensor | None) -> int:
     """Return the row of ``scheduled`` that holds the number of tiles."""
     return 0 if scheduled is None else len(scheduled) - 1
 
@@ -126,7 +126,7 @@ def store_tile(
         target.store([row, column], tile)
 
 
-def require(tensor: torch.Tensor, **widths: tuple[int, int]) -> None:
+def require(tensor: Tensor, **widths: tuple[int, int]) -> None:
     """Raise unless TMA can serve 16-bit elements of these widths on this GPU."""
     if tensor.element_size() != 2:
         raise NotImplementedError(f"tma needs 16-bit elements, got {tensor.dtype}")
@@ -137,13 +137,13 @@ def require(tensor: torch.Tensor, **widths: tuple[int, int]) -> None:
             raise NotImplementedError(f"tma needs {name} to be a multiple of {block}, got {width}")
 
 
-def rows_of(matrix: torch.Tensor, bands: int, rows: int, columns: int) -> TensorDescriptor:
+def rows_of(matrix: Tensor, bands: int, rows: int, columns: int) -> TensorDescriptor:
     """Describe a matrix [T, columns]; if groups are even as [T / bands, bands · columns]."""
     total, width = matrix.shape[0] // bands, matrix.shape[1] * bands
     return TensorDescriptor(matrix, [total, width], [width, 1], [rows, columns])
 
 
-def weight_of(weight: torch.Tensor, block: list[int]) -> TensorDescriptor:
+def weight_of(weight: Tensor, block: list[int]) -> TensorDescriptor:
     """Describe a [G, rows, columns] weight as one matrix of G · rows rows."""
     groups, rows, columns = weight.shape
     return TensorDescriptor(weight, [groups * rows, columns], [columns, 1], block)

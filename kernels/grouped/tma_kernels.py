@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.common.devices import sm_count
 from kernels.common.pdl import begin, end, launch_options, order_of
@@ -55,7 +55,7 @@ def _product(
     end(ORDER)
 
 
-def product(a: torch.Tensor, weight: torch.Tensor, groups: Groups, out: torch.Tensor, *, follows: bool = True) -> None:
+def product(a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, follows: bool = True) -> None:
     """Write ``out = a @ weight`` group by group.
 
     Args:
@@ -130,13 +130,7 @@ def _grad_weight(
 
 
 def grad_weight(
-    x: torch.Tensor,
-    grad: torch.Tensor,
-    groups: Groups,
-    out: torch.Tensor,
-    up: torch.Tensor | None = None,
-    *,
-    follows: bool = True,
+    x: Tensor, grad: Tensor, groups: Groups, out: Tensor, up: Tensor | None = None, *, follows: bool = True
 ) -> None:
     """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
 

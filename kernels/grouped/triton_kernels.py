@@ -9,9 +9,9 @@ when groups are even, and row ``offsets[g] + r`` when they are ragged.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.grouped.table import TABLE, Tile
 
@@ -106,11 +106,7 @@ def _add_product(
 
 
 def product(
-    a: torch.Tensor,
-    weight: torch.Tensor,
-    offsets: torch.Tensor | None,
-    out: torch.Tensor,
-    too: tuple[torch.Tensor, torch.Tensor] | None = None,
+    a: Tensor, weight: Tensor, offsets: Tensor | None, out: Tensor, too: tuple[Tensor, Tensor] | None = None
 ) -> None:
     """Write ``out = a @ weight`` group by group, plus ``too[0] @ too[1]`` of the same shapes.
 
@@ -132,7 +128,7 @@ def product(
     )  # fmt: skip
 
 
-def _slots(rows: int, groups: int, offsets: torch.Tensor | None, block: int) -> int:
+def _slots(rows: int, groups: int, offsets: Tensor | None, block: int) -> int:
     """Return the number of row tiles; if the offsets are on the GPU, an upper bound."""
     return rows // block + groups if offsets is not None else groups * triton.cdiv(rows // groups, block)
 
@@ -178,7 +174,7 @@ def _grad_weight(
     tl.store(out + ks[:, None] * N + ns[None, :], total.to(out.dtype.element_ty), k_ok[:, None] & n_ok[None, :])
 
 
-def grad_weight(x: torch.Tensor, grad: torch.Tensor, offsets: torch.Tensor | None, out: torch.Tensor) -> None:
+def grad_weight(x: Tensor, grad: Tensor, offsets: Tensor | None, out: Tensor) -> None:
     """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N]."""
     G, K, N = out.shape
     tile = GRAD_WEIGHT(x.device, triton.cdiv(x.shape[0], G))
@@ -211,15 +207,13 @@ def _activate_grad(gate, up, grad, grad_gate, grad_up, size, BLOCK: tl.constexpr
     tl.store(grad_up + at, of_up.to(grad_up.dtype.element_ty), at < size)
 
 
-def activate(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> None:
+def activate(gate: Tensor, up: Tensor, out: Tensor) -> None:
     """Write ``out = silu(gate) · up``, elementwise on contiguous tensors of one shape."""
     size = gate.numel()
     _activate[(triton.cdiv(size, ELEMENTS),)](gate, up, out, size, BLOCK=ELEMENTS, num_warps=4)
 
 
-def activate_grad(
-    gate: torch.Tensor, up: torch.Tensor, grad: torch.Tensor, grad_gate: torch.Tensor, grad_up: torch.Tensor
-) -> None:
+def activate_grad(gate: Tensor, up: Tensor, grad: Tensor, grad_gate: Tensor, grad_up: Tensor) -> None:
     """Write the gradients of ``activate`` by ``gate`` and ``up``; ``grad`` is the gradient of its result."""
     size = gate.numel()
     _activate_grad[(triton.cdiv(size, ELEMENTS),)](

@@ -5,7 +5,7 @@ The functions take the arguments of those in ``tma_kernels`` and ``gated_kernels
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from kernels.common.devices import require_wgmma
 from kernels.common.pdl import order_of
@@ -31,13 +31,7 @@ PIECE = (64, 64)
 
 
 def product(
-    a: torch.Tensor,
-    weight: torch.Tensor,
-    groups: Groups,
-    out: torch.Tensor,
-    *,
-    config: TileConfig,
-    follows: bool = True,
+    a: Tensor, weight: Tensor, groups: Groups, out: Tensor, *, config: TileConfig, follows: bool = True
 ) -> None:
     """Write ``out = a @ weight`` group by group.
 
@@ -70,7 +64,7 @@ def product(
 
 
 def grad_weight(
-    x: torch.Tensor, grad: torch.Tensor, groups: Groups, out: torch.Tensor, up: torch.Tensor | None = None,
+    x: Tensor, grad: Tensor, groups: Groups, out: Tensor, up: Tensor | None = None,
     *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
     """Write ``out[g] = x[rows of g].T @ grad[rows of g]``: [T, K] and [T, N], contiguous, into [G, K, N].
@@ -92,8 +86,8 @@ def grad_weight(
 
 
 def gated(
-    x: torch.Tensor, w_gate_up: torch.Tensor, groups: Groups, hidden: torch.Tensor,
-    gate_up: torch.Tensor | None = None, *, config: TileConfig,
+    x: Tensor, w_gate_up: Tensor, groups: Groups, hidden: Tensor,
+    gate_up: Tensor | None = None, *, config: TileConfig,
 ) -> None:  # fmt: skip
     """Write ``hidden = silu(x @ w_gate[g]) · (x @ w_up[g])``: one product, the activation in its epilogue.
 
@@ -121,7 +115,7 @@ def gated(
 
 
 def gated_grad(
-    grad: torch.Tensor, w_down: torch.Tensor, gate_up: torch.Tensor, groups: Groups, grad_gate_up: torch.Tensor,
+    grad: Tensor, w_down: Tensor, gate_up: Tensor, groups: Groups, grad_gate_up: Tensor,
     *, config: TileConfig, follows: bool = True,
 ) -> None:  # fmt: skip
     """Write the gradient of the packed product from that of the output; the hidden layer's gradient is not stored.
@@ -150,7 +144,7 @@ def gated_grad(
     )  # fmt: skip
 
 
-def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
+def require(tensor: Tensor, groups: Groups, **widths: tuple[int, int]) -> None:
     """Raise unless the kernels can serve these groups and widths on this GPU."""
     if groups.offsets is not None:
         raise NotImplementedError("warp_specialized is for even groups: its tiles cannot mask ragged rows")
@@ -164,6 +158,6 @@ def require(tensor: torch.Tensor, groups: Groups, **widths: tuple[int, int]) -> 
             raise NotImplementedError(f"warp_specialized needs {name} to be a multiple of {block}, got {width}")
 
 
-def _bands(matrix: torch.Tensor, G: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
+def _bands(matrix: Tensor, G: int, box: tuple[int, int]):  # type: ignore[no-untyped-def]  # Triton's descriptor
     """Describe a matrix whose rows belong to the groups in turn as [rows / G, G · columns]: bands of columns."""
     return described(matrix, (len(matrix) // G, matrix.shape[1] * G), box)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.common.devices import require_triton
@@ -36,17 +37,17 @@ BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
 
 
 def eight(
-    x: torch.Tensor,
-    w_q: torch.Tensor,
-    w_k: torch.Tensor,
-    w_v: torch.Tensor,
-    w_beta: torch.Tensor,
-    w_fa: torch.Tensor,
-    w_ga: torch.Tensor,
-    w_fb: torch.Tensor,
-    w_gb: torch.Tensor,
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_beta: Tensor,
+    w_fa: Tensor,
+    w_ga: Tensor,
+    w_fb: Tensor,
+    w_gb: Tensor,
     *,
-    out: torch.Tensor | None = None,
+    out: Tensor | None = None,
 ) -> Outputs:
     """Eight products, one for each layer: the model before its weights were merged.
 
@@ -88,7 +89,7 @@ def eight(
     return q, k, v, beta, f, g
 
 
-def merged(x: torch.Tensor, w_qkvbfg: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One product for the six layers that read ``x``, one batched product for f and g (SGLang PR 17801).
 
     Args:
@@ -112,9 +113,7 @@ def merged(x: torch.Tensor, w_qkvbfg: torch.Tensor, w_fg: torch.Tensor, *, out: 
     return q, k, v, beta, fg[0], fg[1]
 
 
-def two_products(
-    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None
-) -> Outputs:
+def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """The merged product and the batched one as two launches of one plain Triton kernel.
 
     Args:
@@ -143,7 +142,7 @@ def two_products(
     return q, k, v, beta, fg[0], fg[1]
 
 
-def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One launch of dot products without tensor cores: ``kernels.kda.rows_kernel.decode_rows``.
 
     Args:
@@ -162,28 +161,28 @@ def rows(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.
     return _one_launch("rows", decode_rows, x, w_in, w_fg, out)
 
 
-def tiles(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. Arguments as ``rows``."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
-def stream(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+def stream(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One launch that loads weights before the preceding kernel ends (``stream_kernel``), for M ≤ 32. See ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
-def persistent(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+def persistent(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One persistent launch (``kernels.kda.prefill_kernel.prefill``), for large M. Arguments as ``rows``."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
 
 
 def _one_launch(
     name: str,
-    launch: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None],
-    x: torch.Tensor,
-    w_in: torch.Tensor,
-    w_fg: torch.Tensor,
-    out: torch.Tensor | None,
+    launch: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], None],
+    x: Tensor,
+    w_in: Tensor,
+    w_fg: Tensor,
+    out: Tensor | None,
 ) -> Outputs:
     require_triton(x, name)
     sizes = sizes_of(x, w_in, "w_in", w_fg)
@@ -198,14 +197,7 @@ def _one_launch(
     return q, k, v, beta, fg[0], fg[1]
 
 
-def kda(
-    x: torch.Tensor,
-    w_in: torch.Tensor,
-    w_fg: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    config: str | None = None,
-) -> Outputs:
+def kda(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Outputs:
     """Compute it with the best variant for the shape by the GPU's table, or with the one that ``config`` names.
 
     Arguments, results and errors as ``two_products``; runs on a CPU too.
@@ -220,7 +212,7 @@ def kda(
     return first_that_can(names, lambda name: BACKENDS[name](x, w_in, w_fg, out=out))
 
 
-def _cublas(x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, *, out: torch.Tensor | None = None) -> Outputs:
+def _cublas(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     sizes = sizes_of(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     joint, fg = joint_of(buffer_of(x, sizes, out), sizes)

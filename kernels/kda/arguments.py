@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 
@@ -13,7 +14,7 @@ RANK = 128
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
-Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+Outputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 class Sizes(NamedTuple):
@@ -31,7 +32,7 @@ class Sizes(NamedTuple):
         return 3 * self.D + 2 * self.R + self.H
 
 
-def sizes_of(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor) -> Sizes:
+def sizes_of(x: Tensor, w_in: Tensor, name: str, w_fg: Tensor) -> Sizes:
     """Check the merged weights against ``x``, and return the sizes."""
     expect(x, "x", shape=(None, None), dtype=FLOATS)
     expect(w_fg, "w_fg", shape=(2, None, None), dtype=x.dtype, device=x.device)
@@ -43,7 +44,7 @@ def sizes_of(x: torch.Tensor, w_in: torch.Tensor, name: str, w_fg: torch.Tensor)
     return Sizes(x.shape[0], x.shape[1], D, H, R)
 
 
-def buffer_of(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.Tensor:
+def buffer_of(x: Tensor, sizes: Sizes, out: Tensor | None) -> Tensor:
     """Return ``out``, checked, or a new flat buffer for the merged product and for f and g."""
     length = sizes.M * (sizes.N + 2 * sizes.D)
     if out is None:
@@ -52,7 +53,7 @@ def buffer_of(x: torch.Tensor, sizes: Sizes, out: torch.Tensor | None) -> torch.
     return out
 
 
-def joint_of(buffer: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+def joint_of(buffer: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
     """Return views of the flat buffer: the merged product [M, N], and f and g [2, M, D].
 
     f and g come first, because 2 · M · D elements end at a multiple of 16 bytes and M · N may not.
@@ -61,18 +62,15 @@ def joint_of(buffer: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Te
     return joint.view(sizes.M, sizes.N), fg.view(2, sizes.M, sizes.D)
 
 
-def _pack(order: tuple[str, ...], name: str, **weights: torch.Tensor) -> dict[str, torch.Tensor]:
-    return {
-        name: torch.cat([weights[part] for part in order]),
-        "w_fg": torch.stack((weights["w_fb"], weights["w_gb"])),
-    }
+def _pack(order: tuple[str, ...], name: str, **weights: Tensor) -> dict[str, Tensor]:
+    return {name: torch.cat([weights[part] for part in order]), "w_fg": torch.stack((weights["w_fb"], weights["w_gb"]))}
 
 
-def pack_as_source(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
+def pack_as_source(**weights: Tensor) -> dict[str, Tensor]:
     """Return merged weights in the source's order: q, k, v, beta, f_a, g_a."""
     return _pack(("w_q", "w_k", "w_v", "w_beta", "w_fa", "w_ga"), "w_qkvbfg", **weights)
 
 
-def pack(**weights: torch.Tensor) -> dict[str, torch.Tensor]:
+def pack(**weights: Tensor) -> dict[str, Tensor]:
     """Return merged weights in the order that ``kda`` takes: q, k, v, f_a, g_a, beta."""
     return _pack(("w_q", "w_k", "w_v", "w_fa", "w_ga", "w_beta"), "w_in", **weights)

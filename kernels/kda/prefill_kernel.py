@@ -16,9 +16,9 @@ Operands are loaded by TMA, whose descriptors mask tokens beyond M.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.common.devices import capability, sm_count
@@ -99,9 +99,7 @@ def _low_tile(
         g.store([row, column], tl.dot(rounded, w_fg.load([D + column, 0]).T).to(g.dtype))
 
 
-def prefill(
-    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
-) -> None:
+def prefill(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
     """Compute all eight products for any number of tokens; fastest for thousands.
 
     Args:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.kda.ready_flags import await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
@@ -113,9 +113,7 @@ def _short_rows(
     leave(counters, 2 * D // SHORT)
 
 
-def decode_rows(
-    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
-) -> None:
+def decode_rows(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
     """Compute dot products without tensor cores, whole rows of the weight for each program, for M ≤ 4.
 
     Args:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 import triton
+from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma
@@ -51,9 +51,7 @@ class Stream(NamedTuple):
 STREAM = TABLE.maybe("stream", Stream, "M", upto="M")
 
 
-def decode_stream(
-    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
-) -> None:
+def decode_stream(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
     """Compute everything in one launch, for M ≤ 32. Arguments as in ``kernels.kda.rows_kernel.decode_rows``.
 
     ``w_in`` and ``w_fg`` are read while preceding kernels still run: a kernel that launches its dependents early must
@@ -69,15 +67,7 @@ def decode_stream(
     launch(x, w_in, w_fg, wide, beta, fg, config)
 
 
-def launch(
-    x: torch.Tensor,
-    w_in: torch.Tensor,
-    w_fg: torch.Tensor,
-    wide: torch.Tensor,
-    beta: torch.Tensor,
-    fg: torch.Tensor,
-    config: Stream,
-) -> None:
+def launch(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor, config: Stream) -> None:
     """Launch ``decode_stream`` with a tile config."""
     (M, K), (_, D, R), H = x.shape, w_fg.shape, beta.shape[1]
     require_wgmma(x, "stream")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.kda.ready_flags import COUNTERS, await_flag, counters_of, leave, overlap, raise_flag
 from kernels.kda.table import TABLE
@@ -131,9 +132,7 @@ def _short_tile(
     leave(counters, 2 * D // SHORT)
 
 
-def decode_tiles(
-    x: torch.Tensor, w_in: torch.Tensor, w_fg: torch.Tensor, wide: torch.Tensor, beta: torch.Tensor, fg: torch.Tensor
-) -> None:
+def decode_tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
     """Compute tensor-core tiles with K split over programs, for M ≤ 128. Arguments as in ``rows_kernel.decode_rows``.
 
     The program that finishes a tile last adds up its partial sums, so that no second launch is needed.

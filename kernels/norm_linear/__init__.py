@@ -134,12 +134,7 @@ def _norm(x, gain, out, K, epsilon, PDL: tl.constexpr, BLOCK_K: tl.constexpr):
     tl.store(out + row + at, (values * scale).to(out.dtype.element_ty), inside)
 
 
-VARIANTS = {
-    "torch": torch_both,
-    "apart": apart,
-    "overlapped": overlapped,
-    "best": norm_linear,
-}
+VARIANTS = {"torch": torch_both, "apart": apart, "overlapped": overlapped, "best": norm_linear}
 
 SCRATCH = BUFFERS
 

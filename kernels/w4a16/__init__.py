@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kernels.common.devices import interpreted, require_triton
 from kernels.common.tables import SearchSpace
@@ -28,9 +29,7 @@ from kernels.w4a16.table import SIZES, TABLE, search_space, sizes_of
 BEST = TABLE.choice("best", str, SIZES, upto="M")
 
 
-def dequant(
-    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Dequantise into a scratch buffer, then call cuBLAS, as exllamav2 does at large M.
 
     Args:
@@ -48,13 +47,8 @@ def dequant(
 
 
 def planes(
-    x: torch.Tensor,
-    words: torch.Tensor,
-    scales32: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    config: Tile | None = None,
-) -> torch.Tensor:
+    x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Tile | None = None
+) -> Tensor:
     """Nibble planes: the weights are the tensor core's left operand, unpacked from shared memory to registers.
 
     Unpacking shuffles no data between threads: see ``int4.pack_planes`` for the layout and docs/kernels/w4a16.md for
@@ -80,13 +74,8 @@ def planes(
 
 
 def stream(
-    x: torch.Tensor,
-    words: torch.Tensor,
-    scales32: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    config: Stream | None = None,
-) -> torch.Tensor:
+    x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Stream | None = None
+) -> Tensor:
     """Few tokens: weights stream into shared memory, beginning before the preceding kernel has ended.
 
     Arguments as in ``planes``.
@@ -106,13 +95,8 @@ def stream(
 
 
 def ring(
-    x: torch.Tensor,
-    words: torch.Tensor,
-    scales32: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    config: Ring | None = None,
-) -> torch.Tensor:
+    x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Ring | None = None
+) -> Tensor:
     """Many tokens on Hopper: one warp only loads; one of two warp groups unpacks while the other multiplies.
 
     Arguments as in ``planes``.
@@ -131,13 +115,8 @@ def ring(
 
 
 def w4a16(
-    x: torch.Tensor,
-    words: torch.Tensor,
-    scales32: torch.Tensor,
-    *,
-    out: torch.Tensor | None = None,
-    config: str | None = None,
-) -> torch.Tensor:
+    x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
     """Compute ``x @ W`` for an int4 weight with the variant that is fastest at these sizes.
 
     Args:
@@ -167,7 +146,7 @@ def w4a16(
     return planes(x, words, scales32, out=out)
 
 
-def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor, config: Stream | None) -> str | None:
+def _why_no_stream(x: Tensor, scales32: Tensor, config: Stream | None) -> str | None:
     """Return why ``stream`` cannot take these arguments with this tile; None if it can."""
     if not has_hopper_ptx(x.device):
         return "stream loads by the tensor memory accelerator: NVIDIA GPUs from Hopper on have it"
@@ -178,14 +157,14 @@ def _why_no_stream(x: torch.Tensor, scales32: torch.Tensor, config: Stream | Non
     return _ragged("stream", x=x, **({"scales32": scales32} if len(scales32) > 1 else {}))
 
 
-def _why_no_ring(x: torch.Tensor, out: torch.Tensor) -> str | None:
+def _why_no_ring(x: Tensor, out: Tensor) -> str | None:
     """Return why ``ring`` cannot take these arguments; None if it can."""
     if not has_wgmma(x.device):
         return "ring uses wgmma, which only Hopper GPUs have (compute capability 9.0)"
     return _ragged("ring", x=x, out=out)
 
 
-def _ragged(variant: str, **tensors: torch.Tensor) -> str | None:
+def _ragged(variant: str, **tensors: Tensor) -> str | None:
     """Return why TMA cannot read a tensor, whose rows must be multiples of 16 bytes; None if it can read all."""
     for name, tensor in tensors.items():
         if size := tensor.shape[1] * tensor.element_size() % 16:
@@ -193,7 +172,7 @@ def _ragged(variant: str, **tensors: torch.Tensor) -> str | None:
     return None
 
 
-def _prepare_planes(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+def _prepare_planes(codes: Tensor, scales: Tensor) -> dict[str, Any]:
     expect_quantised(codes, scales)
     return {"words": pack_planes(codes), "scales32": scales.float()}
 

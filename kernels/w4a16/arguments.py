@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.w4a16.int4 import CODES_PER_WORD, PLANE_K, plane_shape
 
 
-def expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) -> int:
+def expect_planes(x: Tensor, words: Tensor, scales32: Tensor) -> int:
     """Check a weight that is packed in planes, and return N."""
     expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
     K = x.shape[1]
@@ -21,7 +22,7 @@ def expect_planes(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor) 
     return N
 
 
-def expect_rows(x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor) -> tuple[int, int]:
+def expect_rows(x: Tensor, words: Tensor, scales: Tensor) -> tuple[int, int]:
     """Check a weight that is packed by rows, and return K and N."""
     expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
     K = x.shape[1]
@@ -33,7 +34,7 @@ def expect_rows(x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor) -> t
     return K, N
 
 
-def output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
+def output(x: Tensor, N: int, out: Tensor | None) -> Tensor:
     """Return the caller's buffer, checked, or a new one: float16 [M, N]."""
     if out is None:
         return torch.empty(len(x), N, dtype=torch.float16, device=x.device)
@@ -41,6 +42,6 @@ def output(x: torch.Tensor, N: int, out: torch.Tensor | None) -> torch.Tensor:
     return out
 
 
-def _expect_groups(scales: torch.Tensor, name: str, K: int) -> None:
+def _expect_groups(scales: Tensor, name: str, K: int) -> None:
     if not len(scales) or K % len(scales):
         raise ValueError(f"{name} must have a number of rows that divides K={K}, got {len(scales)}")

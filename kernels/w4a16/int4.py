@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.common.devices import capability, interpreted
@@ -34,7 +35,7 @@ PLANE_WORDS = PLANE_K // 4
 PLANE_PADDING = 256
 
 
-def expect_quantised(codes: torch.Tensor, scales: torch.Tensor) -> None:
+def expect_quantised(codes: Tensor, scales: Tensor) -> None:
     """Raise unless ``codes`` and ``scales`` describe one weight.
 
     Args:
@@ -51,7 +52,7 @@ def expect_quantised(codes: torch.Tensor, scales: torch.Tensor) -> None:
         raise ValueError(f"scales must have a number of rows that divides K={K}, got {len(scales)}")
 
 
-def expect_codes(codes: torch.Tensor) -> None:
+def expect_codes(codes: Tensor) -> None:
     """Raise unless ``codes`` is uint8 [K, N], and on a CPU unless its values are 0 … 15.
 
     On a GPU values are not read: reading them would synchronise it, and code that reads values cannot be traced.
@@ -64,7 +65,7 @@ def expect_codes(codes: torch.Tensor) -> None:
         raise ValueError(f"codes must lie in 0 … 15, got {largest}; pack 8-bit codes elsewhere")
 
 
-def dequantise(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+def dequantise(codes: Tensor, scales: Tensor) -> Tensor:
     """Return the weight as float16 [K, N], each product rounded once.
 
     Args:
@@ -80,7 +81,7 @@ def dequantise(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     return (centred * scales.unsqueeze(1)).view(K, N)
 
 
-def pack_rows(codes: torch.Tensor) -> torch.Tensor:
+def pack_rows(codes: Tensor) -> Tensor:
     """Pack eight consecutive rows into an int32, the first in the lowest bits, as GPTQ checkpoints store them.
 
     Args:
@@ -100,7 +101,7 @@ def pack_rows(codes: torch.Tensor) -> torch.Tensor:
     return words
 
 
-def pack_planes(codes: torch.Tensor) -> torch.Tensor:
+def pack_planes(codes: Tensor) -> Tensor:
     """Pack four rows that lie 32 apart into an int16; each tile of 64 channels × 128 rows is contiguous.
 
     Word j of a channel holds the codes of rows j, j + 32, j + 64 and j + 96 of its tile, the first in the lowest bits.
@@ -128,7 +129,7 @@ def pack_planes(codes: torch.Tensor) -> torch.Tensor:
     return words.to(torch.int16)
 
 
-def unpack_planes(words: torch.Tensor, K: int, N: int) -> torch.Tensor:
+def unpack_planes(words: Tensor, K: int, N: int) -> Tensor:
     """Return codes uint8 [K, N] from ``pack_planes``.
 
     Raises:
@@ -155,7 +156,7 @@ def plane_shape(K: int, N: int) -> PlaneShape:
     return PlaneShape(n_tiles, -(-K // PLANE_K), PLANE_N, PLANE_WORDS)
 
 
-def pack_pairs(codes: torch.Tensor) -> torch.Tensor:
+def pack_pairs(codes: Tensor) -> Tensor:
     """Pack two consecutive k into a byte, the even one in the high nibble; a row is one output channel.
 
     ``torch._convert_weight_to_int4pack`` takes this on CUDA (aten/src/ATen/native/cuda/int4mm.cu).
@@ -214,7 +215,7 @@ def unpack_codes(words, PTX: tl.constexpr):
     return joined.permute(0, 3, 2, 1).reshape(words.shape[0], 4 * words.shape[1])
 
 
-def dequantise_planes(words: torch.Tensor, scales32: torch.Tensor, K: int) -> torch.Tensor:
+def dequantise_planes(words: Tensor, scales32: Tensor, K: int) -> Tensor:
     """Return the weight of ``pack_planes`` as float16 [K, N], stored with K contiguous, each product rounded once.
 
     Runs a Triton kernel, or torch on a CPU. The variants that call this have checked the arguments.
@@ -260,7 +261,7 @@ def has_wgmma(device: torch.device) -> bool:
     return capability(device)[0] == 9 and torch.version.hip is None
 
 
-def _pad(codes: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+def _pad(codes: Tensor, rows: int, columns: int) -> Tensor:
     """Return ``codes`` padded with zero weights until its sizes are multiples of ``rows`` and ``columns``."""
     K, N = codes.shape
     return torch.nn.functional.pad(codes, (0, -N % columns, 0, -K % rows), value=ZERO_POINT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kernels.common.arguments import expect
 from kernels.w4a16.arguments import output
@@ -15,7 +16,7 @@ INT4PACK_GROUPS = (32, 64, 128, 256)
 INT4PACK_K_TILES = 8
 
 
-def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+def fp16(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Compute the product with the weight in float16 by cuBLAS.
 
     Args:
@@ -31,7 +32,7 @@ def fp16(x: torch.Tensor, weight: torch.Tensor, *, out: torch.Tensor | None = No
     return torch.mm(x, weight, out=output(x, weight.shape[1], out))
 
 
-def int4pack(x_bf16: torch.Tensor, tiles: torch.Tensor, scales_and_zeros: torch.Tensor) -> torch.Tensor:
+def int4pack(x_bf16: Tensor, tiles: Tensor, scales_and_zeros: Tensor) -> Tensor:
     """Compute PyTorch's int4 product, ``torch._weight_int4pack_mm``; on CUDA it supports bfloat16 only.
 
     Args:
@@ -54,12 +55,12 @@ def int4pack(x_bf16: torch.Tensor, tiles: torch.Tensor, scales_and_zeros: torch.
     return multiply(x_bf16, tiles, group, scales_and_zeros)
 
 
-def prepare_fp16(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+def prepare_fp16(codes: Tensor, scales: Tensor) -> dict[str, Any]:
     """Return the weight of ``fp16`` as ``torch.nn.Linear`` stores it."""
     return {"weight": dequantise(codes, scales).t().contiguous().t()}
 
 
-def prepare_int4pack(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+def prepare_int4pack(x: Tensor, codes: Tensor, scales: Tensor) -> dict[str, Any]:
     """Return the arguments of ``int4pack``.
 
     Raises:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.common.devices import sm_count
@@ -67,9 +68,7 @@ def tiles_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     return search_space("planes", tiles if M <= LARGEST_PLANES_M else [], M, K, N, group)
 
 
-def multiply_planes(
-    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, tile: Tile
-) -> None:
+def multiply_planes(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, tile: Tile) -> None:
     """Compute ``planes`` with a given tile; the arguments are not checked."""
     (M, K), (groups, N), k_tiles = x.shape, scales32.shape, words.shape[1]
     tiles = triton.cdiv(M, tile.BM) * triton.cdiv(N, tile.BN)
@@ -211,7 +210,7 @@ def finish_products():
     )
 
 
-def counters(device: torch.device, count: int) -> torch.Tensor:
+def counters(device: torch.device, count: int) -> Tensor:
     """Return at least ``count`` counters, int32, zero before and after every launch.
 
     Calls on a device share them, so two streams must not run this kernel at once.
@@ -220,6 +219,6 @@ def counters(device: torch.device, count: int) -> torch.Tensor:
 
 
 @once_per_device
-def _counters(device: torch.device) -> torch.Tensor:
+def _counters(device: torch.device) -> Tensor:
     """Return the counters of arrivals at each output tile; the last program to arrive resets its counter."""
     return torch.zeros(COUNTERS, dtype=torch.int32, device=device)

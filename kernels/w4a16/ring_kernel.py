@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 import triton
+from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -65,7 +66,7 @@ def rings_at(M: int, K: int, N: int, group: int | str) -> SearchSpace:
     return search_space("ring", [ring for ring in rings if M > 16 and ring.tokens < 2 * M], M, K, N, group)
 
 
-def multiply_ring(x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, ring: Ring) -> None:
+def multiply_ring(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, ring: Ring) -> None:
     """Write ``out = x @ W`` with a given tile config; the arguments are not checked.
 
     Args:

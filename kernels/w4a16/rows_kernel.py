@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.common.devices import require_triton
 from kernels.w4a16.arguments import expect_rows, output
 from kernels.w4a16.int4 import expect_quantised, pack_rows
 
 
-def triton_rows(
-    x: torch.Tensor, words: torch.Tensor, scales: torch.Tensor, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def triton_rows(x: Tensor, words: Tensor, scales: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Multiply by one plain Triton kernel: shift and mask a tile of codes, scale it, multiply.
 
     Args:
@@ -43,7 +41,7 @@ def triton_rows(
     return out
 
 
-def prepare_rows(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+def prepare_rows(codes: Tensor, scales: Tensor) -> dict[str, Any]:
     """Return the arguments of ``triton_rows`` from the suite's inputs."""
     expect_quantised(codes, scales)
     return {"words": pack_rows(codes)}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import torch
 import triton
+from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
@@ -28,9 +29,7 @@ from kernels.w4a16.planes_kernel import counters
 from kernels.w4a16.stream_tiles import Stream, parts_of
 
 
-def multiply_stream(
-    x: torch.Tensor, words: torch.Tensor, scales32: torch.Tensor, out: torch.Tensor, stream: Stream
-) -> None:
+def multiply_stream(x: Tensor, words: Tensor, scales32: Tensor, out: Tensor, stream: Stream) -> None:
     """Write ``out = x @ W`` with a given tile config; the arguments are not checked.
 
     Args:
