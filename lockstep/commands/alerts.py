@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 from asv.console import log
+from rich.console import Console
+from rich.text import Text
 
 from lockstep.commands.alert_options import (
     add_names,
@@ -26,6 +28,7 @@ from lockstep.commands.alert_options import (
 )
 from lockstep.commands.locations import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.record.terminal import plain_table, wide_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,20 +132,13 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
     # Start-up: `lockstep --help` imports every verb.
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from lockstep.alerts.text import archive, headline, status
 
-    console = Console()
-    if not console.is_terminal and console.width < 160:
-        console = Console(width=200)
+    console = wide_console()
     if not alerts:
         console.print("There are no alerts.")
         return
-    table = Table(header_style="bold", show_edge=False, pad_edge=False)
-    table.add_column("no.", justify="right")
+    table = plain_table((), ("no.",))
     for name in ("state", "alert", "cause", "owner"):
         table.add_column(name, overflow="fold")
     for alert in alerts:
@@ -169,8 +165,6 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
     # Start-up: `lockstep --help` imports every verb.
-    from rich.console import Console
-
     from lockstep.alerts.text import headline, lines, search_command, status
 
     console = Console()

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.console import log
+from rich.text import Text
 
 from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
 from lockstep.commands.locations import open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.record.terminal import plain_table, wide_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,19 +157,11 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
 
 def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
     # Start-up: `lockstep --help` imports every verb.
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from lockstep.alerts.text import amount, span
     from lockstep.detect.settings import Settings
 
-    console = Console()
-    if not console.is_terminal and console.width < 160:
-        console = Console(width=200)
-    table = Table(header_style="bold", show_edge=False, pad_edge=False)
-    for name in ("change", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
+    console = wide_console()
+    table = plain_table((), ("change", "95 % interval"))
     for name in ("series", "machine", "commits", "cause"):
         table.add_column(name, overflow="fold")
     if args.all:

@@ -21,6 +21,7 @@ from asv.commands import Command, common_args
 
 from lockstep.commands.cli import expect_folder
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
+from lockstep.record.terminal import wide_console
 from lockstep.suite.model import Suite, SuiteError
 
 if TYPE_CHECKING:
@@ -109,12 +110,12 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.commit_sources import sources
-    from lockstep.machine_code.report import code_table, console, host_lines, unknown_lines
+    from lockstep.machine_code.report import code_table, host_lines, unknown_lines
     from lockstep.suite.discovery import match_labels
 
     _refuse_unknown(suites, args.variant)
     labels = match_labels(suites, args.case)
-    out = console()
+    out = wide_console()
     with sources(args.ref, *packages) as tree:
         if absent := _absent(suites, tree.root):
             return _fail(BROKEN, f"{args.ref} has no family {absent}")
@@ -142,14 +143,14 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.machine_code import compare
     from lockstep.machine_code.commit_sources import sources
-    from lockstep.machine_code.report import console, diff_lines
+    from lockstep.machine_code.report import diff_lines
 
     expect_folder(args.markdown)
     with ExitStack() as trees:
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head))
         if absent := _absent(suites, base.root, head.root):
             return _fail(BROKEN, f"nothing to compare: neither {args.base} nor {args.head} has the family {absent}")
-        out = console()
+        out = wide_console()
         comparisons = []
         for target in targets:
             comparison = compare(base, head, suites, target, say=_say)

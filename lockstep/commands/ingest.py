@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.console import log
 from asv.util import UserError
+from rich.console import Console
+from rich.text import Text
 
 from lockstep.commands.locations import add_location_options, check_locations, open_store
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
+from lockstep.record.terminal import plain_table
 
 if TYPE_CHECKING:
     from lockstep.history.problems import Refreshed
@@ -84,17 +87,13 @@ def _machines(results: Results) -> list[dict[str, Any]]:
 
 def _print(results: Results, done: Refreshed) -> None:
     # Start-up: `lockstep --help` imports every verb.
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from lockstep.history.unread import tally
 
     console = Console()
     read = f"{done.changed} of {done.files} files read, {done.points} numbers, in {done.seconds:.2f} s"
     console.print(read + (f"; {done.gone} gone" if done.gone else ""), highlight=False)
     if results.machines:
-        table = Table(header_style="bold", show_edge=False, pad_edge=False)
+        table = plain_table(())
         for name in ("machine", "commits", "series", "newest", "clocks"):
             table.add_column(name, justify="right" if name in ("commits", "series") else "left")
         for machine in _machines(results):

@@ -22,6 +22,7 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.model import Record
 from lockstep.record.table import CPU_NOTE, reasons, records_table
+from lockstep.record.terminal import wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import (
     load_suites,
@@ -87,9 +88,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
             raise UsageError(f"--seed {args.seed}: a number from 0 to {2**32 - 1}")
-        console = Console()
-        if console.width < 160 and not console.is_terminal:
-            console = Console(width=200)
+        console = wide_console()
         states: set[str] = set()
         try:
             with closing(_recorder(conf, found, args)) as recorder:

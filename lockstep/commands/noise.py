@@ -22,6 +22,7 @@ from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.model import TWIN, Record
 from lockstep.record.table import reasons
+from lockstep.record.terminal import plain_table, wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.model import CACHE_STATES, Suite
@@ -144,7 +145,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
             runs.append(taken)
             console.print(f"run {number + 1} of {args.runs}: {len(plan)} cases, {len(taken)} arms", markup=False)
         rows = agreements(runs)
-        wide = Console() if Console().is_terminal else Console(width=160)
+        wide = wide_console()
         wide.print(_table(rows))
         for line in summary(rows):
             wide.print(line, markup=False, highlight=False)
@@ -253,11 +254,8 @@ def _range(values: Sequence[float]) -> float:
 
 
 def _table(rows: Sequence[Agreement]) -> Table:
-    table = Table(header_style="bold", show_edge=False, pad_edge=False)
-    for name in ("suite", "variant", "case", "L2"):
-        table.add_column(name, no_wrap=True)
-    for name in ("µs", "range", "speedup", "range", "A/A − 1", "A/A sd"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("µs", "range", "speedup", "range", "A/A − 1", "A/A sd")
+    table = plain_table(("suite", "variant", "case", "L2"), numbers)
     for row in rows:
         table.add_row(
             row.suite,

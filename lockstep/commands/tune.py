@@ -25,6 +25,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
+from lockstep.record.terminal import plain_table
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites
 from lockstep.suite.model import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteError
@@ -170,11 +171,8 @@ def _table(done: Sequence[Tuned]) -> Table:
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.tuning.search_space import name_of
 
-    table = Table(header_style="bold", show_edge=False, pad_edge=False)
-    for name in ("suite", "variant", "case"):
-        table.add_column(name, no_wrap=True)
-    for name in ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval")
+    table = plain_table(("suite", "variant", "case"), numbers)
     table.add_column("best candidate")
     for result in done:
         cells = [_micro(result.floor_s), _micro(result.previous_s), _micro(result.best_s)]

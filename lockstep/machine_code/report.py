@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from lockstep.machine_code.compare import Comparison
 from lockstep.machine_code.differences import CodeChange
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+from lockstep.record.terminal import plain_table
 
 #: What each kind of change is headed by.
 HEADINGS = {
@@ -25,17 +25,10 @@ WIDTH = 200
 SHOWN = 3
 
 
-def console() -> Console:
-    """A console that does not fold a table where nobody looks at a terminal."""
-    made = Console()
-    return made if made.is_terminal or made.width >= 160 else Console(width=200)
-
-
 def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
     """A row for each kernel that differs from the others of its suite; cases that launch the same one share it."""
-    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
-    for name in ("suite", "kernel", "used by"):
-        table.add_column(name, no_wrap=name != "used by")
+    table = plain_table(("suite", "kernel"), title=title)
+    table.add_column("used by")
     for name in ("warps", "stages", "registers", "spills", "shared", "blocks an SM"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("instructions")

@@ -8,6 +8,7 @@ from statistics import quantiles
 from rich.table import Table
 
 from lockstep.record.model import Record
+from lockstep.record.terminal import plain_table
 
 #: From here on a ratio's interval or an MDE says only that nothing is known (a share of 1 is 100 %).
 UNKNOWN = 100.0
@@ -21,11 +22,8 @@ CPU_NOTE = (
 
 def records_table(records: Sequence[Record], title: str = "") -> Table:
     """A table of records of one suite. Why a series failed or is n/a is told by ``reasons``."""
-    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
-    for name in ("variant", "case", "L2"):
-        table.add_column(name, no_wrap=True)
-    for name in ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz", "error"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("µs", "spread", "GFLOP/s", "GB/s", "% of floor", "speedup", "95 % interval", "MDE", "MHz", "error")
+    table = plain_table(("variant", "case", "L2"), numbers, title=title)
     for record in records:
         table.add_row(record.variant, record.case, record.l2, *_cells(record))
     return table

@@ -10,6 +10,7 @@ from typing import Any
 from asv.commands import Command
 
 from lockstep.commands.cli import UsageError
+from lockstep.record.terminal import wide_console
 
 #: Settings were chosen on seeds below 100; these are for reporting.
 SEEDS = (201, 202)
@@ -67,7 +68,6 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         history = args.recorded or RECORDED
         # Only now: every start of the command loads this module.
         import numpy as np
-        from rich.console import Console
 
         from lockstep.detect import Settings
         from tools.evaluate.board import SMALLEST, STANDARD, fill, row_table, standard_table
@@ -89,7 +89,7 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
         if args.json:
             print(json.dumps(board.as_json()))
             return 0
-        console = Console() if Console().is_terminal else Console(width=200)
+        console = wide_console()
         console.print(standard_table(board))
         rows = [row for row in board.rows if row not in (SMALLEST, *STANDARD)]
         recorded = sorted((row for row in rows if row.startswith("recorded")), key=lambda row: ">" in row)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from lockstep.gate.report.model import Report, headline
 from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
+from lockstep.record.terminal import plain_table, wide_console
 
 _STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "green"}
 
@@ -20,15 +20,14 @@ def show(report: Report, console: Console, *, plain: bool = False) -> None:
             if verdict.outcome != "same":
                 console.print(line(verdict), markup=False, highlight=False, soft_wrap=True)
     elif told:
-        # As in lockstep.record.table: a log is as wide as its lines need.
-        wide = console if console.is_terminal else Console(file=console.file, width=200)
-        table = Table(header_style="bold", show_edge=False, pad_edge=False)
+        table = plain_table(())
         for column in COLUMNS:
             table.add_column(column, justify="right" if "µs" in column or column == "change" else "left")
         for row in told:
             # Text, because names may hold what rich takes for markup.
             table.add_row(*(Text(cell) for cell in row.cells), style=_STYLES.get(row.outcome, ""))
-        wide.print(table)
+        # A log is as wide as its lines need.
+        (console if console.is_terminal else wide_console(console.file)).print(table)
     for suite, count, proved in same(report):
         note = f", {proved} of them proved" if proved else ""
         console.print(
