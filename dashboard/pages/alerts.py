@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, cast, get_args
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import asked
-from dashboard.pages.parts import age, change_cell, count, loading, notice, table
+from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table
 from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.lifecycle import State as Life
 from lockstep.alerts.listing import Choice, Order, Page
@@ -61,15 +61,13 @@ def layout(service: AlertService | None, search: str) -> Any:
         )
 
     controls = [
-        html.Div(
-            [
-                html.Span("State", className="label"),
-                dmc.SegmentedControl(
-                    id="alerts-state",
-                    data=[{"value": one, "label": one.capitalize()} for one in _STATES],
-                    value=chosen["state"] if chosen["state"] in _STATES else "open",
-                ),
-            ]
+        labelled(
+            "State",
+            dmc.SegmentedControl(
+                id="alerts-state",
+                data=[{"value": one, "label": one.capitalize()} for one in _STATES],
+                value=chosen["state"] if chosen["state"] in _STATES else "open",
+            ),
         ),
         select("family", names.family),
         select("machine", names.machine),
@@ -160,14 +158,8 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         archived = service.alerts.archived()
         return listed(page, order, state, start, everything, said, now_ms(), archived), pages, start + 1, pages == 1
 
-    clientside: Any = app.clientside_callback
-    clientside(
-        ClientsideFunction("lockstep", "address"),
-        Output("alerts-path", "modified_timestamp"),
-        *chosen,
-        State("alerts-path", "data"),
-        prevent_initial_call=True,
-    )
+    path = State("alerts-path", "data")
+    in_browser(app, "address", Output("alerts-path", "modified_timestamp"), *chosen, path)
 
 
 def version(service: AlertService, said: str) -> str:

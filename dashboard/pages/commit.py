@@ -9,11 +9,11 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html, no_update
 from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress
-from dashboard.pages.grid import BY_SHAPE, drawn, grid, number, text
+from dashboard.pages.grid import BY_SHAPE, connect, drawn, grid, number, text
 from dashboard.pages.overview_values import percent as percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
 from dashboard.pages.row_source import Values, block
@@ -115,27 +115,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             return no_update
         return block(compared(kept), VALUES, request, lambda some: [_cells(one) for one in some], search or "")
 
-    clientside: Any = app.clientside_callback
-    clientside(
-        ClientsideFunction("lockstep", "search"),
-        Output("commit-grid", "dashGridOptions"),
-        Input("commit-search", "value"),
-        State("commit-grid", "dashGridOptions"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "openRow"),
-        Output("url", "href", allow_duplicate=True),
-        Input("commit-grid", "cellClicked"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "askAgain"),
-        Output("commit-told", "modified_timestamp"),
-        Input("commit-told", "data"),
-        Input("commit-search", "value"),
-        prevent_initial_call=True,
-    )
+    connect(app, "commit")
 
 
 def find(results: Results, text: str) -> Commit | None:

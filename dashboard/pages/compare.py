@@ -7,13 +7,13 @@ import math
 from typing import Any, cast
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import asked
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
-from dashboard.pages.parts import count, day, graph, loading, minus, notice, table
+from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, notice, table
 from lockstep.alerts.service import AlertService, current_thresholds
 from lockstep.compare.number_format import whole
 from lockstep.compare.rows import suites
@@ -119,14 +119,8 @@ def register(app: Dash, store: Store, service: AlertService | None) -> None:
         asks = dict(zip(KEYS, (one or "" for one in values), strict=True))
         return body(store.current(), asks, cast("Scheme", scheme), current_thresholds(service))
 
-    clientside: Any = app.clientside_callback
-    clientside(
-        ClientsideFunction("lockstep", "address"),
-        Output("compare-path", "modified_timestamp"),
-        *chosen,
-        State("compare-path", "data"),
-        prevent_initial_call=True,
-    )
+    path = State("compare-path", "data")
+    in_browser(app, "address", Output("compare-path", "modified_timestamp"), *chosen, path)
 
 
 def body(results: Results, chosen: dict[str, str], scheme: Scheme, thresholds: Thresholds) -> list[Any]:
@@ -259,4 +253,4 @@ def _segmented(name: str, label: str, options: dict[str, str], value: str, hidde
     control = dmc.SegmentedControl(
         id=f"compare-{name}", data=data, value=value if value in options else next(iter(options))
     )
-    return html.Div([html.Span(label, className="label"), control], hidden=hidden)
+    return labelled(label, control, hidden)

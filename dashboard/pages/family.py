@@ -7,7 +7,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import ALL, ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.change_marks import marks
@@ -18,7 +18,7 @@ from dashboard.charts.theme import Scheme, Style
 from dashboard.charts.trend import trend
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
-from dashboard.pages.parts import back_link, graph, loading, mono, notice
+from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
@@ -82,13 +82,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             clearable=False,
             className="cases filter",
         ),
-        html.Div(
-            [
-                html.Span("L2", className="label"),
-                dmc.SegmentedControl(id="family-l2", data=caches, value=l2),
-            ],
-            hidden=len(caches) < 2,
-        ),
+        labelled("L2", dmc.SegmentedControl(id="family-l2", data=caches, value=l2), hidden=len(caches) < 2),
         html.Div(
             [
                 html.Span("Quantity", className="label"),
@@ -173,23 +167,17 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         address = _address(suite, machine, cases, l2, (), variants)
         return no_update if scheme is None else latest(store.current(), address, scheme)
 
-    clientside: Any = app.clientside_callback
-    clientside(
-        ClientsideFunction("lockstep", "zoomed"),
+    zoom, suite = Input("family-zoom", "data"), State("family-suite", "data")
+    charts = Input({"type": "family-chart", "at": ALL}, "relayoutData")
+    in_browser(
+        app,
+        "zoomed",
         Output("family-zoom", "data"),
-        Input({"type": "family-chart", "at": ALL}, "relayoutData"),
+        charts,
         Input("family-machine", "value"),
         State("family-zoom", "data"),
-        prevent_initial_call=True,
     )
-    clientside(
-        ClientsideFunction("lockstep", "permalink"),
-        Output("family-suite", "modified_timestamp"),
-        *chosen,
-        Input("family-zoom", "data"),
-        State("family-suite", "data"),
-        prevent_initial_call=True,
-    )
+    in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, zoom, suite)
 
 
 def _address(

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import dash_ag_grid as dag
+from dash import Dash, Input, Output, State
+
+from dashboard.pages.parts import in_browser
 
 #: Rows up to which the table is as high as they are.
 FEW_ROWS = 40
@@ -51,6 +54,19 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str, search: st
         className="grid" if rows > FEW_ROWS else "grid short",
         style={"height": None},
     )
+
+
+def connect(app: Dash, page: str) -> None:
+    """Connect a page's table: a search narrows it, a click opens a row, and a long one asks again for its rows.
+
+    Args:
+        app: of the page.
+        page: prefix of the ids "…-grid", "…-search" and "…-told". The last one changes with the rows.
+    """
+    options, search, told = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"
+    in_browser(app, "search", Output(options, "dashGridOptions"), search, State(options, "dashGridOptions"))
+    in_browser(app, "openRow", Output("url", "href", allow_duplicate=True), Input(options, "cellClicked"))
+    in_browser(app, "askAgain", Output(told, "modified_timestamp"), Input(told, "data"), search)
 
 
 def text(field: str, header: str, width: int, **more: Any) -> Column:

@@ -7,18 +7,30 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
 from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
 from dashboard.charts.theme import Scheme
-from dashboard.pages.grid import grid
+from dashboard.pages.grid import connect, grid
 from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
 from dashboard.pages.overview_machine import machine_line, opening_machine
 from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
-from dashboard.pages.parts import commit_line, commit_link, count, day, graph, loading, mono, notice, problem_list
+from dashboard.pages.parts import (
+    commit_line,
+    commit_link,
+    count,
+    day,
+    graph,
+    in_browser,
+    labelled,
+    loading,
+    mono,
+    notice,
+    problem_list,
+)
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.service import AlertService
@@ -67,24 +79,18 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             searchable=True,
             className="since",
         ),
-        html.Div(
-            [
-                html.Span("L2", className="label"),
-                dmc.SegmentedControl(
-                    id="overview-l2",
-                    data=l2s,
-                    value=address.l2 if address.l2 in l2s else _measured(results, machine, l2s),
-                ),
-            ],
+        labelled(
+            "L2",
+            dmc.SegmentedControl(
+                id="overview-l2", data=l2s, value=address.l2 if address.l2 in l2s else _measured(results, machine, l2s)
+            ),
             hidden=len(caches) < 2,
         ),
-        html.Div(
-            [
-                html.Span("Heatmap", className="label"),
-                dmc.SegmentedControl(
-                    id="overview-show", data=shown, value=address.show if address.show in SHOWN else "change"
-                ),
-            ],
+        labelled(
+            "Heatmap",
+            dmc.SegmentedControl(
+                id="overview-show", data=shown, value=address.show if address.show in SHOWN else "change"
+            ),
             hidden=len(shown) == 1,
         ),
         dmc.TextInput(
@@ -185,38 +191,13 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         return _sinces(results, machine), columns(results, machine)
 
     register_rows(app, store, findings)
-    clientside: Any = app.clientside_callback
-    clientside(
-        ClientsideFunction("lockstep", "openRow"),
-        Output("url", "href", allow_duplicate=True),
-        Input("overview-grid", "cellClicked"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "openCell"),
-        Output("url", "href", allow_duplicate=True),
-        Input("overview-heat", "clickData"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "search"),
-        Output("overview-grid", "dashGridOptions"),
-        Input("overview-search", "value"),
-        State("overview-grid", "dashGridOptions"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "askAgain"),
-        Output("overview-told", "modified_timestamp"),
-        Input("overview-told", "data"),
-        Input("overview-search", "value"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "overviewLink"),
+    connect(app, "overview")
+    in_browser(app, "openCell", Output("url", "href", allow_duplicate=True), Input("overview-heat", "clickData"))
+    in_browser(
+        app,
+        "overviewLink",
         Output("overview-heat-card", "data-link"),
         *(Input(f"overview-{name}", "value") for name in (*_CONTROLS, "search")),
-        prevent_initial_call=True,
     )
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import dcc, html
+from dash import ClientsideFunction, Dash, dcc, html
 
 from dashboard.address import CommitAddress
 from dashboard.charts.theme import GRAPH_CONFIG
@@ -98,6 +98,17 @@ def commit_link(commit: Commit, machine: str = "") -> Any:
     return dcc.Link(
         commit.short, href=CommitAddress(commit.hash, machine).link(), className="link mono", title=commit.subject
     )
+
+
+def labelled(label: str, control: Any, hidden: bool = False) -> Any:
+    """A control that has no label of its own, under one."""
+    return html.Div([html.Span(label, className="label"), control], hidden=hidden)
+
+
+def in_browser(app: Dash, function: str, *given: Any) -> None:
+    """Register a callback that the browser answers: a function of ``assets/callbacks.js``, its output, its inputs."""
+    clientside: Any = app.clientside_callback
+    clientside(ClientsideFunction("lockstep", function), *given, prevent_initial_call=True)
 
 
 def loading(content: Any) -> Any:

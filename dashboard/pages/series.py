@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.charts.cause_colours import cause_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
-from dashboard.pages.parts import back_link, commit_link, graph, loading, mono, notice
+from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.series_table import commit_table
 from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
 from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
@@ -61,17 +61,15 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
-                html.Div(
-                    [
-                        html.Span("Quantity", className="label"),
-                        dmc.SegmentedControl(
-                            id="series-quantity",
-                            data=[{"value": one.name, "label": one.label} for one in choices],
-                            value=address.quantity
-                            if address.quantity in [one.name for one in choices]
-                            else choices[0].name,
-                        ),
-                    ]
+                labelled(
+                    "Quantity",
+                    dmc.SegmentedControl(
+                        id="series-quantity",
+                        data=[{"value": one.name, "label": one.label} for one in choices],
+                        value=address.quantity
+                        if address.quantity in [one.name for one in choices]
+                        else choices[0].name,
+                    ),
                 ),
                 className="controls",
                 hidden=len(choices) < 2,
@@ -129,21 +127,15 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             commit_table(results.commits(address.machine), address.machine, shown.points, shown.what, address.zoom),
         )
 
-    clientside: Any = app.clientside_callback
-    clientside(
-        ClientsideFunction("lockstep", "zoomed"),
-        Output("series-zoom", "data"),
-        Input("series-chart", "relayoutData"),
-        State("series-zoom", "data"),
-        prevent_initial_call=True,
-    )
-    clientside(
-        ClientsideFunction("lockstep", "seriesLink"),
+    zoomed = State("series-zoom", "data")
+    in_browser(app, "zoomed", Output("series-zoom", "data"), Input("series-chart", "relayoutData"), zoomed)
+    in_browser(
+        app,
+        "seriesLink",
         Output("series-address", "modified_timestamp"),
         Input("series-quantity", "value"),
         Input("series-zoom", "data"),
         State("series-address", "data"),
-        prevent_initial_call=True,
     )
 
 
