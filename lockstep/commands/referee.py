@@ -18,6 +18,7 @@ from asv.console import log
 
 from lockstep.commands.gate import share
 from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.import_torch import load_torch
 from lockstep.record.lines import json_line
 from lockstep.referee.loop import NoVerdict, Referee
 from lockstep.referee.search import Search
@@ -62,6 +63,11 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--precision", default="float32", help="dtype of a KernelBench problem (default: float32)")
         parser.add_argument("--workloads", default="", metavar="FILE.jsonl", help="of a FlashInfer-Bench definition")
         parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="silence that counts as hung")
+        parser.add_argument(
+            "--isolated",
+            action="store_true",
+            help="judge a faster candidate from another process as well, which holds clock, seeds and reference",
+        )
         parser.add_argument("--json", action="store_true", help="print verdicts as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -72,7 +78,14 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         source = _source(args)
         search = Search(args.min_effect, args.error_rate)
         started = time.monotonic()
-        with closing(Referee(source, search, args.limit, keep=args.keep)) as referee:
+        confirm = None
+        if args.isolated:
+            load_torch()
+            # Start-up: torch, which `lockstep referee` needs only here.
+            from lockstep.referee.judge import Judge
+
+            confirm = Judge(source, args.limit).confirm
+        with closing(Referee(source, search, args.limit, keep=args.keep, confirm=confirm)) as referee:
             try:
                 given = [referee.submission_of(place) for place in args.candidates]
                 rival = args.against if args.against and not source.against else ""

@@ -32,6 +32,8 @@ class Referee:
         silence_s: seconds that a candidate may be silent before it counts as hung.
         keep: compare every candidate with the first incumbent; otherwise a faster candidate takes its place.
         worker: starts a worker (tests pass their own).
+        confirm: judges a candidate that is faster once more, from a process that never imports it: candidate,
+            incumbent and their records to confirmed records (``lockstep.referee.judge``).
 
     Attributes:
         incumbent: name of what candidates are compared with now.
@@ -46,12 +48,13 @@ class Referee:
         *,
         keep: bool = False,
         worker: Callable[[Source, float], RefereeWorker] = RefereeWorker,
+        confirm: Callable[[Submission, Submission | None, list[Record]], list[Record]] | None = None,
     ) -> None:
         self.search = search
         self.counts = dict.fromkeys(Outcome, 0)
         self.incumbent = ""
         self._source, self._silence_s, self._keep = source, silence_s, keep
-        self._make_worker = worker
+        self._make_worker, self._confirm = worker, confirm
         self._worker: RefereeWorker | None = None
         self._champion: Submission | None = None  # None is the problem's own
         self._folder = tempfile.TemporaryDirectory(prefix="lockstep-referee-")
@@ -149,6 +152,13 @@ class Referee:
             verdict, further = self._weigh(blank, records, stage)
             if not further:
                 return verdict
+        if self._confirm is not None:
+            self.close_worker()  # on a GPU it would run beside those that are judged
+            mine = [one for one in self._confirm(candidate, self._champion, records) if one.variant == candidate.name]
+            if found := fault(mine):
+                return blank.failed(*found)
+            if doubt := next((one for one in mine if one.speedup is None), None):
+                return replace(verdict, rule=doubt.rule, reason=doubt.note)
         return replace(verdict, outcome=Outcome.FASTER)
 
     def _weigh(self, blank: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:

@@ -76,6 +76,8 @@ class Verdict:
         """Return the verdict as a line for people."""
         told = percent(self.speedup) if self.speedup else ""
         text = _SENTENCES[self.outcome].format(**{**asdict(self), "speedup": told})
+        if self.outcome is Outcome.NOT_FASTER and self.reason:
+            text = f"correct: {self.reason}"
         if self.outcome in CORRECT and len(self.cases) == 1:
             [case] = self.cases
             text += f" ({case['latency_s'] * 1e6:.4g} µs, {self.incumbent} {case['incumbent_s'] * 1e6:.4g} µs)"

@@ -1,0 +1,44 @@
+"""The process that runs one candidate for a judge in another process (``lockstep.timing.contestant``)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockstep.processes.import_torch import load_torch
+from lockstep.processes.worker import WorkerProcess
+
+if TYPE_CHECKING:
+    from lockstep.suite.family import Family
+
+
+def main() -> int:
+    """Serve requests until standard input ends."""
+    process = WorkerProcess("lockstep referee contestant")
+    process.parser.add_argument("--problem", type=json.loads, required=True, help="a Source as JSON")
+    process.parser.add_argument("--candidate", type=json.loads, required=True, help="a Submission as JSON, or null")
+    process.parser.add_argument("--scratch", type=Path, required=True)
+    options = process.parse()
+    load_torch()
+    # Start-up: torch, after the process is tied to its parent.
+    from lockstep.referee.bench import open_problem
+    from lockstep.referee.source import Source, Submission
+    from lockstep.timing.contestant import serve
+    from lockstep.timing.device import open_device
+
+    problem = open_problem(Source(**options.problem), open_device())
+
+    def load() -> tuple[Family, str]:
+        if options.candidate is None:
+            assert problem.incumbent is not None, "a loop has no other incumbent"
+            return problem.family({problem.name: problem.incumbent}), problem.name
+        one = Submission(**options.candidate)
+        return problem.family({one.name: problem.load(Path(one.path), one.function)}), one.name
+
+    return serve(process, options.scratch, load)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Judge a candidate and its incumbent from this process, which opens the problem and imports no candidate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from lockstep.record.model import Record
+from lockstep.referee.bench import open_problem
+from lockstep.referee.source import Source, Submission
+from lockstep.suite.case import Case
+from lockstep.timing.confirm import confirm
+from lockstep.timing.device import open_device
+from lockstep.timing.isolated import judge
+from lockstep.timing.whole_runs import Isolated
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A submission, or the problem's own incumbent (``None``), as ``lockstep.timing.isolated.Under`` has it."""
+
+    source: Source
+    submission: Submission | None
+    silence_s: float
+    module: str = "lockstep.referee.contestant"
+
+    def arguments(self, suite: str, variant: str) -> list[str]:
+        """Return the arguments of ``lockstep.referee.contestant``."""
+        candidate = self.submission and asdict(self.submission)
+        return ["--problem", json.dumps(asdict(self.source)), "--candidate", json.dumps(candidate)]
+
+
+class Judge:
+    """Confirms records of one problem.
+
+    Args:
+        source: the problem.
+        silence_s: seconds that a candidate may be silent before it counts as hung.
+
+    Raises:
+        SuiteError: the problem cannot be used.
+    """
+
+    def __init__(self, source: Source, silence_s: float) -> None:
+        self._source, self._silence_s = source, silence_s
+        self._device = open_device()
+        self._problem = open_problem(source, self._device)
+
+    def confirm(self, candidate: Submission, incumbent: Submission | None, records: Sequence[Record]) -> list[Record]:
+        """Return the records of both at all cases, as ``lockstep.timing.confirm.confirm`` does.
+
+        Args:
+            candidate: what is judged.
+            incumbent: what it is compared with; None for the problem's own.
+            records: of both.
+        """
+        suite = self._problem.against(incumbent.name if incumbent else self._problem.name)
+
+        def seen(case: Case, variant: str) -> Isolated:
+            submission = candidate if variant == candidate.name else incumbent
+            return judge(Entrant(self._source, submission, self._silence_s), suite, case, variant, self._device)
+
+        return [
+            confirmed
+            for case in self._problem.cases
+            for confirmed in confirm([one for one in records if one.case == case.label], partial(seen, case))
+        ]
