@@ -7,20 +7,19 @@ object of arrays and lists that can be saved; one more commit takes a millisecon
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.drifts import correlated, louder, median, slopes
+from lockstep.detect.drifts import correlated, explained_by_noise, median, slopes
 from lockstep.detect.findings import Revision
 from lockstep.detect.modes import explained
 from lockstep.detect.online_filter import OnlineFilter
 from lockstep.detect.run_lengths import Floats, Ints, log_odds
 from lockstep.detect.settings import Settings
-from lockstep.detect.shifts import Shift, Silence
+from lockstep.detect.shifts import Shift, Silence, after_last
 
 #: A sum over hypotheses exceeds its largest term by at most about this much, in cost units.
 ODDS_OF_MANY = 2 * np.log(15.0)
@@ -28,18 +27,14 @@ ODDS_OF_MANY = 2 * np.log(15.0)
 LARGEST = 20.0
 #: and below which it rises no further.
 SMALLEST = 2.0
-#: Cost units that a step needs beyond the bar for each time that the noise is more than assumed.
-DOUBTED = 19.0
-#: Standard deviations, of the noise that the points around a step show, from which on a step is beyond doubt.
-CLEAR = 5.0
 #: Points lie about the old level if their median is within this many of their own median deviations from it.
 ABOUT = 1.5
 #: A change that would move back by more commits than this is another change.
 FAR = 20
 #: Commits after a step was taken for a slope at which this is tested each time; chosen on seeds 1 to 4 of ``evaluate``.
 ASKED = 64
-#: Points that the search for two modes looks back over.
-LOOK_BACK = 60
+#: Commits before the newest one whose points the test for a slope uses.
+LOOK_BACK = 120
 
 
 class Detector(OnlineFilter):
@@ -139,10 +134,10 @@ class Detector(OnlineFilter):
         elif self._doubtful(row, index, now, strength):
             self._retry[row] = now + 1 + (now - index) // 4
             return
-        # Only now: a slope that noise explains would be reported as a step once it is no longer a slope.
+        # A step silenced by a slope is reported when the slope ends. Noise is tested first, so that it is not.
         elif self.unsettled[row] < 0 and self._slopes(row, index, now):
             silent = "slope"
-        index, earliest, latest = self._after_last_change(row, self.shifts[row], index, earliest, latest)
+        index, earliest, latest = after_last(self.shifts[row], self.values[row], index, earliest, latest)
         self.depth[row] += 1
         found.drop(row, found.depth[row] < self.depth[row] - 1)
         self._choose_best(np.array([row]))
@@ -158,15 +153,14 @@ class Detector(OnlineFilter):
 
     def _doubtful(self, row: int, index: int, now: int, strength: float) -> bool:
         """Return whether noise that is correlated, or larger around ``index``, explains a step of that strength."""
-        settings, deviation = self.settings, float(np.sqrt(self.noise.variance[row]))
         points = self.values[row, index : now + 1]
-        points = points[np.isfinite(points)]
-        before, after = self.noise.residuals(row, index), (points - median(points)) / deviation
-        more = correlated(np.append(before, after), settings.gate) * louder(before, after, settings.gate)
-        if strength >= 2 * settings.evidence - ODDS_OF_MANY + DOUBTED * (more - 1):
-            return False
-        level = float(self.run_lengths.level[row, self._best[row]])
-        return abs(median(points) - level) < CLEAR * math.sqrt(more) * deviation
+        return explained_by_noise(
+            self.noise.residuals(row, index),
+            points[np.isfinite(points)] - self.run_lengths.level[row, self._best[row]],
+            float(np.sqrt(self.noise.variance[row])),
+            strength - (2 * self.settings.evidence - ODDS_OF_MANY),
+            self.settings.gate,
+        )
 
     def _catch_up(self, row: int, now: int) -> None:
         """Start the search for the next level where the last point has left the level just reported."""
@@ -238,7 +232,7 @@ class Detector(OnlineFilter):
 
     def _slopes(self, row: int, index: int, now: int) -> bool:
         """Return whether a slope explains the points since the last reported change better than a step at ``index``."""
-        begin = max([shift.index for shift in self.reported(row) if shift.index < index] + [now - 2 * LOOK_BACK, 0])
+        begin = max([shift.index for shift in self.reported(row) if shift.index < index] + [now - LOOK_BACK, 0])
         before, after = self.values[row, begin:index], self.values[row, index : now + 1]
         before, after = before[np.isfinite(before)], after[np.isfinite(after)]
         noise = float(np.sqrt(self.noise.variance[row]))
@@ -281,21 +275,13 @@ class Detector(OnlineFilter):
                 found.depth[row] -= (found.depth[row] == self.depth[row]) & (found.start[row] < shift.index - FAR)
                 self._withdraw(row, now)
                 continue
-            index_now, *ends = self._after_last_change(row, self.shifts[row][:-1], index_now, *ends)
+            index_now, *ends = after_last(self.shifts[row][:-1], self.values[row], index_now, *ends)
             if index_now != shift.index and not shift.silent:
                 self._revise(row, shift, now, index_now, "later points place it better")
             shift = replace(shift, index=index_now, earliest=ends[0], latest=ends[1])
             if shift.silent == "slope" and not self._slopes(row, index_now, now):
                 shift = replace(shift, reported_at=now, silent="")
             self.shifts[row][-1] = shift
-
-    def _after_last_change(self, row: int, shifts: Sequence[Shift], *places: int) -> tuple[int, ...]:
-        """Return the places, moved to the second point of the level that the last of ``shifts`` began or later."""
-        if not shifts or min(places) > shifts[-1].index:
-            return places
-        first = shifts[-1].index + 1
-        first += int(np.isfinite(self.values[row, first:]).argmax())
-        return tuple(max(place, first) for place in places)
 
     def _revise(self, row: int, shift: Shift, now: int, moved_to: int | None, why: str) -> None:
         before = self.values[row, max(0, shift.index - 20) : shift.index]

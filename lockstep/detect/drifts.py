@@ -1,6 +1,8 @@
-"""What looks like a step and is none: a slope, a level that wanders. ``modes`` has a third."""
+"""Test whether a slope or noise explains points that look like a step. ``modes`` tests the third explanation."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,10 @@ _SHORTEST, _SHRUNK = 8, 1.6
 _BEFORE, _AFTER, _PRIOR = 6, 12, 4.0
 #: Largest square that one point contributes, and the ratio from which on the noise is larger.
 _LARGEST_SQUARE, _CLEARLY = 9.0, 1.3
+#: Cost units that a step needs beyond the threshold for each time that the noise exceeds the estimate.
+_DOUBTED = 19.0
+#: Standard deviations, of the noise that the points around a step show, from which on noise does not explain it.
+_BEYOND_NOISE = 5.0
 
 
 def median(y: Floats) -> float:
@@ -109,6 +115,24 @@ def louder(before: Floats, after: Floats, gate: float) -> float:
     squares = np.minimum(squares, _LARGEST_SQUARE)
     ratio = float((_PRIOR + squares.sum()) / (_PRIOR + squares.size - 1))
     return ratio if ratio > _CLEARLY else 1.0
+
+
+def explained_by_noise(before: Floats, after: Floats, deviation: float, excess: float, gate: float) -> bool:
+    """Return whether noise that is correlated, or larger around a step, explains the step.
+
+    Args:
+        before: residuals before the step in standard deviations, in commit order.
+        after: points from the step on, as log units from the level before it, none missing.
+        deviation: standard deviation of the series' noise, log units.
+        excess: cost units by which the step exceeds the threshold for independent noise.
+        gate: see ``Settings``.
+    """
+    size = median(after)
+    rest = (after - size) / deviation
+    more = correlated(np.append(before, rest), gate) * louder(before, rest, gate)
+    if excess >= _DOUBTED * (more - 1):
+        return False
+    return abs(size) < _BEYOND_NOISE * math.sqrt(more) * deviation
 
 
 def _neighbours(rest: Floats) -> float:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+
+from lockstep.detect.run_lengths import Floats
 
 Silence = Literal["", "modes", "slope"]
 
@@ -24,3 +29,18 @@ class Shift:
     reported_at: int
     silent: Silence = ""
     unsettled: bool = False
+
+
+def after_last(shifts: Sequence[Shift], values: Floats, *places: int) -> tuple[int, ...]:
+    """Return the ``places``, moved to the second point of the level that the last of ``shifts`` began or later.
+
+    Args:
+        shifts: the changes before the one at ``places``.
+        values: log values of the series [commits], NaN where a commit has none.
+        places: indices.
+    """
+    if not shifts or min(places) > shifts[-1].index:
+        return places
+    first = shifts[-1].index + 1
+    first += int(np.isfinite(values[first:]).argmax())
+    return tuple(max(place, first) for place in places)

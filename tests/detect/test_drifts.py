@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lockstep.detect import Trend, analyse, analyse_many
-from lockstep.detect.drifts import correlated, louder
+from lockstep.detect.drifts import correlated, explained_by_noise, louder
 
 GATE = 3.4
 
@@ -71,6 +71,27 @@ class TestLouder:
 
     def test_many_points_at_the_new_level_speak_for_themselves(self):
         assert louder(np.zeros(30), 3 * np.tile([1.0, -1.0], 10), GATE) == 1.0
+
+
+class TestExplainedByNoise:
+    """Independent noise of the estimated size explains no step that exceeds the threshold."""
+
+    independent = np.tile([1.0, -1.0, -1.0, 1.0], 10)
+    linked = np.tile([1.0] * 4 + [-1.0] * 4, 5)
+    after = np.array([0.021, 0.019, 0.02])
+
+    def test_independent_noise_does_not(self):
+        assert not explained_by_noise(self.independent, self.after, 0.01, 0.0, GATE)
+
+    def test_correlated_noise_does_unless_the_step_exceeds_the_threshold_by_far(self):
+        assert explained_by_noise(self.linked, self.after, 0.01, 10.0, GATE)
+        assert not explained_by_noise(self.linked, self.after, 0.01, 1e3, GATE)
+
+    def test_larger_noise_after_the_step_does(self):
+        assert explained_by_noise(self.independent, 0.02 + 0.03 * self.independent[:8], 0.01, 0.0, GATE)
+
+    def test_nothing_explains_a_step_of_many_times_the_noise(self):
+        assert not explained_by_noise(self.linked, self.after + 1.0, 0.01, 10.0, GATE)
 
 
 class TestAnalysis:
