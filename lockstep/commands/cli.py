@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import asv
 import asv.commands
 from asv import util
+from asv.commands import common_args
 from asv.commands.find import Find as AsvFind
 from asv.commands.quickstart import Quickstart as AsvQuickstart
 from asv.commands.run import Run as AsvRun
@@ -114,6 +116,8 @@ def _parse() -> argparse.Namespace:
     # asv's parser knows a subclass of its Command once the class exists. The verb that is asked for is enough.
     for verb in verbs.select(name="".join(sys.argv[1:2])) or verbs:
         verb.load()
+    # asv reads its version from disk for each of its forty parsers, which took most of the time of parsing.
+    common_args.get_version = functools.cache(common_args.get_version)
     parser, _ = asv.commands.make_argparser()
     parser.description = "Measure GPU kernels in lockstep, store their history, find what changed."
     _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
