@@ -6,7 +6,9 @@ notes it, and the case is unknown. Tensors answer for themselves (``lockstep.mac
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -35,6 +37,7 @@ def answer_as(target: Target) -> None:
     """From now on, for the rest of the process, code hears the answers of ``target``. Call it once."""
     _answer_questions(target)
     answer_for_tensors()
+    _spare_compiler()
 
 
 def _answer_questions(target: Target) -> None:
@@ -74,6 +77,29 @@ def _answer_questions(target: Target) -> None:
     cuda.set_device = lambda device: known(device)
     cuda.device = cuda.device_of = _OneDevice
     torch.compile = _uncompiled
+
+
+def _spare_compiler() -> None:
+    """Have torch's operators run on meta tensors without torch's compiler, whose import takes as long as torch's.
+
+    A wrapper (``torch/_compile.py``) keeps the compiler off these operators, and imports it when it is first called.
+    Nothing is compiled here, so each wrapper is told to call its function as it is.
+    """
+    tables: list[Any] = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("torch._refs")]
+    tables += torch._decomp.global_decomposition_table.values()
+    found = [function for table in tables for function in table.values()]
+    seen: set[int] = set()
+    while found:
+        function = found.pop()
+        if isinstance(function, FunctionType) and id(function) not in seen:
+            seen.add(id(function))
+            # Decorators hold what they wrap; not all of them name it in __wrapped__.
+            held = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+            if function.__code__.co_filename == torch._compile.__file__:
+                for one in held:
+                    if isinstance(one, FunctionType):
+                        one.__dict__["__dynamo_disable"] = one
+            found += held
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:

@@ -252,7 +252,15 @@ def _first_line(error: BaseException) -> str:
     return without_tree(str(error).strip().split("\n", 1)[0])
 
 
-class _Calls(TorchDispatchMode):
+class _Mode(TorchDispatchMode):
+    """A mode in which nothing is compiled, so that torch need not import its compiler: that takes as long as torch."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class _Calls(_Mode):
     """Notes each operator that reaches a device."""
 
     def __init__(self, trace: Trace) -> None:
@@ -280,7 +288,7 @@ class _Calls(TorchDispatchMode):
         return result
 
 
-class Importing(TorchDispatchMode):
+class Importing(_Mode):
     """Remembers what makes the tensors of modules that are imported."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
