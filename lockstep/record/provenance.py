@@ -9,7 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 
 from lockstep.gpu.clock_lock import clock_state
 from lockstep.gpu.clock_verification import ClockState
@@ -78,13 +80,27 @@ class Host:
 def ask_host() -> Host:
     """Return the host, read in another process, so that this process needs neither torch nor a CUDA context.
 
+    With a torch that is built for no GPU the answer is known, and torch is not imported: the facts lack what it says.
+
     Raises:
         RuntimeError: torch cannot be imported; the message ends with its error.
     """
+    if _built_for_cpu():
+        return Host({"device": "cpu"}, "cpu", "cpu")
     done = run([sys.executable, "-m", "lockstep.record.provenance"], text=True)
     if done.returncode:
         raise RuntimeError(f"torch does not work here:\n{done.stderr.strip()}")
     return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def _built_for_cpu() -> bool:
+    """Whether the installed torch says of itself that it is built for no GPU; False without torch."""
+    torch = find_spec("torch")
+    about = Path(torch.origin).with_name("version.py") if torch and torch.origin else Path()
+    if not about.is_file():
+        return False
+    built_for = run_path(str(about))
+    return all(built_for.get(kind, "unknown") is None for kind in ("cuda", "hip"))
 
 
 def harness_commit(folder: Path, results: Path) -> str:
