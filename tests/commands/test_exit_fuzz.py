@@ -21,7 +21,7 @@ from project import make_project
 import tools.__main__  # noqa: F401 — makes its verbs known
 from lockstep.commands import cli
 
-COUNT = int(os.environ.get("LOCKSTEP_FUZZ", "300"))
+COUNT = int(os.environ.get("LOCKSTEP_FUZZ", "100"))
 
 #: Command lines that are right: verb, then what each option takes ("" for a flag).
 RESULTS = {"--results": "folder", "--repo": "folder", "--thresholds": "file"}
@@ -214,7 +214,7 @@ def mistake(chance, root, suites, config):
     return kind, words
 
 
-@pytest.mark.timeout(0 if COUNT > 300 else 600)
+@pytest.mark.timeout(0 if COUNT > 100 else 300)
 def test_no_mistake_is_a_verdict_or_a_traceback(place):
     wrong = []
     for number in range(COUNT):
