@@ -87,28 +87,31 @@ class Checker:
         return bind(family.variants[variant], {**self.inputs, **self._prepared[prepare]})
 
     @cached_property
-    def tolerances(self) -> tuple[float, ...]:
-        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's, or by default that of its dtype.
+    def _asked(self) -> tuple[torch.dtype | None, ...]:
+        """The dtype of each output: that of the suite's buffers, never the one that a variant chose.
 
-        The dtype is that of the suite's buffers, never the one that a variant chose. Without buffers it is the coarsest
-        of the inputs; an output that is an integer or a boolean in the reference is one.
+        Without buffers it is the coarsest of the inputs; ``None`` for an output that is an integer or a boolean in the
+        reference, or where inputs say nothing.
         """
-        if self.suite.tolerance is not None:
-            return (self.suite.tolerance,) * len(self.reference)
-        inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
         # On "meta" buffers take no memory.
         out = self.out if self.out is not None else buffers_of(self.suite, self.case, Draw("meta", 0))
         buffers = [tensor.dtype for tensor in tensors_of(out)]
+        if len(buffers) == len(self.reference):
+            return tuple(buffers)
+        if buffers:
+            return (coarsest(buffers) or buffers[0],) * len(self.reference)
+        usual = coarsest([tensor.dtype for tensor in tensors_of(self.inputs)])
+        return tuple(usual if want.is_floating_point() or want.is_complex() else None for want in self.reference)
+
+    @cached_property
+    def tolerances(self) -> tuple[float, ...]:
+        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's, or by default that of its dtype."""
+        if self.suite.tolerance is not None:
+            return (self.suite.tolerance,) * len(self.reference)
+        inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
         summands = summands_of(self.suite, self.case)
-
-        def asked(index: int, want: torch.dtype) -> torch.dtype:
-            if buffers:
-                return buffers[index] if len(buffers) == len(self.reference) else coarsest(buffers) or buffers[0]
-            is_number = want.is_floating_point or want.is_complex
-            return coarsest(inputs) or want if is_number else want
-
-        wanted = [tensor.dtype for tensor in self.reference]
-        return tuple(default_tolerance(asked(i, want), [*inputs, want], summands) for i, want in enumerate(wanted))
+        pairs = zip(self._asked, (tensor.dtype for tensor in self.reference), strict=True)
+        return tuple(default_tolerance(asked or want, [*inputs, want], summands) for asked, want in pairs)
 
     @cached_property
     def _sums(self) -> list[int]:
@@ -119,7 +122,7 @@ class Checker:
         """Return the errors of ``variant``, the worst over its outputs.
 
         Raises:
-            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape.
+            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape, or of a narrower dtype.
             Disqualified: it wrote into an input, or its outputs are not tensors of their own.
             NotImplementedError: the variant does not support this case, or launches Triton kernels where no GPU is.
         """
@@ -150,7 +153,7 @@ class Checker:
         """Return the errors of these outputs of ``variant``, the worst over all.
 
         Raises:
-            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape.
+            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape, or of a narrower dtype.
         """
         if len(outputs) != len(self.reference):
             raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
@@ -163,6 +166,10 @@ class Checker:
         found = accuracy_of(got, want)
         if wrong := refusal(found, want.shape, self.tolerances[index], f" at {self.case.label}"):
             raise WrongResult(f"{variant} output {index} {wrong}")
+        asked = self._asked[index]
+        if asked is not None and got.element_size() < min(asked.itemsize, want.element_size()):
+            # Fewer bytes are written than the baseline writes, however exact they are.
+            raise WrongResult(f"{variant} output {index} is of {got.dtype}, narrower than {asked}, which is asked for")
         return found
 
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:

@@ -56,6 +56,7 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
             "offset.expected_mean",
             "offset.half_the_mean",
             "residual.skips_the_branch",
+            "sign.narrow_signs",
         ),
         (Rule.WRONG_RESULT,),
     ),

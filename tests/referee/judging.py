@@ -86,7 +86,7 @@ def names(family: str) -> list[str]:
 
 def exploits() -> list[str]:
     """Return the names of all exploits: what ``VARIANTS`` of the package list, less baselines and honest variants."""
-    honest = {"honest_kernel", "product", "negate", "repeat", "residual", "double_rows", "mean", "softmax"}
+    honest = {"honest_kernel", "product", "negate", "repeat", "residual", "double_rows", "mean", "signs", "softmax"}
     found = [f"{family}.{name}" for family in ALONE for name in names(family)]
     for path in sorted((HERE / "exploits").glob("*.py")):
         found += re.findall(r'^    "(\w+\.\w+)": \w+,$', _source(path.stem), re.MULTILINE)

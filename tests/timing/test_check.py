@@ -43,6 +43,21 @@ def test_a_file_that_a_commits_tree_lacks_is_explained(tmp_path):
     assert brief(elsewhere.value).endswith("n.txt'")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+def test_an_exact_result_in_a_narrower_dtype_than_the_buffers_or_inputs_is_wrong(dtype):
+    reference = {"reference": lambda x: x.double().sign()}
+    for buffers in ({}, {"buffers": lambda new: None}):
+        with pytest.raises(WrongResult, match=f"of {dtype}, narrower than torch.float32"):
+            error(lambda x: x.sign().to(dtype), **reference, **buffers)
+        assert error(lambda x: x.double().sign(), **reference, **buffers) == 0.0
+
+
+def test_a_dtype_that_the_reference_or_the_buffers_have_is_asked_for():
+    assert error(lambda x: x.signbit(), buffers=lambda new: None, reference=lambda x: x.signbit()) == 0.0
+    half = {"buffers": lambda new, M, N: new.empty(M, N, dtype="float16"), "reference": lambda x: x.double().sign()}
+    assert error(lambda x: x.half().sign(), **half) == 0.0
+
+
 def test_the_error_is_relative_to_the_references_norm():
     assert error(lambda x: 2 * x) == 0.0
     assert error(lambda x: 2.0005 * x) == pytest.approx(0.00025, rel=1e-3)
@@ -303,7 +318,10 @@ def test_bits_of_any_output_are_compared(shape, dtype):
     def ones(x):
         return torch.ones(shape).to(getattr(torch, dtype)).conj()
 
-    suite = make_suite(reference=lambda x: torch.ones(shape))
+    def buffers(new, M, N):
+        return torch.empty(shape, dtype=getattr(torch, dtype))
+
+    suite = make_suite(reference=lambda x: torch.ones(shape), buffers=buffers)
     assert Checker.draw(suite, Case(M=8, N=4), "cpu", seed=1).check(Family({"it": ones}, {}), "it").deterministic
 
 
