@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from datetime import timedelta
 
@@ -11,12 +12,12 @@ from flask import Flask, Response, abort, jsonify, request, session
 from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
+from limits.storage import MemoryStorage
 from werkzeug.exceptions import TooManyRequests
 from wtforms.validators import ValidationError
 
 from dashboard.auth.callback_bodies import add_checks
 from dashboard.auth.credentials import Access
-from dashboard.auth.request_counts import RequestCounts
 from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
 
@@ -155,3 +156,18 @@ class RequestSecurity:
             secure = over_https(self._access)
             response.set_cookie(CSRF_COOKIE, generate_csrf(), samesite="Strict", secure=secure)
         return response
+
+
+class RequestCounts(MemoryStorage):
+    """limits' ``MemoryStorage``, counting one request at a time; named ``one-by-one://``."""
+
+    STORAGE_SCHEME = ["one-by-one"]  # noqa: RUF012  # as its parent declares it
+
+    def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: str) -> None:
+        self._one = threading.Lock()
+        super().__init__(uri, wrap_exceptions, **options)
+
+    def incr(self, key: str, expiry: float, amount: int = 1) -> int:
+        """Add to the count and return it; ``expiry`` is in seconds."""
+        with self._one:
+            return super().incr(key, expiry, amount)

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, connect, drawn, grid, number, text
-from dashboard.pages.overview_values import percent as percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice
-from dashboard.pages.row_source import Values, block
+from dashboard.pages.row_source import Values, block, key_values, percents
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
@@ -25,7 +24,7 @@ from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.rows import STATE_LABELS, described
 from lockstep.compare.verdict import LOUDEST, SIGNS
-from lockstep.history.model import STATES, Commit, Run
+from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
@@ -220,23 +219,15 @@ def _machines(commit: Commit, chosen: str, there: Sequence[str]) -> list[Any]:
     return parts
 
 
-def _of_key(name: str) -> Callable[[CommitComparison], list[str]]:
-    return lambda found: [getattr(key, name) for key in found.rows.keys]
-
-
 def _of_cells(name: str) -> Callable[[CommitComparison], list[Any]]:
     return lambda found: [_cells(one)[name] for one in found]
 
 
 #: Values of the columns, for a table that the server searches, filters and sorts.
 VALUES: Values[CommitComparison] = {
+    **key_values(),
     **{name: _of_cells(name) for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change")},
-    "state": lambda found: [STATE_LABELS[STATES[code]] for code in found.rows.columns["state"].tolist()],
-    "family": _of_key("suite"),
     "change": lambda found: percents(found.differences.worse),
-    "variant": _of_key("variant"),
-    "case": _of_key("case"),
-    "l2": _of_key("l2"),
     "verdict": lambda found: [LOUDEST[code] for code in found.differences.verdict.tolist()],
 }
 

@@ -1,16 +1,17 @@
-"""The overview's table: its rows as plain numbers, its columns, and both as files."""
+"""The overview's table: its rows as plain numbers, its columns, and values by which the server sorts and filters."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dashboard.address import SeriesAddress
 from dashboard.pages.grid import BY_SHAPE, Column, drawn, number, text
+from dashboard.pages.row_source import Values, key_values, or_none, percents
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import QUANTITIES, STATE_LABELS, VALUE, series_of
 from lockstep.compare.status import Status, Statuses
@@ -219,3 +220,20 @@ def columns(results: Results, machine: str) -> list[Column]:
 def _dim_unless(bound: str) -> dict[str, str]:
     """The rate that does not make the floor steps back; where neither is known to, none does."""
     return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}
+
+
+def _measured(quantity: str) -> Callable[[Statuses], list[float | None]]:
+    return lambda every: or_none(every.rows.measured(quantity))
+
+
+#: Values by column; those that rows of the grid have are the same.
+VALUES: Values[Statuses] = {
+    **key_values(),
+    **{name: _measured(name) for name in (*QUANTITIES, VALUE)},
+    "unit": lambda every: every.rows.units,
+    "change": lambda every: percents(every.worse),
+    "mde": lambda every: or_none(100 * every.rows.columns["mde"]),
+    "commit": lambda every: every.rows.short_commits,
+    "verdict": lambda every: [LOUDEST[code] for code in every.verdict.tolist()],
+    "stale": lambda every: ["stale" if stale else "" for stale in every.stale.tolist()],
+}

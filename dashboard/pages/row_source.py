@@ -8,14 +8,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
+from lockstep.compare.row_table import RowTable
+from lockstep.compare.rows import STATE_LABELS
 from lockstep.history.display_names import natural
+from lockstep.history.model import STATES, Floats
 
 T = TypeVar("T", bound=Sequence[Any])
 
 #: By column, what gives the values of all rows; ``None`` where a row has none.
 Values = Mapping[str, Callable[[T], Sequence[Any]]]
+
+
+class Rowed(Protocol):
+    """Series of a table, as statuses and comparisons are."""
+
+    @property
+    def rows(self) -> RowTable:
+        """The row of each."""
+
+
+def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:
+    """Return the values of the columns that every table of series has: its key and the state of its row."""
+
+    def of_key(name: str) -> Callable[[Rowed], Sequence[Any]]:
+        return lambda table: [getattr(key, name) for key in table.rows.keys]
+
+    named = {"family": "suite", "variant": "variant", "case": "case", "l2": "l2"}
+    return {column: of_key(name) for column, name in named.items()} | {
+        "state": lambda table: [STATE_LABELS[STATES[code]] for code in table.rows.columns["state"].tolist()]
+    }
+
+
+def or_none(numbers: Floats) -> list[float | None]:
+    """Return the numbers, ``None`` for NaN."""
+    return [None if number != number else number for number in numbers.tolist()]
+
+
+def percents(logs: Floats) -> list[float | None]:
+    """Return logs of factors as changes in percent."""
+    return or_none(100 * np.expm1(logs))
+
 
 #: Rows of one block at most, whatever is asked.
 MOST_ROWS = 1000

@@ -178,7 +178,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
     """Append Markdown to the file asked for, and to the summary of the workflow that runs this."""
     # Start-up: `lockstep --help` imports every verb.
-    from lockstep.machine_code.markdown import to_markdown
+    from lockstep.machine_code.report import to_markdown
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.client import GateWorker, Setup
-from lockstep.gate.confirm import confirm
 from lockstep.gate.launches import Observation
 from lockstep.gate.plan import (
     Selection,
@@ -19,7 +18,7 @@ from lockstep.gate.plan import (
     recorded_noise,
     worst_first,
 )
-from lockstep.gate.proof import Proof
+from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.report.model import percent
 from lockstep.gate.report.rows import line
 from lockstep.gate.sequential import MOST_SAME, furthest

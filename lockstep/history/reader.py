@@ -215,18 +215,11 @@ def _in_order(found: dict[str, Any], source: Source, wanted: Sequence[int] | Non
         series=series,
         commit=source.commits[place],
         run=source.runs[place],
-        version=column["version"],
-        state=column["state"],
-        value=column["value"],
-        low=column["low"],
-        high=column["high"],
         error=errors(column),
         log_ratio=log_ratios(column),
         ratio_error=standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
-        mde=column["mde"],
-        number=column["number"],
-        repeat=column["repeat"],
         baseline=column.get("baseline"),
+        **{name: column[name] for name in ("version", "state", "value", "low", "high", "mde", "number", "repeat")},
     )
 
 

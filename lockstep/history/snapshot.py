@@ -200,11 +200,8 @@ class Results:
         elif commit is None:
             rows = self._reader.latest(index.source, names)
         else:
-            rows = (
-                self._reader.rows(index.source, runs=index.ids_at[commit], names=names)
-                if commit in index.ids_at
-                else {}
-            )
+            ids = index.ids_at.get(commit)
+            rows = self._reader.rows(index.source, runs=ids, names=names) if ids else {}
         if not rows:
             return {}
         order, commits, _, ranks = _in_order(rows, index)
@@ -251,23 +248,8 @@ class Results:
         for start, end in pairwise(found.starts):
             own = slice(start, end)
             series = index.one(int(found.series[start]))
-            yield Trend(
-                series=series,
-                benchmark=self.benchmarks[series.benchmark],
-                commit=found.commit[own],
-                run=found.run[own],
-                value=found.value[own],
-                low=found.low[own],
-                high=found.high[own],
-                error=found.error[own],
-                log_ratio=found.log_ratio[own],
-                ratio_error=found.ratio_error[own],
-                mde=found.mde[own],
-                state=found.state[own],
-                version=version[own],
-                number=found.number[own],
-                repeat=found.repeat[own],
-            )
+            columns = {name: getattr(found, name)[own] for name in _OF_TREND}
+            yield Trend(series, self.benchmarks[series.benchmark], version=version[own], **columns)
 
     def _points(self, rows: Rows, index: MachineIndex, start: int = 0, end: int | None = None) -> Iterator[Point]:
         """Give rows as points, in the order of series, then of commits; by columns, since a page asks for thousands."""
@@ -311,6 +293,9 @@ _AT_ONCE = 4096
 
 #: What asv's file means by NaN and by null.
 _REASONS = {"na": "skipped", "failed": "asv stored no number"}
+
+#: Columns of a trend that are those of ``Numbers``.
+_OF_TREND = tuple(one.name for one in fields(Trend) if one.name not in ("series", "benchmark", "version"))
 
 _NUMBERS = (
     *("value", "low", "high", "mde", "q25", "q75", "floor_s"),

@@ -10,7 +10,7 @@ import pytest
 from served import words
 from trees import open_store, record, write_measurement
 
-from dashboard.pages import commit, csv_and_parquet, overview
+from dashboard.pages import commit, overview, overview_rows
 from dashboard.pages import compare as page
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
@@ -135,7 +135,7 @@ def test_the_overview_and_its_file_say_so(store, root):
     moved = stood.select(np.flatnonzero(stood.are("baseline moved")))
     assert {each.row.variant for each in moved} == UNCHANGED
     rows = overview.table(store.current(), MACHINE, moved)
-    assert "own_change" in csv_and_parquet.csv_text(rows).splitlines()[0]
+    assert "own_change" in overview_rows.csv_text(rows).splitlines()[0]
     assert rows[0]["baseline_change"] == pytest.approx(-1.65, abs=0.05)
     assert "baseline's time −1.6 %, own" in rows[0]["why"]
 

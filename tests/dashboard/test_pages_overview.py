@@ -16,7 +16,7 @@ from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
 from dashboard.charts.heatmap import heatmap
-from dashboard.pages import csv_and_parquet, overview
+from dashboard.pages import overview, overview_rows
 from dashboard.pages.overview_cards import cards, news, news_of
 from dashboard.server.app import create_app
 from lockstep.compare.status import reference
@@ -90,13 +90,13 @@ def test_the_table_downloads_as_it_is_filtered(shown):
     assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
         [row["latency"] or math.nan for row in rows], nan_ok=True
     )
-    table = pq.read_table(io.BytesIO(csv_and_parquet.parquet_bytes(rows)))
+    table = pq.read_table(io.BytesIO(overview_rows.parquet_bytes(rows)))
     assert table["case"].to_pylist() == [row["case"] for row in rows]
     assert table["latency"].to_pylist() == [row["latency"] for row in rows]
 
 
 def test_a_name_that_a_spreadsheet_would_compute_stays_text():
-    text = csv_and_parquet.csv_text([{"variant": "=1+1", "latency": -1.5}])
+    text = overview_rows.csv_text([{"variant": "=1+1", "latency": -1.5}])
     assert "'=1+1" in text
     assert "-1.5" in text
     assert "'-1.5" not in text

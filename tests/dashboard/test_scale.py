@@ -13,8 +13,7 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.heatmap import MOST_SUITES, heatmap
 from dashboard.pages import commit, family, overview
 from dashboard.pages.machine_health import upkeep
-from dashboard.pages.overview_table import cells_of
-from dashboard.pages.overview_values import VALUES
+from dashboard.pages.overview_table import VALUES, cells_of
 from dashboard.pages.row_source import block, chosen_rows
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings

@@ -11,8 +11,7 @@ from served import NAME, TOKEN, act, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
 from dashboard.auth.credentials import Access, AccessError, read_networks, read_tokens
-from dashboard.auth.request_counts import RequestCounts
-from dashboard.auth.security import RATES
+from dashboard.auth.security import RATES, RequestCounts
 from dashboard.auth.sign_in import FAILURES
 from dashboard.server.app import create_app
 

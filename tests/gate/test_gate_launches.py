@@ -10,10 +10,9 @@ from project import make_project
 
 from lockstep import grid
 from lockstep.gate.client import GateWorker, Setup
-from lockstep.gate.confirm import confirm
 from lockstep.gate.launches import Launched, Observation, contradiction, observation_from, observe
 from lockstep.gate.plan import sample
-from lockstep.gate.proof import Proof
+from lockstep.gate.proof import Proof, confirm
 from lockstep.gate.verdict import SeriesKey
 from lockstep.machine_code import CaseCode, KernelCode, MachineCode
 from lockstep.suite.family import Family
