@@ -19,9 +19,10 @@ from dashboard.api.badge import Kind, badge
 from dashboard.api.metrics import Health
 from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.security import RATES
+from lockstep.alerts.findings import Findings
 from lockstep.alerts.lifecycle import OPEN
 from lockstep.alerts.listing import Choice
-from lockstep.alerts.service import AlertService, current_thresholds
+from lockstep.alerts.service import AlertService
 from lockstep.history.store import Store, StoreError
 from lockstep.history.unread import tally
 from lockstep.notify.feed import MOST_ENTRIES, atom
@@ -30,13 +31,14 @@ from lockstep.notify.feed import MOST_ENTRIES, atom
 _KEEP = "max-age=60"
 
 
-def create_api(store: Store, service: AlertService | None, limiter: Limiter) -> Blueprint:
+def create_api(store: Store, service: AlertService | None, limiter: Limiter, findings: Findings) -> Blueprint:
     """Return the blueprint of everything that is not a page.
 
     Args:
         store: of the results.
         service: the alerts; ``None`` for none.
         limiter: of the server.
+        findings: of the analysis.
     """
     api = Blueprint("api", __name__)
     limiter.limit(RATES["api"])(api)
@@ -61,7 +63,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter) -> 
     answer("/series/<machine>", lambda machine: answers.series(results(), machine))
     answer("/trends/<machine>/<benchmark>", lambda machine, benchmark: answers.trends(results(), machine, benchmark))
     answer("/points/<machine>/<commit>", lambda machine, commit: answers.points(results(), machine, commit))
-    answer("/compare", lambda: answers.comparison(results(), current_thresholds(service)))
+    answer("/compare", lambda: answers.comparison(results(), findings.thresholds))
     answer("/problems", lambda: answers.problems(results()))
     answer("/problems/counts", lambda: tally(results()).as_json())
     answer("/notes", lambda: answers.notes(results()))

@@ -14,7 +14,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, notice, table
-from lockstep.alerts.service import AlertService, current_thresholds
+from lockstep.alerts.findings import Findings
 from lockstep.compare.number_format import whole
 from lockstep.compare.rows import suites
 from lockstep.compare.sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
@@ -75,7 +75,7 @@ def layout(results: Results, search: str) -> Any:
     )
 
 
-def register(app: Dash, store: Store, service: AlertService | None) -> None:
+def register(app: Dash, store: Store, findings: Findings) -> None:
     """Connect the page's controls."""
     chosen = [Input(f"compare-{name}", "value") for name in KEYS]
 
@@ -117,7 +117,7 @@ def register(app: Dash, store: Store, service: AlertService | None) -> None:
         if scheme not in ("light", "dark"):
             return no_update
         asks = dict(zip(KEYS, (one or "" for one in values), strict=True))
-        return body(store.current(), asks, cast("Scheme", scheme), current_thresholds(service))
+        return body(store.current(), asks, cast("Scheme", scheme), findings.thresholds)
 
     path = State("compare-path", "data")
     in_browser(app, "address", Output("compare-path", "modified_timestamp"), *chosen, path)

@@ -70,7 +70,7 @@ def create_app(
     app.index_string = _INDEX.replace("{scheme}", app.get_asset_url("before.js"))
     app.layout = _shell()
     security = RequestSecurity(app, access or Access())
-    app.server.register_blueprint(create_api(store, service, security.limiter))
+    app.server.register_blueprint(create_api(store, service, security.limiter, findings))
     app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_ASKED}", view_func=_plotly)
     prefix = app.config.requests_pathname_prefix
     alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
@@ -115,7 +115,7 @@ def create_app(
     family.register(app, store, findings)
     series.register(app, store, findings)
     commit.register(app, store, findings)
-    compare.register(app, store, service)
+    compare.register(app, store, findings)
     machines.register(app, store)
     if service is not None:
         alerts.register(app, store, service)

@@ -83,7 +83,7 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     except (StoreError, StateError, ThresholdsError) as error:
         raise UserError(str(error)) from error
     repo = args.repo or results_folder(args)
-    findings = Findings(store.cache, repo, packages_of(args), service.thresholds, service.runner)
+    findings = Findings(store.cache, repo, packages_of(args), thresholds, service.runner)
     app = create_app(store, service, access, findings)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -106,7 +106,6 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     from lockstep.alerts.service import AlertService
     from lockstep.alerts.state_location import default_state
     from lockstep.notify.receivers import SITE
-    from lockstep.suite.thresholds import FILE
 
     alerts = open_alerts(args)
     # A fork inherits no connection: each worker opens its own.
@@ -115,12 +114,7 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     given = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     given |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in given.items() if value for part in (name, str(Path(value).absolute()))]
-    return AlertService(
-        alerts,
-        AnalysisRunner(options, state, cache / "analyst.lock"),
-        os.environ.get(SITE, ""),
-        args.thresholds or Path(FILE),
-    )
+    return AlertService(alerts, AnalysisRunner(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.suite.adapter import Adapter
-from lockstep.suite.syntax import bound_names, functions_by_line, is_literal, parsed, source_of, stable_text
+from lockstep.suite.syntax import bound_names, functions_by_line, is_literal, parsed_code, stable_text
 
 #: Not followed although an adopter may have it beside the suites: its changes raise the protocol version.
 _HARNESS = "lockstep"
@@ -69,7 +69,7 @@ class Reader:
     def function(self, function: Callable[..., Any]) -> list[str]:
         """Source of a function without comments, docstrings and layout, then of what it uses."""
         module = inspect.getmodule(function)
-        functions = functions_by_line(source_of(module)) if module else {}
+        functions = functions_by_line(inspect.getsource(module)) if module else {}
         own = functions.get(function.__code__.co_firstlineno, ())
         parts = [ast.unparse(node) for node in own]
         for node in own:
@@ -101,7 +101,7 @@ class Reader:
         """Return the statements of a class body that bind a name, with what they use."""
         module = sys.modules[owner.__module__]
         parts: list[str] = []
-        for node in ast.walk(parsed(source_of(module))):
+        for node in ast.walk(parsed_code(inspect.getsource(module))):
             if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
                 for statement in node.body:
                     if name in bound_names(statement):
@@ -151,7 +151,7 @@ class Reader:
         if found is None or not self._is_own(found):
             return []
         parts: list[str] = []
-        for node in parsed(source_of(found)).body:
+        for node in parsed_code(inspect.getsource(found)).body:
             if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names):
                 original = next(one.name for one in node.names if (one.asname or one.name) == name)
                 parts += self._statement(original, _absolute(node, found.__name__))
@@ -175,7 +175,7 @@ class Reader:
                 path = self._path(name)
                 if path is not None and (name, "") not in self.seen:
                     self.seen.add((name, ""))
-                    parts.append(ast.unparse(parsed(path.read_bytes())))
+                    parts.append(ast.unparse(parsed_code(path.read_bytes())))
         return parts
 
     def _path(self, module: str) -> Path | None:

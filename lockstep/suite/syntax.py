@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 Definition = ast.FunctionDef | ast.Lambda
@@ -68,13 +66,8 @@ def _targets(node: ast.stmt) -> set[str]:
     return found
 
 
-def source_of(module: ModuleType) -> str:
-    """Return the text of a module."""
-    return inspect.getsource(module)
-
-
 @functools.cache
-def parsed(source: str | bytes) -> ast.Module:
+def parsed_code(source: str | bytes) -> ast.Module:
     """Return the syntax tree of a module without docstrings, parsed once a process."""
     return without_docstrings(ast.parse(source))
 
@@ -93,7 +86,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 def functions_by_line(source: str) -> Mapping[int, Sequence[Definition]]:
     """Return the functions of a module by first line. Cached: a suite asks for a dozen, and walking takes 10 ms."""
     found: dict[int, list[Definition]] = {}
-    for node in ast.walk(parsed(source)):
+    for node in ast.walk(parsed_code(source)):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             found.setdefault(_first_line(node), []).append(node)
     return found

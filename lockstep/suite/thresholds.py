@@ -152,11 +152,7 @@ def read_thresholds(path: Path) -> Thresholds:
     default = file.table("default")
     default.only("min_effect", "confidence", "owner")
     return Thresholds(
-        Threshold(
-            min_effect=default.share("min_effect", Threshold.min_effect),
-            confidence=default.confidence(Threshold.confidence),
-            owner=default.text("owner", Threshold.owner),
-        ),
+        Threshold(**default.limits()),
         tuple(_rule(entry) for entry in file.tables("rule")),
         tuple(_mute(entry) for entry in file.tables("mute")),
         tuple(_accept(entry) for entry in file.tables("accept")),
@@ -167,12 +163,7 @@ def _rule(entry: _Entry) -> Rule:
     entry.only("match", "min_effect", "confidence", "owner")
     if not set(entry.values) - {"match"}:
         raise entry.wrong("match", "is all there is: add min_effect, confidence or owner")
-    return Rule(
-        entry.pattern(),
-        entry.share("min_effect") if "min_effect" in entry.values else None,
-        entry.confidence() if "confidence" in entry.values else None,
-        entry.text("owner") if "owner" in entry.values else None,
-    )
+    return Rule(entry.pattern(), **entry.limits())
 
 
 def _mute(entry: _Entry) -> Mute:
@@ -234,9 +225,12 @@ class _Entry:
                 raise entry.wrong(key, f'is {glob!r}; write a glob in quotes: {key} = "*"')
         return Pattern(**value)
 
-    def share(self, key: str, default: float | None = None) -> float:
-        if default is not None and key not in self.values:
-            return default
+    def limits(self) -> dict[str, Any]:
+        """Return what the table says of a threshold; the defaults of what it leaves out are the reader's."""
+        read = {"min_effect": self.share, "confidence": self.confidence, "owner": self.text}
+        return {key: of(key) for key, of in read.items() if key in self.values}
+
+    def share(self, key: str) -> float:
         value = self._given(key, str | float | int)
         number = value
         if isinstance(value, str):
@@ -246,17 +240,13 @@ class _Entry:
             raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
         return float(number)
 
-    def confidence(self, default: float | None = None) -> float:
-        if default is not None and "confidence" not in self.values:
-            return default
-        value: float = self._given("confidence", float)
+    def confidence(self, key: str) -> float:
+        value: float = self._given(key, float)
         if not 0.5 <= value < 1:
-            raise self.wrong("confidence", f"is {value!r}; write {_HOW['confidence']}")
+            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
         return value
 
-    def text(self, key: str, default: str | None = None) -> str:
-        if default is not None and key not in self.values:
-            return default
+    def text(self, key: str) -> str:
         value: str = self._given(key, str)
         if not value.strip():
             raise self.wrong(key, f"is empty; write {_HOW[key]}")
