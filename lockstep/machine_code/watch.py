@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -300,16 +301,16 @@ def _failed(function: Any) -> str:
     return ""
 
 
+@dataclass(slots=True)
 class _Known:
     """What is known of a function."""
 
-    __slots__ = ("foreign", "harmless", "module", "name", "own", "reasons")
-
-    def __init__(
-        self, module: str, name: str, own: bool, foreign: bool, harmless: bool, reasons: tuple[str, ...]
-    ) -> None:
-        self.module, self.name, self.own, self.foreign = module, name, own, foreign
-        self.harmless, self.reasons = harmless, reasons
+    module: str
+    name: str
+    own: bool
+    foreign: bool
+    harmless: bool
+    reasons: tuple[str, ...]
 
 
 @contextlib.contextmanager
@@ -320,6 +321,3 @@ def _profiled(function: Any) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
-
-
-__all__ = ["PURE", "Watch"]
