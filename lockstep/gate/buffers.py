@@ -16,7 +16,7 @@ import torch
 from lockstep.gate.namespaces import Sides
 from lockstep.suite.family import Family, takes_out
 from lockstep.suite.model import bind
-from lockstep.timing.argument_sets import ArgumentSet, place
+from lockstep.timing.argument_sets import ArgumentSet, place, restorer
 from lockstep.timing.arms import Arm, BoundCall, move
 
 BASE, HEAD = "base", "head"
@@ -52,11 +52,15 @@ class Buffers:
         sets: inputs and outputs, all of one draw.
         sides: the trees.
         seed: of the places of what is prepared.
-        once: see ``lockstep.timing.arms.Arm``.
+        inout: names of inputs that the calls write; a replay is one rotation then (``lockstep.timing.arms.Arm``).
+
+    Attributes:
+        restore: gives those inputs their values again, before each timed replay; ``None`` without such inputs.
     """
 
-    def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int, once: bool = False) -> None:
-        self.once = once
+    def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int, inout: Sequence[str] = ()) -> None:
+        self.once = bool(inout)
+        self.restore = restorer(sets, inout)
         self.sets = sets
         self.sides = sides
         self.seed = seed

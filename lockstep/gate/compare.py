@@ -231,7 +231,7 @@ class Comparer:
             try:
                 with self.sides.active(HEAD):
                     sets = draw_sets(suite, case, self.device, count, seed)
-                buffers = Buffers(sets, self.sides, seed, bool(suite.inout))
+                buffers = Buffers(sets, self.sides, seed, suite.inout)
             except torch.cuda.OutOfMemoryError:
                 self.device.release()
                 break

@@ -137,7 +137,7 @@ def run_epoch(
     rounds = max(min(4, pace.rounds), min(pace.rounds, int(pace.epoch_s / (sum(per_call.values()) * calls))))
     pairs = [(BASE, HEAD) if (number + buffers.seed) % 2 else (HEAD, BASE) for number in range(pace.lead + rounds)]
     sequence = [side for pair in pairs for side in pair]
-    timings = time_undisturbed([replays[side] for side in sequence], device)
+    timings = time_undisturbed([replays[side] for side in sequence], device, buffers.restore)
     if verify is not None:
         wrong = verify(arms, {side: replay.once for side, replay in replays.items()})
         for side in (BASE, HEAD):

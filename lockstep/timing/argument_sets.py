@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors
 from lockstep.suite.model import Suite
 from lockstep.timing.device import Device
+from lockstep.timing.in_place import write
 from lockstep.timing.outputs import span
 
 #: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
@@ -103,3 +104,22 @@ def place(value: Any, chance: random.Random) -> Any:
         return room.as_strided(tensor.shape, tensor.stride(), offset)
 
     return map_tensors(value, elsewhere)
+
+
+def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
+    """Return what restores the inputs that calls write to their values now, which are the same in all sets.
+
+    Args:
+        sets: of one draw.
+        inout: names of the inputs; ``None`` is returned if there are none.
+    """
+    if not inout:
+        return None
+    changing = [{name: one.inputs[name] for name in inout} for one in sets]
+    own = map_tensors(changing[0], torch.clone)
+
+    def restore() -> None:
+        for values in changing:
+            write(values, own, set())
+
+    return restore

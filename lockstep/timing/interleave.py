@@ -287,10 +287,7 @@ def _time_rounds(
         else:
             order.reverse()
         sequence += order
-    if restore is None:
-        timings = time_undisturbed([arm.replay for arm in sequence], device)
-    else:
-        timings = time_undisturbed([one for arm in sequence for one in (restore, arm.replay)], device)[1::2]
+    timings = time_undisturbed([arm.replay for arm in sequence], device, restore)
     by_name: dict[str, list[Timing]] = {arm.name: [] for arm in captured}
     lead = LEAD_ROUNDS * len(captured)
     for arm, timing in zip(sequence[lead:], timings[lead:], strict=True):

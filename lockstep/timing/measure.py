@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
 
 import torch
 
@@ -18,15 +17,14 @@ from lockstep.record.model import TWIN, Record
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
-from lockstep.suite.inputs import map_tensors, tensors_of
+from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
-from lockstep.timing.argument_sets import draw_sets, set_count, size_of
+from lockstep.timing.argument_sets import draw_sets, restorer, set_count, size_of
 from lockstep.timing.arms import Arm, ArmReplay, make_arms
 from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Outcome
-from lockstep.timing.in_place import write
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, refuse_impossible
 from lockstep.timing.rules import Disqualified
@@ -277,8 +275,7 @@ class Measurer:
             self.device.release()
 
         drawn: dict[str, Arm] = {}  # the epoch's
-        changing: list[dict[str, Any]] = []  # inputs that the arms write, by set
-        own: list[dict[str, Any]] = []  # their values, the same in all sets
+        restores: list[Callable[[], None] | None] = []  # the epoch's
 
         def listener(stage: str, arm: str) -> None:
             self.listener(stage, arms.get(arm, ""))
@@ -287,17 +284,17 @@ class Measurer:
             self.listener("draw", "")  # this runs the variants' preparation too
             with self.stages.stage("draw"):
                 drawn.clear()
+                restores.clear()
                 argument_sets = draw_sets(suite, case, self.device, sets, seed)
                 made = make_arms({name: arms[name] for name in names}, family, argument_sets, seed, bool(suite.inout))
                 self.device.synchronize()
             drawn.update({arm.name: arm for arm in made})
-            changing[:] = [{name: one.inputs[name] for name in suite.inout} for one in argument_sets]
-            own[:] = [map_tensors(values, torch.clone) for values in changing[:1]]
+            restores[:] = [restorer(argument_sets, suite.inout)]
             return made
 
         def restore() -> None:
-            for values in changing:
-                write(values, own[0], set())
+            for one in filter(None, restores):
+                one()
 
         thorough = not self.history or random.SystemRandom().random() < THOROUGH
 

@@ -95,12 +95,16 @@ def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
             return
 
 
-def time_undisturbed(replays: Sequence[Replay], device: Device) -> list[Timing]:
-    """Time each replay, one after another, without garbage collection in between."""
+def time_undisturbed(
+    replays: Sequence[Replay], device: Device, restore: Callable[[], None] | None = None
+) -> list[Timing]:
+    """Time each replay, one after another, without garbage collection in between; run ``restore`` before each."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return device.time(replays)
+        if restore is None:
+            return device.time(replays)
+        return device.time([one for replay in replays for one in (restore, replay)])[1::2]
     finally:
         if collecting:
             gc.enable()

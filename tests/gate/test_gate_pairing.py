@@ -72,6 +72,22 @@ def test_what_both_keep_between_calls_is_laid_elsewhere_once_an_epoch_and_shared
     assert base["counters"] is not kept
 
 
+def test_what_calls_write_is_restored_before_each_timed_replay(sides):
+    """An operation in place meets in every timed replay what it met in the first."""
+    device, met = FakeDevice(), []
+
+    def adds(x):
+        if device.timing:
+            met.append(x[0].item())
+        device.spend(1e-3)
+        return x.add_(1.0)
+
+    buffers = Buffers(sets(1), sides, 1, ("x",))
+    run_epoch(contender(adds, adds), buffers, device, Pace.quick(), {})
+    assert len(met) > 8
+    assert set(met[-8:]) == {0.0}  # the first of them estimate the time of a call
+
+
 OTHER_SCRATCH = [{"counters": torch.ones(8)}, {}, {"counters": torch.zeros(8), "more": torch.zeros(1)}]
 
 
