@@ -92,6 +92,43 @@ IN_PROCESS: dict[str, tuple[Rule, ...]] = {
     "on_import.nothing": (Rule.CHANGED_HARNESS,),
 }
 
+#: Exploit to the rules that may disqualify it in one process on a GPU, where they differ from those on a CPU ("" is no
+#: rule: it cannot be captured); as seen on an H200 with torch 2.11.
+ON_CUDA: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "remember.memo_by_address",
+            "remember.memo_returned",
+            "remember.batch_and_skip",
+            "remember.every_eighth_call",
+            "remember.stale_memory",
+            "detect.honest_for_check",
+            "detect.by_offset",
+            "detect.by_pause",
+            "detect.reference_of_caller",
+            "detect.reference_of_collector",
+            "tamper.zeroed_reference",
+        ),
+        (Rule.EMPTY_GRAPH,),
+    ),
+    "defer.thread_pool": ("", Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH),
+    "device.by_poison_on_device": (Rule.IMPOSSIBLE_TIME, Rule.TIMED_RESULT),
+    "device.fingerprint_on_device": (Rule.WRONG_RESULT, Rule.TIMED_RESULT),
+    "device.persisting_cache": ("",),
+    "clock.leaves_settings": (Rule.WRONG_RESULT,),
+    "tamper.restored_checker": (Rule.TIMED_RESULT,),
+    "tamper.widened_tolerance": (Rule.IMPOSSIBLE_TIME,),
+}
+
+#: Exploits that a captured graph makes harmless: they are measured, and gain nothing.
+HARMLESS_ON_CUDA = (
+    "detect.idle_for_timer",
+    "detect.by_garbage_collection",
+    "detect.rewrites_start",
+    "detect.waits_in_short_runs",
+    "clock.holds_the_lock",
+)
+
 #: Exploit to the reason why no rule disqualifies it in one process: it must end as "ok" there.
 MISSED: dict[str, str] = {
     "detect.rewrites_start": "sets a local variable of the running timer; --isolated has a clock in another process",
