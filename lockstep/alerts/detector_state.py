@@ -117,7 +117,7 @@ def extend(path: Path, before: str, after: str, new: Sequence[Points]) -> Monito
         if len(since) < min(1 + int(monitor.detector.length.max(initial=0)) // _WRITE_EVERY, _MOST_BEHIND):
             _write_recent(path, str(arrays["of"]), after, since, np.sqrt(monitor.detector.noise.variance))
         else:
-            _write(path, after, monitor, names, _checks(arrays["series.check"], monitor, since))
+            _write(path, after, monitor, names, _checks(arrays["series.check"], since))
     except (ValueError, KeyError, IndexError, TypeError):
         return None
     return MonitoredSeries(names, monitor)
@@ -257,7 +257,7 @@ def _check(trend: Trend, length: int) -> tuple[int, int]:
     return values, 0 if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes())
 
 
-def _checks(before: Ints, monitor: Monitor, since: Sequence[Points]) -> Ints:
+def _checks(before: Ints, since: Sequence[Points]) -> Ints:
     """Continue the checksums of the series with later points."""
     checks = [tuple(pair) for pair in before.tolist()]
     for points in since:

@@ -26,11 +26,10 @@ _FAR = 20
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One series at the commit: its row, the one before (``None``: never), where that was, and the difference."""
+    """One series at the commit: its row, the one before (``None``: never), and the difference."""
 
     row: Row
     before: Row | None
-    earlier: Commit | None
     difference: Difference
 
 
@@ -65,7 +64,7 @@ class CommitComparison(Sequence[Compared]):
             return [self[at] for at in range(len(self))[place]]
         row, at = self.rows[place], int(self.places[place])
         before = self.before[at] if at >= 0 else None
-        return Compared(row, before, self.earlier.get(row.suite), self.differences[place])
+        return Compared(row, before, self.differences[place])
 
 
 @remembered

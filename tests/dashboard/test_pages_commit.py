@@ -23,10 +23,11 @@ def compared(shown, place, machine=FAST):
 
 
 def test_a_step_is_told_at_its_commit_and_at_no_other(shown):
-    at = {(one.row.variant, one.row.case): one for one in compared(shown, STEP)}
+    found = compared(shown, STEP)
+    at = {(one.row.variant, one.row.case): one for one in found}
     told = at["triton", "M=8,K=64"]
     results = shown[0].current()
-    assert told.earlier == results.commits(FAST)[STEP - 1]
+    assert found.earlier[told.row.suite] == results.commits(FAST)[STEP - 1]
     assert told.difference.verdict == "slower"
     assert told.difference.quantity == "speedup"
     assert told.difference.percent == pytest.approx(100 * (told.before.speedup.value / told.row.speedup.value - 1))
