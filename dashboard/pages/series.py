@@ -162,6 +162,8 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
                 "5 % false alarms, 80 % power",
             )
         )
+    if numbers and numbers[-1][0].check_error is not None:
+        facts.append(_accuracy_fact(numbers[-1][0]))
     facts.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
     return [
         html.Div(
@@ -173,6 +175,13 @@ def facts(shown: SeriesView, picture: MachineFindings | None) -> list[Any]:
         )
         for label, value, note in facts
     ]
+
+
+def _accuracy_fact(point: Point) -> tuple[str, str, str]:
+    """How far the newest results are off the reference, and whether two calls gave the same bits."""
+    row = "" if point.worst_row is None else f"worst row {point.worst_row:.1e}"
+    same = {None: "", 0.0: "not deterministic", 1.0: "deterministic"}[point.deterministic]
+    return "Error of the newest check", f"{point.check_error or 0.0:.1e}", ", ".join(filter(None, (row, same)))
 
 
 def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:

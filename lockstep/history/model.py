@@ -272,6 +272,8 @@ class Point:
         baseline: variant that the ratio refers to.
         epochs: sets of fresh buffers that the ratio rests on; 0 unknown.
         sm_mhz, sm_mhz_low, temperature_c, power_w, clock_reasons: while it ran.
+        check_error, worst_row: errors of the check relative to the reference's norm, in all and in the worst row.
+        deterministic: 1 if two calls on the same inputs gave the same bits, 0 if not.
         code: machine-code facts as JSON text, "" where the record has none.
         measured_at: ms since 1970, 0 unknown.
     """
@@ -306,6 +308,9 @@ class Point:
     sm_mhz_low: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
+    check_error: float | None = None
+    worst_row: float | None = None
+    deterministic: float | None = None
     clock_reasons: tuple[str, ...] = ()
     code: str = ""
     measured_at: int = 0

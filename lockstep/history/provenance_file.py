@@ -202,6 +202,9 @@ class _Joined:
             "sm_mhz_low": _number(clocks.sm_mhz_low),
             "temperature_c": _number(clocks.temperature_c),
             "power_w": _number(clocks.power_w),
+            "check_error": _number(record.check_error),
+            "worst_row": _number(getattr(record.accuracy, "row", None)),
+            "deterministic": float(record.deterministic) if isinstance(record.deterministic, bool) else math.nan,
             "clock_reasons": "\n".join(words(reason) for reason in clocks.reasons),
             "code": _code(getattr(record, "code", None)),
         }

@@ -300,6 +300,7 @@ _OF_TREND = tuple(one.name for one in fields(Trend) if one.name not in ("series"
 _NUMBERS = (
     *("value", "low", "high", "mde", "q25", "q75", "floor_s"),
     *("sm_mhz", "sm_mhz_low", "temperature_c", "power_w"),
+    *("check_error", "worst_row", "deterministic"),
 )
 _AS_STORED = (
     *("number", "repeat", "epochs", "note", "baseline", "flops", "bytes"),

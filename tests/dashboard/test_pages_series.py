@@ -12,9 +12,11 @@ from dashboard.address import SeriesAddress, parse_series
 from dashboard.pages import series, series_view
 from dashboard.server.app import create_app, page
 from lockstep.alerts.findings import Findings
-from lockstep.record.model import Clocks
+from lockstep.record.model import Accuracy, Clocks
 
 __all__ = ["shown"]
+
+ACCURACY = Accuracy(3e-4, 5e-4, 4e-4, 4e-4, 3e-4, 6e-4, 0.0)
 
 ONE = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
 
@@ -78,6 +80,23 @@ def test_the_facts_say_how_far_a_number_can_be_trusted(shown):
     assert "steady, run to run, of the speedup" in text
     assert "Epochs to detect a change of 1 %" in text
     assert f'"children": "{COMMITS}"' in text
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ({"check_error": 3e-4, "accuracy": ACCURACY, "deterministic": True}, "worst row 5.0e-04, deterministic"),
+        ({"check_error": 3e-4, "deterministic": False}, '"not deterministic"'),
+        ({"check_error": 3e-4}, '"3.0e-04"'),
+    ],
+)
+def test_the_facts_have_the_newest_accuracy_and_whether_bits_repeat(tmp_path, known, told):
+    write_measurement(tmp_path / "r", [record(**known)], commit="a" * 40, date=1_790_000_000_000)
+    results = open_store(tmp_path / "r").current()
+    address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "latency")
+    text = words(series.facts(series_view.view(results, address, None), None))
+    assert "Error of the newest check" in text
+    assert told in text
 
 
 def test_clocks_and_temperature_share_the_axis(tmp_path):
