@@ -12,24 +12,19 @@ import math
 import random
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from time import monotonic
 
-import torch
-
 from lockstep.record.model import TWIN
 from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.captured_arms import Captured, capture_arms
 from lockstep.timing.clock_correction import Pair
 from lockstep.timing.controls import Controls
-from lockstep.timing.device import Device, DeviceLost, Mistimed, Replay, Timing
+from lockstep.timing.device import Device, Mistimed, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, settled
-from lockstep.timing.graph_capture import CaptureError
-from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
-from lockstep.timing.rules import Disqualified
+from lockstep.timing.replays import settle, time_undisturbed
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
-from lockstep.timing.unjoined import require_joined
 from lockstep.timing.verify import Verified
 
 #: Epochs between two timings of the controls, which take 7 ms on an H200, where an arm's epoch takes 33 ms. None of the
@@ -147,7 +142,7 @@ def compare(
     before: dict[str, Timing] | None = None
     pending: list[dict[str, list[Timing]]] = []  # epochs since the controls were taken
 
-    def verified(of_seed: int, epoch: Sequence[_Captured]) -> None:
+    def verified(of_seed: int, epoch: Sequence[Captured]) -> None:
         """Verify an epoch's arms; drop those that fail, and every number that they are part of."""
         with stages.stage("verify"):
             found = verify(of_seed, {arm.name: arm.replay.once for arm in epoch if arm.name in series})
@@ -164,7 +159,7 @@ def compare(
         of_seed = buffers.getrandbits(48)
         arms = draw_arms(of_seed, list(series))
         with stages.stage("capture"):
-            captured = _capture(arms, device, plan, per_call, failures, trusted, listener)
+            captured = capture_arms(arms, device, plan.replay_s, per_call, failures, trusted, listener)
         for name in failures:
             series.pop(name, None)
         if not captured:
@@ -219,60 +214,14 @@ def compare(
     return Comparison(outcomes, failures, "; ".join(filter(None, (voided, *notes))))
 
 
-@dataclass(frozen=True)
-class _Captured:
-    name: str
-    replay: Repeated[ArmReplay]
-
-
-def _capture(
-    arms: Sequence[Arm],
-    device: Device,
-    plan: Plan,
-    per_call: dict[str, float],
-    failures: dict[str, Exception],
-    trusted: Trusted,
-    listener: Callable[[str, str], None],
-) -> list[_Captured]:
-    """Capture replays of at least ``plan.replay_s`` seconds; the first epoch fills ``per_call``."""
-    captured: list[_Captured] = []
-    pool = device.new_pool()
-    probes: list[Replay] = []  # alive until the pool has other graphs
-    for arm in arms:
-        listener("capture", arm.name)
-        try:
-            capture = partial(arm.capture, device, pool)
-            if arm.name not in per_call:
-                per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
-                probes.append(probe)
-                if device.kind == "cpu":
-                    require_joined(probe)
-            if arm.once:
-                made = Repeated(capture(1), 1, len(arm.calls))
-            else:
-                made = replay_of(capture, len(arm.calls), per_call[arm.name], plan.replay_s)
-            trusted.require()
-            captured.append(_Captured(arm.name, made))
-        except torch.cuda.OutOfMemoryError:
-            failures[arm.name] = MemoryError("out of memory while its calls were captured")
-            pool = device.new_pool()
-            device.release()
-        except (CaptureError, Disqualified, NotImplementedError) as error:
-            if not device.healthy():
-                raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
-            failures[arm.name] = error
-            pool = device.new_pool()
-    return captured
-
-
-def _rounds(captured: Sequence[_Captured], per_call: dict[str, float], plan: Plan) -> int:
+def _rounds(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
     """Return the rounds that fit an epoch's share of the budget; slow arms get fewer, but at least three."""
     one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
 
 def _time_rounds(
-    captured: Sequence[_Captured],
+    captured: Sequence[Captured],
     rounds: int,
     device: Device,
     chance: random.Random,
@@ -280,7 +229,7 @@ def _time_rounds(
 ) -> dict[str, list[Timing]]:
     """Time each arm once a round, in seconds a call; the lead rounds run and do not count."""
     order = list(captured)
-    sequence: list[_Captured] = []
+    sequence: list[Captured] = []
     for number in range(LEAD_ROUNDS + rounds):
         if number % 2 == 0:
             chance.shuffle(order)

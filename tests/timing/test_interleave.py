@@ -22,7 +22,7 @@ from lockstep.timing.verify import Verified
 @pytest.fixture(autouse=True)
 def _no_looks_at_threads(monkeypatch):
     """The look at threads replays an arm as often as it likes; threads that other tests left behind would bring it."""
-    monkeypatch.setattr("lockstep.timing.interleave.require_joined", lambda replay: None)
+    monkeypatch.setattr("lockstep.timing.captured_arms.require_joined", lambda replay: None)
 
 
 #: One call fills a replay; no waiting.

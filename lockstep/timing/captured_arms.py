@@ -1,0 +1,79 @@
+"""Capture the arms of an epoch, each with a replay that is long enough; drop those that fail, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from lockstep.record.model import TWIN
+from lockstep.timing.arms import Arm, ArmReplay
+from lockstep.timing.device import Device, DeviceLost, Replay
+from lockstep.timing.graph_capture import CaptureError
+from lockstep.timing.replays import Repeated, replay_of, seconds_a_call
+from lockstep.timing.rules import Disqualified
+from lockstep.timing.trusted import Trusted
+from lockstep.timing.unjoined import require_joined
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An arm that is ready to be timed."""
+
+    name: str
+    replay: Repeated[ArmReplay]
+
+
+def capture_arms(
+    arms: Sequence[Arm],
+    device: Device,
+    replay_s: float,
+    per_call: dict[str, float],
+    failures: dict[str, Exception],
+    trusted: Trusted,
+    listener: Callable[[str, str], None],
+) -> list[Captured]:
+    """Capture replays of at least ``replay_s`` seconds.
+
+    Args:
+        arms: of one epoch.
+        device: where.
+        replay_s: shortest replay, seconds.
+        per_call: seconds a call by arm; the first epoch fills it.
+        failures: gets the errors by arm.
+        trusted: compared after each arm.
+        listener: called with "capture" and the arm before it runs.
+
+    Raises:
+        DeviceLost: an arm broke the device.
+    """
+    captured: list[Captured] = []
+    pool = device.new_pool()
+    probes: list[Replay] = []  # alive until the pool has other graphs
+    for arm in arms:
+        listener("capture", arm.name)
+        try:
+            capture = partial(arm.capture, device, pool)
+            if arm.name not in per_call:
+                per_call[arm.name], probe = seconds_a_call(capture, len(arm.calls), device)
+                probes.append(probe)
+                if device.kind == "cpu":
+                    require_joined(probe)
+            if arm.once:
+                made = Repeated(capture(1), 1, len(arm.calls))
+            else:
+                made = replay_of(capture, len(arm.calls), per_call[arm.name], replay_s)
+            trusted.require()
+            captured.append(Captured(arm.name, made))
+        except torch.cuda.OutOfMemoryError:
+            failures[arm.name] = MemoryError("out of memory while its calls were captured")
+            pool = device.new_pool()
+            device.release()
+        except (CaptureError, Disqualified, NotImplementedError) as error:
+            if not device.healthy():
+                raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
+            failures[arm.name] = error
+            pool = device.new_pool()
+    return captured
