@@ -16,8 +16,9 @@ from lockstep.referee.suites import suite_problem
 from lockstep.suite.model import Suite
 from lockstep.timing.check import brief
 from lockstep.timing.device import Device
+from lockstep.timing.epochs import Listener
 from lockstep.timing.interleave import Plan
-from lockstep.timing.measure import Listener, Measurer
+from lockstep.timing.measure import Measurer
 from lockstep.timing.rules import Disqualified
 
 #: How long each stage measures. Each takes a fixed number of epochs, so that its test is that of a fixed sample.

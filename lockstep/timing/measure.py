@@ -19,22 +19,17 @@ from lockstep.suite.evaluate import cost_of, skip_reason
 from lockstep.suite.family import Family, NotInCommit, load_family
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.model import Suite
-from lockstep.timing.argument_sets import draw_sets, restorer, set_count, size_of
-from lockstep.timing.arms import Arm, ArmReplay, make_arms
+from lockstep.timing.argument_sets import set_count, size_of
 from lockstep.timing.check import Checked, Checker, brief, without_frames
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.epochs import Epochs, Listener
 from lockstep.timing.estimates import Outcome
 from lockstep.timing.interleave import Plan, compare
 from lockstep.timing.plausible import Limits, refuse_impossible
 from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
-from lockstep.timing.verify import Timed, Verified, Verifier
-
-#: Called before anything that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
-#: and the variant ("" for all of them).
-Listener = Callable[[str, str], None]
 
 #: Share of a history's cases, chosen at random, that are also verified after an early epoch and by rotations on values
 #: never seen. ``lockstep measure`` does so in every case, where a suite's time matters less.
@@ -274,39 +269,13 @@ class Measurer:
         with self.stages.stage("draw"):
             self.device.release()
 
-        drawn: dict[str, Arm] = {}  # the epoch's
-        restores: list[Callable[[], None] | None] = []  # the epoch's
-
-        def listener(stage: str, arm: str) -> None:
-            self.listener(stage, arms.get(arm, ""))
-
-        def draw_arms(seed: int, names: Sequence[str]) -> list[Arm]:
-            self.listener("draw", "")  # this runs the variants' preparation too
-            with self.stages.stage("draw"):
-                drawn.clear()
-                restores.clear()
-                argument_sets = draw_sets(suite, case, self.device, sets, seed)
-                made = make_arms({name: arms[name] for name in names}, family, argument_sets, seed, bool(suite.inout))
-                self.device.synchronize()
-            drawn.update({arm.name: arm for arm in made})
-            restores[:] = [restorer(argument_sets, suite.inout)]
-            return made
-
-        def restore() -> None:
-            for one in filter(None, restores):
-                one()
-
         thorough = not self.history or random.SystemRandom().random() < THOROUGH
-
-        def verify(seed: int, replays: Mapping[str, ArmReplay]) -> Verified:
-            verifier = Verifier(suite, case, self.device, thorough, listener=listener)
-            return verifier.verify([Timed(drawn[a], replay, family, arms[a]) for a, replay in replays.items()], seed)
-
+        epochs = Epochs(suite, case, self.device, family, arms, sets, thorough, self.stages, self.listener)
         # Placement moves some ratios by percents (kda's eight products: 3.5 % from one epoch to the next), so every run
         # and commit gets the same sequence of placements.
         seed = zlib.crc32(f"{suite.name} {case.label}".encode()) ^ self.places
         result = compare(
-            draw_arms,
+            epochs.draw_arms,
             list(arms),
             suite.baseline,
             self.device,
@@ -315,10 +284,10 @@ class Measurer:
             seed,
             self.stages,
             reference_mhz,
-            listener,
+            epochs.listen,
             trusted,
-            verify,
-            restore if suite.inout else None,
+            epochs.verify,
+            epochs.restore if suite.inout else None,
             early=thorough,
         )
         return result.outcomes, result.failures, result.note
