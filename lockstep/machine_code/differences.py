@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
@@ -139,21 +140,56 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
 
 
 def _host_sentence(base: CaseCode, head: CaseCode) -> str:
-    """The first step of the host that differs, and how many more do."""
-    pairs = list(zip_longest(base.host, head.host))
-    different = [at for at, (one, other) in enumerate(pairs) if one != other]
-    one, other = pairs[different[0]]
-    more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
-    if one is None or other is None:
-        return f"{'does' if one is None else 'no longer does'} {one or other}{more}"
+    """The first step of the host that was added or removed, or else differs, and how many more do."""
+    kinds = [[step.partition("(")[0].partition(" [")[0] for step in side.host] for side in (base, head)]
+    if kinds[0] != kinds[1]:
+        # Aligned by kind: an added step renames the tensors of those behind it.
+        changes: list[str] = []
+        for _, first, last, begin, end in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
+            if kinds[0][first:last] != kinds[1][begin:end]:
+                changes += [f"does {step}" for step in head.host[begin:end]]
+                changes += [f"no longer does {step}" for step in base.host[first:last]]
+        return changes[0] + _more(len(changes) - 1)
+    different = [at for at, (one, other) in enumerate(zip(base.host, head.host, strict=True)) if one != other]
+    one, other = base.host[different[0]], head.host[different[0]]
+    more = _more(len(different) - 1)
     old, new = _LAUNCH.fullmatch(one), _LAUNCH.fullmatch(other)
     if not old or not new:
         return f"{one} → {other}{more}"
     launches = sum(step.startswith("launch ") for step in head.host[: different[0]])
     name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
     steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
-    steps += [f"arguments ({old[2]}) → ({new[2]})"] if old[2] != new[2] else []
-    return f"{name}: {', '.join(steps)}{more}"
+    return f"{name}: {', '.join([*steps, *_changed_arguments(old[2], new[2])])}{more}"
+
+
+def _more(count: int) -> str:
+    return f" (and {count} more)" if count else ""
+
+
+def _changed_arguments(old: str, new: str) -> list[str]:
+    """The first arguments of a launch that differ, and how many more do."""
+    before, after = _arguments(old), _arguments(new)
+    if len(before) != len(after):
+        return [f"{len(before)} → {len(after)} arguments"]
+    pairs = enumerate(zip(before, after, strict=True), 1)
+    told = [f"argument {place} {one} → {other}" for place, (one, other) in pairs if one != other]
+    rest = len(told) - _TOLD
+    return told[:_TOLD] + ([f"{rest} more argument{'s' * (rest > 1)}"] if rest > 0 else [])
+
+
+def _arguments(text: str) -> list[str]:
+    """Split arguments at the commas between them, not at those within brackets."""
+    parts, depth = [""], 0
+    for mark in text:
+        depth += (mark in "([{") - (mark in ")]}")
+        if mark == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    return [part.strip() for part in parts]
 
 
 _LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")
+
+#: Arguments of a launch that a sentence tells.
+_TOLD = 2

@@ -72,6 +72,25 @@ def test_an_uncompiled_kernel_of_another_identity_is_never_the_same():
         assert str(change) == "product: other code, not compiled"
 
 
+def test_an_added_step_is_named_and_not_the_launch_that_reads_its_result():
+    before = "launch [4] (TensorDescriptor(base=t1 bf16[8,4], shape=[8, 4]), t0 bf16[8,4], 8)"
+    clone, after = "aten.clone.default(t0 bf16[8,4]) → t2 bf16[8,4]", before.replace(" t0 ", " t2 ")
+    base = replace(CODE, host=("given x=t0", before))
+    (change,) = differences({KEY: base}, {KEY: replace(CODE, host=("given x=t0", clone, after))})
+    assert change.sentence == f"does {clone}"
+    (change,) = differences({KEY: replace(CODE, host=("given x=t0", clone, clone, after))}, {KEY: base})
+    assert change.sentence == f"no longer does {clone} (and 1 more)"
+
+
+def test_of_a_launch_only_the_arguments_that_differ_are_told():
+    base = replace(CODE, host=("launch [4] (TensorDescriptor(base=t1, shape=[8, 4]), t0, 8, 2, 1)",))
+    head = replace(CODE, host=("launch [4] (TensorDescriptor(base=t1, shape=[8, 4]), t0, 16, 4, 2)",))
+    (change,) = differences({KEY: base}, {KEY: head})
+    assert change.sentence == "product: argument 3 8 → 16, argument 4 2 → 4, 1 more argument"
+    (change,) = differences({KEY: base}, {KEY: replace(CODE, host=("launch [4] (t0, 8)",))})
+    assert change.sentence == "product: 5 → 2 arguments"
+
+
 def test_the_host_side_counts():
     head = replace(CODE, host=("given x=t0", "launch [8] (t0)"))
     [change] = differences({KEY: CODE}, {KEY: head})
@@ -79,7 +98,7 @@ def test_the_host_side_counts():
     two = replace(CODE, kernels=(KERNEL, replace(KERNEL, name="sum")), host=("launch [4] (t0)", "launch [4] (t0)"))
     head = replace(two, host=("launch [4] (t0)", "launch [4] (t1)"))
     [change] = differences({KEY: two}, {KEY: head})
-    assert change.sentence == "sum: arguments (t0) → (t1)"
+    assert change.sentence == "sum: argument 1 t0 → t1"
 
 
 def test_a_launch_that_is_gone_is_told():
