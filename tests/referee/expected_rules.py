@@ -112,6 +112,8 @@ ON_CUDA: dict[str, tuple[str, ...]] = {
         (Rule.EMPTY_GRAPH,),
     ),
     "defer.thread_pool": ("", Rule.UNJOINED_WORK, Rule.EMPTY_GRAPH),
+    "defer.native_pool": (Rule.EMPTY_GRAPH,),
+    "defer.forked_stream": ("",),
     "device.by_poison_on_device": (Rule.IMPOSSIBLE_TIME, Rule.TIMED_RESULT),
     "device.fingerprint_on_device": (Rule.WRONG_RESULT, Rule.TIMED_RESULT),
     "device.persisting_cache": ("",),
@@ -122,6 +124,7 @@ ON_CUDA: dict[str, tuple[str, ...]] = {
 
 #: Exploits that a captured graph makes harmless: they are measured, and gain nothing.
 HARMLESS_ON_CUDA = (
+    "defer.garbage_collector",
     "detect.idle_for_timer",
     "detect.by_garbage_collection",
     "detect.rewrites_start",
