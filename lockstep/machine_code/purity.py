@@ -104,7 +104,12 @@ HIDING_ATTRIBUTES = frozenset(
 HOLDERS = frozenset({"posixpath", "importlib", "importlib.util", "inspect", "pkgutil"})
 #: Types whose instances may be at hand: what they do is seen when it is done.
 HELD = frozenset(
-    {("os", "_Environ"), ("re", "Pattern"), ("re", "Match"), ("pathlib", "PosixPath"), ("pathlib", "Path")}
+    {
+        ("os", "_Environ"),
+        ("re", "Pattern"),
+        ("re", "Match"),
+        *((module, name) for module in ("pathlib", "pathlib._local") for name in ("PosixPath", "Path")),  # 3.13
+    }
 )
 
 #: Packages whose parts this module knows, and those that torch calls itself (``Requires-Dist`` of its wheel).

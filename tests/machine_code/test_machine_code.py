@@ -333,7 +333,7 @@ UNTRUSTED = {
     "asks_time": r"toy.kinds.asks_time calls time.time",
     "asks_processors": r"toy.kinds.asks_processors calls posix.cpu_count",
     "asks_indirectly": r"toy.kinds.asks_indirectly calls posix.cpu_count",
-    "asks_a_file": r"toy.kinds.asks_a_file (asks the system \(open\)|asks pathlib.Path.read_text)",
+    "asks_a_file": r"toy.kinds.asks_a_file (asks the system \(open\)|asks pathlib(\._local)?.Path.read_text)",
     "asks_chance": r"toy.kinds.asks_chance asks random.randint",
     "asks_in_backward": r"toy.kinds.Asking.backward calls time.time",
     "asks_backends": r"toy.kinds.asks_backends asks torch.backends",
