@@ -187,9 +187,14 @@ def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> fl
     return float(np.exp(np.log(values).mean())) if len(values) else None
 
 
+def analysis_state(status: AnalysisStatus) -> str:
+    """Return "failing", "stale" (no success for two hours), "ok" or "pending" (none so far)."""
+    return "failing" if status.failing else "stale" if status.stale() else "ok" if status.succeeded else "pending"
+
+
 def analysis_health(status: AnalysisStatus) -> dict[str, Any]:
     """Return what ``/healthz`` says of the analysis. Pages work without one, so the answer's status stays 200."""
-    state = "failing" if status.failing else "stale" if status.stale() else "ok" if status.succeeded else "pending"
+    state = analysis_state(status)
     at = datetime.fromtimestamp(status.succeeded, UTC).isoformat(timespec="seconds") if status.succeeded else None
     analysis = {"state": state, "last_success": at, "failures": status.failures, "reason": status.reason}
     return {"status": "degraded" if state in ("failing", "stale") else "ok", "analysis": analysis}

@@ -22,7 +22,7 @@ class Health(Collector):
 
     def __init__(self, store: Store, service: AlertService | None) -> None:
         self._store = store
-        self._desk = service
+        self._service = service
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Return nothing: reading the results at start-up just to name the gauges would be slow."""
@@ -44,15 +44,15 @@ class Health(Collector):
                 gauge.add_metric([machine], value)
         yield from gauges
         yield GaugeMetricFamily("lockstep_problems", "What could not be read", value=len(results.problems))
-        if self._desk is None:
+        if self._service is None:
             return
         alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
-        for (state, topic), number in sorted(self._desk.alerts.counts().items()):
+        for (state, topic), number in sorted(self._service.alerts.counts().items()):
             alerts.add_metric([state, topic], number)
         yield alerts
-        if self._desk.runner is not None:
-            self._desk.runner.request_analysis(results)
-            yield from _analysis(self._desk.runner.status)
+        if self._service.runner is not None:
+            self._service.runner.request_analysis(results)
+            yield from _analysis(self._service.runner.status)
 
 
 def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:

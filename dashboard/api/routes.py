@@ -69,6 +69,14 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     answer("/notes", lambda: answers.notes(results()))
     answer("/alerts", lambda: answers.alerts(service))
     answer("/alerts/<int:number>", lambda number: answers.one_alert(service, number))
+    runner = service.runner if service else None
+
+    @api.after_request
+    def say_analysis(response: Response) -> Response:
+        """An empty list of alerts means nothing before the first analysis."""
+        if runner and request.path.startswith("/api/v1/alerts"):
+            response.headers["Lockstep-Analysis"] = answers.analysis_state(runner.status)
+        return response
 
     @api.route("/api/<path:rest>")
     def nothing(rest: str) -> Response:
@@ -96,8 +104,11 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         chosen = asked(request.query_string.decode("utf-8", "replace"), "machine", "family", "label")
         choice = Choice(OPEN, chosen["family"], chosen["machine"])
         found, slower = service.alerts.count(choice) if service else (0, 0)
+        label = chosen["label"] or "performance"
+        if not found and runner and not runner.status.succeeded:
+            return _svg(badge(label, "not analysed", "plain"))
         value = f"{slower} slower" if slower else f"{found} open" if found else "steady"
-        return _svg(badge(chosen["label"] or "performance", value, "bad" if slower else "plain" if found else "good"))
+        return _svg(badge(label, value, "bad" if slower else "plain" if found else "good"))
 
     @api.route("/badge/speedup/<machine>/<suite>/<variant>.svg")
     def speedup_badge(machine: str, suite: str, variant: str) -> Response:
@@ -113,9 +124,9 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
             state: dict[str, Any] = {"status": "ok", "machines": len(current.machines)}
             if service:
                 service.alerts.version()
-            if service and service.runner:
-                service.runner.request_analysis(current)
-                state |= answers.analysis_health(service.runner.status)
+            if runner:
+                runner.request_analysis(current)
+                state |= answers.analysis_health(runner.status)
         except (StoreError, ValueError) as error:
             return jsonify({"status": "broken", "error": str(error)}), 503
         return jsonify(state), 200

@@ -158,8 +158,12 @@ def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
     service = AlertService(here.service.alerts, runner)
     client = create_app(here.store, service, findings=Findings(here.store.cache, here.root, runner=runner)).server
     client = client.test_client()
+    assert client.get("/api/v1/alerts?machine=nowhere").headers["Lockstep-Analysis"] == "pending"
+    assert "not analysed" in client.get("/badge/alerts.svg?machine=nowhere").text
     assert client.get("/healthz").json["analysis"]["state"] == "pending"
     runner.wait(60)
+    assert client.get("/api/v1/alerts?machine=nowhere").headers["Lockstep-Analysis"] == "failing"
+    assert "not analysed" in client.get("/badge/alerts.svg?machine=nowhere").text
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json["status"]) == (200, "degraded")
     assert (answer.json["analysis"]["state"], answer.json["analysis"]["failures"]) == ("failing", 1)
