@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lockstep.gate.aa_control import AAControl
 from lockstep.gate.client import GateWorker, Setup
 from lockstep.gate.launches import Observation
 from lockstep.gate.plan import (
@@ -19,9 +20,8 @@ from lockstep.gate.plan import (
     worst_first,
 )
 from lockstep.gate.proof import Proof, confirm
-from lockstep.gate.report.model import percent
 from lockstep.gate.report.rows import line
-from lockstep.gate.sequential import MOST_SAME, furthest
+from lockstep.gate.sequential import MOST_SAME
 from lockstep.gate.verdict import UNREACHED, Group, GroupRequest, SeriesKey, SideFacts, Verdict
 from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
@@ -90,13 +90,13 @@ class Coordinator:
         self.notes: list[str] = []
         self.verdicts: dict[SeriesKey, Verdict] = {}
         self.aa_verdicts: list[Verdict] = []
+        self._aa = AAControl()
         self._say = say
         self._worker: GateWorker | None = None
         self._skip: dict[str, str] = {}
         self._culprits = Culprits()
         self.machine: dict[str, str] = {}
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
-        self._widened: dict[SeriesKey, float] = {}
         self.found: Mapping[str, Mapping[str, SideFacts]] = {}
         self.conflicts: dict[str, Conflict] = {}
         self._cases = 0
@@ -267,29 +267,15 @@ class Coordinator:
             own = deadline_of_group(picks[number:], time.monotonic(), until)
             taken = [verdict for verdict in self._measure(group, own, twins=twins) if verdict.change is not None]
             self.aa_verdicts += [replace(verdict, proved=not twins) for verdict in taken]
-        if not self.aa_verdicts:
-            return
-        endless: set[SeriesKey] = set()
-        for verdict in self.aa_verdicts:
-            if verdict.change is not None and (on_cpu or verdict.outcome in ("slower", "faster")):
-                self._widened[verdict.key], ends = furthest(verdict.change)
-                endless |= set() if ends else {verdict.key}
-        worst = max(self._widened, key=lambda key: self._widened[key], default=None)
-        if worst is not None and self._widened[worst] > self._asked(worst):
-            more = " or more" if worst in endless else ""
-            self.notes.append(f"unchanged code may differ by {percent(self._widened[worst])}{more} here ({worst})")
+        self._aa = AAControl(tuple(self.aa_verdicts), on_cpu)
+        if note := self._aa.note(self._asked):
+            self.notes.append(note)
 
     def _asked(self, key: SeriesKey) -> float:
         """Return the smallest change that counts, from the command line or the thresholds."""
         if self.terms.min_effect is not None:
             return self.terms.min_effect
         return self.terms.thresholds.of(key.suite, key.variant, key.case, key.l2).min_effect
-
-    def _least(self, key: SeriesKey) -> float:
-        """Return the smallest change that counts, widened to the A/A control's; on a CPU, to that of the same case."""
-        on_cpu = self.machine["device"] == "cpu"
-        worst = max(self._widened.values(), default=0.0)
-        return max(self._asked(key), self._widened.get(key, worst) if on_cpu else worst)
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
         """Yield verdicts of one group, from as many workers as it takes."""
@@ -302,7 +288,7 @@ class Coordinator:
             thresholds = {key.variant: self.terms.thresholds.of(*_fields(key)) for key in keys}
             asked = GroupRequest(
                 Group(group.suite, group.case, group.l2, tuple(left)),
-                min_effect={key.variant: self._least(key) for key in keys},
+                min_effect={key.variant: self._aa.least(key, self._asked(key)) for key in keys},
                 same_within={key.variant: max(MOST_SAME, self._asked(key)) for key in keys},
                 alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
                 cases=self._cases,

@@ -79,7 +79,7 @@ class Request:
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
-    """Coordinator; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
+    """Compare head with base; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
 
     Raises:
         RefError: base or head is no version of this repository.
@@ -119,7 +119,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         )
         try:
             with _locked(request.lock):
-                trouble = _hold(request, coordinator, base, head, say)
+                trouble = _judge(request, coordinator, base, head, say)
         except WorkerDied as died:
             trouble = f"the worker does not start: {died.how}"
         except (NoGpu, Refused) as refused:
@@ -146,8 +146,8 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         )
 
 
-def _hold(request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]) -> str:
-    """Coordinator what was asked for; why the machine cannot, or ""."""
+def _judge(request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]) -> str:
+    """Compare the cases that were asked for; return why this machine cannot, or ""."""
     started = time.monotonic()
     machine = coordinator.start()
     say(f"both versions imported in {time.monotonic() - started:.0f} s")
