@@ -73,7 +73,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     @api.after_request
     def say_analysis(response: Response) -> Response:
-        """An empty list of alerts means nothing before the first analysis."""
+        """Name the state of the analysis: before the first one, an empty list of alerts means nothing."""
         if runner and request.path.startswith("/api/v1/alerts"):
             response.headers["Lockstep-Analysis"] = answers.analysis_state(runner.status)
         return response

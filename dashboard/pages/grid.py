@@ -63,10 +63,10 @@ def connect(app: Dash, page: str) -> None:
         app: of the page.
         page: prefix of the ids "…-grid", "…-search" and "…-told". The last one changes with the rows.
     """
-    options, search, told = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"
+    options, search, answer = f"{page}-grid", Input(f"{page}-search", "value"), f"{page}-told"
     in_browser(app, "search", Output(options, "dashGridOptions"), search, State(options, "dashGridOptions"))
     in_browser(app, "openRow", Output("url", "href", allow_duplicate=True), Input(options, "cellClicked"))
-    in_browser(app, "askAgain", Output(told, "modified_timestamp"), Input(told, "data"), search)
+    in_browser(app, "askAgain", Output(answer, "modified_timestamp"), Input(answer, "data"), search)
 
 
 def text(field: str, header: str, width: int, **more: Any) -> Column:

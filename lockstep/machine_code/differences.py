@@ -172,9 +172,9 @@ def _changed_arguments(old: str, new: str) -> list[str]:
     if len(before) != len(after):
         return [f"{len(before)} → {len(after)} arguments"]
     pairs = enumerate(zip(before, after, strict=True), 1)
-    told = [f"argument {place} {one} → {other}" for place, (one, other) in pairs if one != other]
-    rest = len(told) - _TOLD
-    return told[:_TOLD] + ([f"{rest} more argument{'s' * (rest > 1)}"] if rest > 0 else [])
+    changed = [f"argument {place} {one} → {other}" for place, (one, other) in pairs if one != other]
+    rest = len(changed) - _NAMED
+    return changed[:_NAMED] + ([f"{rest} more argument{'s' * (rest > 1)}"] if rest > 0 else [])
 
 
 def _arguments(text: str) -> list[str]:
@@ -191,5 +191,5 @@ def _arguments(text: str) -> list[str]:
 
 _LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")
 
-#: Arguments of a launch that a sentence tells.
-_TOLD = 2
+#: Changed arguments of a launch that a sentence names.
+_NAMED = 2
