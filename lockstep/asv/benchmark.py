@@ -21,6 +21,7 @@ from asv_runner.benchmarks.mark import SkipNotImplemented
 
 from lockstep.asv.result_values import NotAvailable, answer
 from lockstep.record.model import Record
+from lockstep.record.quantity import QUANTITIES
 from lockstep.suite.model import CACHE_STATES, Suite
 
 
@@ -49,7 +50,7 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         series = series_of(suite, quantity)
         super().__init__(f"{suite.family}.{series.__name__}", series, [series])
         self.type = "lockstep"
-        self.unit = "seconds" if quantity == "latency" else "x"
+        self.unit = QUANTITIES[quantity].unit
         self.suite = suite.name
         self.quantity = quantity
         self._suite = suite

@@ -187,8 +187,12 @@ def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> N
 
 
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code.exact import exact_quantities
+
     fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}
-    return {"target": target.name, **key._asdict(), **fingerprints, **asdict(code)}
+    known = {**fingerprints, "quantities": exact_quantities(code)}
+    return {"target": target.name, **key._asdict(), **known, **asdict(code)}
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 from lockstep.history.asv_file import OURS
 from lockstep.history.model import Benchmark
 from lockstep.history.validation import Unreadable, read_json
+from lockstep.record.quantity import QUANTITIES
 
 _OUR_PARAMETERS = ("variant", "case", "l2")
-_OUR_UNITS = {"latency": "seconds", "speedup": "x"}
 
 #: Units by asv's prefixes, where the table says nothing.
 _UNITS = {"time": "seconds", "timeraw": "seconds", "mem": "bytes", "peakmem": "bytes"}
@@ -56,7 +56,7 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
         suite = f"{ours['family']}.{ours['op']}" if ours["op"] else ours["family"]
         return Benchmark(
             name,
-            entry.get("unit", _OUR_UNITS[ours["quantity"]]),
+            entry.get("unit", QUANTITIES[ours["quantity"]].unit),
             kind,
             tuple(entry.get("param_names", _OUR_PARAMETERS)),
             entry.get("suite", suite),

@@ -80,6 +80,17 @@ class KernelCode:
         return self.machine.fingerprint if self.machine else ""
 
 
+class Memory(NamedTuple):
+    """Device memory of a call: the number of allocations, and bytes held at once and after it.
+
+    torch's allocator rounds up, and operators may take workspaces of their own; neither is counted.
+    """
+
+    allocations: int
+    peak: int
+    kept: int
+
+
 @dataclass(frozen=True)
 class CaseCode:
     """What a variant runs at a shape, traced without a GPU.
@@ -93,6 +104,7 @@ class CaseCode:
         absent: the tree lacks what the variant imports; ``unknown`` names it.
         environment: variables that the code under test read while it was imported and traced, and what they
             answered; ``None`` where one was not set. With other answers the trace says nothing.
+        memory: device memory of the call; ``None`` where the trace ended before.
     """
 
     kernels: tuple[KernelCode, ...] = ()
@@ -100,6 +112,7 @@ class CaseCode:
     unknown: str = ""
     environment: tuple[tuple[str, str | None], ...] = ()
     absent: bool = False
+    memory: Memory | None = None
 
     @property
     def host_fingerprint(self) -> str:
@@ -133,7 +146,13 @@ class CaseCode:
 def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """A case's code from what ``dataclasses.asdict`` made of it."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment_from(row["environment"]), row["absent"])
+    environment, memory = environment_from(row["environment"]), memory_from(row["memory"])
+    return CaseCode(kernels, tuple(row["host"]), row["unknown"], environment, row["absent"], memory)
+
+
+def memory_from(row: Sequence[int] | None) -> Memory | None:
+    """Device memory of a call, from a list as JSON has it."""
+    return Memory(*row) if row is not None else None
 
 
 def environment_from(rows: Iterable[Sequence[Any]]) -> tuple[tuple[str, str | None], ...]:

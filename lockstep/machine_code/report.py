@@ -9,6 +9,7 @@ from rich.table import Table
 
 from lockstep.machine_code.compare import Comparison
 from lockstep.machine_code.differences import CodeChange
+from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.record.terminal import plain_table
 
@@ -56,10 +57,12 @@ def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
 
 
 def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
-    """The host side of each case, step by step."""
+    """The host side of each case, step by step, and its exact quantities."""
     for key, code in codes.items():
         yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'unknown'}"
         yield from (f"  {step}" for step in code.host)
+        if found := exact_quantities(code):
+            yield f"  a call: {', '.join(f'{name} {value}' for name, value in found.items())}"
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, environment_from, kernel_code_from
+from lockstep.machine_code.model import (
+    CaseCode,
+    CaseKey,
+    KernelCode,
+    environment_from,
+    kernel_code_from,
+    memory_from,
+)
 from lockstep.machine_code.targets import Target
 from lockstep.processes.watched import Watched, WorkerDied
 
@@ -87,8 +94,9 @@ class Session:
                     unknown,
                     environment_from(event["environment"]),
                     absent,
+                    memory_from(memory),
                 )
-                for suite, variant, case, identities, host, unknown, absent in event["cases"]
+                for suite, variant, case, identities, host, unknown, absent, memory in event["cases"]
             }
 
     def build(self, identities: Iterable[str], suites: Iterable[str], target: Target) -> dict[str, KernelCode]:

@@ -10,10 +10,11 @@ import hashlib
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-#: Storages by identity, with the digest of what made them. They are held, so that no other gets the identity.
-_made: dict[int, tuple[Any, str]] = {}
+#: Storages by identity, with the digest of what made them. A weak reference keeps the identity from any other storage.
+_made: dict[int, tuple[StorageWeakRef | None, str]] = {}
 
 
 def content_of(tensor: torch.Tensor) -> str:
@@ -37,7 +38,7 @@ def made_by(description: str | bytes, result: Any) -> None:
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "meta":
             storage = tensor.untyped_storage()
             content = description.encode() if isinstance(description, str) else description
-            _made[storage._cdata] = (storage, _digest(content))
+            _made[storage._cdata] = (StorageWeakRef(storage), _digest(content))
 
 
 def _digest(content: Any) -> str:

@@ -19,9 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lockstep.machine_code.device_memory import Allocations
 from lockstep.machine_code.driver_stand_in import Launch, Request, noted
+from lockstep.machine_code.model import Memory
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tensor_contents import content_of, made_by
 from lockstep.machine_code.torch_purity import operators
@@ -58,6 +61,7 @@ class Trace:
         unknown: why it cannot be trusted, or "".
         muted: launches are not noted.
         allocated: bytes, by the code under test itself.
+        memory: of the call; ``None`` until it has ended.
     """
 
     def __init__(self, *, contents: bool = False) -> None:
@@ -68,12 +72,13 @@ class Trace:
         self.unknown = ""
         self.muted = False
         self.allocated = 0
+        self.memory: Memory | None = None
         self._first: list[Launch] = []
         self._traced: set[Any] = set()
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
-        # A storage that is gone could leave its identity to another.
-        self._kept: list[Any] = []
+        # A storage that is gone could leave its identity to another, which a weak reference prevents.
+        self._seen: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def distrust(self, reason: str) -> None:
         """Note why this trace cannot be trusted; the first reason stays."""
@@ -92,6 +97,12 @@ class Trace:
         for launch in self._first:
             if _identity(launch) not in self._traced:
                 self._add(launch, "first call: launch")
+        self._first.clear()
+
+    @property
+    def storages(self) -> dict[int, int]:
+        """Storages in the steps so far that are still alive: identity to bytes on the device."""
+        return {identity: size for identity, (reference, size) in self._seen.items() if not reference.expired()}
 
     def _add(self, launch: Launch, what: str) -> None:
         self.requests.append(launch.request)
@@ -151,7 +162,7 @@ class Trace:
         storage = tensor.untyped_storage()
         identity: int = storage._cdata
         if identity not in self._numbers and identity not in self._places:
-            self._kept.append(storage)
+            self._seen[identity] = StorageWeakRef(storage), storage.nbytes() if tensor.device.type == "meta" else 0
         return identity
 
 
@@ -201,14 +212,19 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
                 arguments["out"] = out
             given = ", ".join(f"{name}={trace.spell(arguments[name])}" for name in sorted(arguments))
             trace.steps.append(f"given {given}")
+            known = trace.storages
             # Once to fill what the code itself keeps between calls; then as every further call will be.
             trace.muted = True
             with watch.calls(trace.distrust), _Calls(trace):
                 call(**arguments)
-            trace.muted = False
-            with watch.calls(trace.distrust), capturing(), _Calls(trace):
+            trace.muted, allocations = False, Allocations()
+            with watch.calls(trace.distrust), capturing(), _Calls(trace, allocations):
                 call(**arguments)
+            # What a call uses that it neither got nor made was kept by the code, be it before this case.
+            used = {one for one in trace.storages if one not in known and one not in allocations}
             trace.end()
+            kept = {one: size for one, size in trace.storages.items() if one in used} | allocations.live
+            trace.memory = Memory(allocations.count, allocations.peak, sum(kept.values()))
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except NotInCommit:
@@ -261,11 +277,12 @@ class _Mode(TorchDispatchMode):
 
 
 class _Calls(_Mode):
-    """Notes each operator that reaches a device."""
+    """Notes each operator that reaches a device, and what it allocates there."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, allocations: Allocations | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._trace = trace
+        self._allocations = allocations or Allocations()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -280,6 +297,7 @@ class _Calls(_Mode):
             self._trace.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
         if any(one.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for one in types):
             self._trace.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
+        self._allocations.note((args, kwargs), result)
         if str(func) in ALLOCATIONS:
             self._trace.allocated += 0 if self._trace.muted else result.numel() * result.element_size()
         elif not func.is_view:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lockstep.machine_code.driver_stand_in import Request
-from lockstep.machine_code.model import KernelCode
+from lockstep.machine_code.model import KernelCode, Memory
 from lockstep.machine_code.suite_sources import definition_packages, tree_files
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.watch import Watch
@@ -23,9 +23,9 @@ from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.missing_files import without_tree
 from lockstep.suite.model import Suite
 
-#: Suite, variant, case; then steps of the host, what is to be compiled, why it cannot be trusted, and whether the tree
-#: lacks what the variant imports.
-Row = tuple[str, str, str, tuple[list[str], list[Request], str, bool]]
+#: Suite, variant, case; then steps of the host, what is to be compiled, why it cannot be trusted, whether the tree
+#: lacks what the variant imports, and the device memory of the call.
+Row = tuple[str, str, str, tuple[list[str], list[Request], str, bool, Memory | None]]
 
 
 def main() -> int:
@@ -98,9 +98,9 @@ class Tracer:
             kernel = kernels[id(request)]
             self._requests[target, kernel.identity] = (request, kernel)
         rows = []
-        for suite, variant, case, (steps, wanted, unknown, absent) in traces:
+        for suite, variant, case, (steps, wanted, unknown, absent, memory) in traces:
             identities = [kernels[id(one)].identity for one in wanted]
-            rows.append([suite, variant, case, identities, steps, unknown, absent])
+            rows.append([suite, variant, case, identities, steps, unknown, absent, memory])
         environment = sorted(self._watch.environment.items())
         self._process.emit(
             "traced", kernels=[asdict(kernel) for kernel in kernels.values()], cases=rows, environment=environment
@@ -156,9 +156,10 @@ class Tracer:
                 try:
                     trace = trace_case(suite, case, family, variant, target, self._watch)
                 except NotInCommit as error:
-                    yield suite.name, variant, case.label, ([], [], f"no {error.lacks}", True)
+                    yield suite.name, variant, case.label, ([], [], f"no {error.lacks}", True, None)
                     continue
-                yield suite.name, variant, case.label, (trace.steps, trace.requests, doubt or trace.unknown, False)
+                found = trace.steps, trace.requests, doubt or trace.unknown, False, trace.memory
+                yield suite.name, variant, case.label, found
 
     def _doubt_of_loading(self, suite: Suite) -> str:
         """Why what a suite's modules found when they were imported cannot be trusted, else ""."""
@@ -174,7 +175,7 @@ class Tracer:
         for variant in variants:
             for case in suite.cases:
                 if not skip_reason(suite, variant, case):
-                    yield suite.name, variant, case.label, ([], [], reason, absent)
+                    yield suite.name, variant, case.label, ([], [], reason, absent, None)
 
 
 if __name__ == "__main__":

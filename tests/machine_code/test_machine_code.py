@@ -20,6 +20,7 @@ from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, c
 from lockstep.machine_code.cache import Cache, cache_path
 from lockstep.machine_code.commit_sources import RefError, sources, unpack
 from lockstep.machine_code.compiled_tree import kept_codes
+from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.suite_sources import tree_files
 from lockstep.suite.discovery import load_suites
 
@@ -130,6 +131,14 @@ KINDS = """
     def roomy(x, y, *, out):
         torch.empty(5 << 30, dtype=torch.int8, device=x.device)
         return torch.mm(x, y, out=out)
+
+
+    HELD = []
+
+
+    def keeps(x):
+        HELD.append(x.clone())
+        return x + HELD[-1].sum()
 
 
     def refuses(x):
@@ -292,6 +301,7 @@ KINDS = """
         "tuned": tuned,
         "cached": cached,
         "roomy": roomy,
+        "keeps": keeps,
         "refuses": refuses,
         "reads": reads,
         "asks_is_cuda": asks_is_cuda,
@@ -421,6 +431,23 @@ def test_the_host_side_is_traced(codes):
 
 def test_memory_that_may_not_be_there_is_no_detail(codes):
     assert of(codes, "roomy").host == (*of(codes, "plain").host, "allocates 5 GiB")
+
+
+def test_what_is_exact_of_a_call_is_counted(codes):
+    def exact(variant):
+        return exact_quantities(of(codes, variant))
+
+    operator = {"launches": 1, "allocations": 0, "memory": 0, "kept": 0}
+    kernel = of(codes, "scaled").kernels[0].machine
+    machine = {"registers": kernel.registers, "spills": 0, "shared": 0, "instructions": kernel.mix["all"]}
+    assert exact("plain") == operator
+    assert exact("scaled") == operator | machine
+    assert exact("roomy") == operator | {"allocations": 1, "memory": 5 << 30}
+    assert exact("cached") == operator | {"launches": 2, "allocations": 1, "memory": 4, "kept": 16}, "the counters"
+    x = 256 * 256 * 2
+    # The sum is gone when the result is: both stand beside the copy that stays.
+    assert exact("keeps") == {"launches": 3, "allocations": 3, "memory": x + 2 + x, "kept": x}
+    assert [exact(name) for name in ("tuned", "refuses", "reads")] == [{}, {}, {}], "only a GPU tells"
 
 
 def test_an_offset_that_breaks_alignment_makes_another_kernel(codes):

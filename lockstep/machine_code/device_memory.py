@@ -1,0 +1,47 @@
+"""Count what a call on tensors without content allocates on the device, and how much of it is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_iter
+
+
+class Allocations:
+    """The storages that one call makes on the device, in the order of its operators.
+
+    Attributes:
+        count: how many.
+        peak: the most bytes of them that were alive at once.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.peak = 0
+        # A weak reference keeps the identity from being given to another storage, and not the storage alive.
+        self._made: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def note(self, given: Any, result: Any) -> None:
+        """Note what an operator made: the storages of its result that none of its arguments has."""
+        known = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+        for tensor in _tensors(result):
+            storage = tensor.untyped_storage()
+            fresh = storage._cdata not in known and storage._cdata not in self._made
+            if fresh and tensor.device.type == "meta" and storage.nbytes():
+                self._made[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+                self.count += 1
+                self.peak = max(self.peak, sum(self.live.values()))
+
+    def __contains__(self, identity: int) -> bool:
+        return identity in self._made
+
+    @property
+    def live(self) -> dict[int, int]:
+        """The storages that are still alive: identity to bytes."""
+        return {identity: size for identity, (reference, size) in self._made.items() if not reference.expired()}
+
+
+def _tensors(value: Any) -> Iterable[torch.Tensor]:
+    return (one for one in tree_iter(value) if isinstance(one, torch.Tensor))

@@ -1,0 +1,55 @@
+"""The exact quantities of a case: what a trace and a compiler know of a call without a GPU."""
+
+from __future__ import annotations
+
+import re
+
+from lockstep.machine_code.model import CaseCode, KernelCode, MachineCode
+
+#: Steps of a trace: a launch of Triton's, also one that only the first call makes, and a call of a torch operator.
+_LAUNCH = re.compile(r"(first call: )?launch \[")
+_OPERATOR = re.compile(r"\w+\.\w+\.\w+\(")
+
+
+def exact_quantities(code: CaseCode) -> dict[str, int]:
+    """Return the quantities of ``lockstep.record.quantity.EXACT`` that are known; none of an untrusted trace.
+
+    A call that tunes itself has none, because only a GPU tells which configuration runs. A variant that refuses the
+    case has none either. Quantities of machine code need a kernel, and every kernel of the call compiled.
+    """
+    if code.unknown or code.memory is None or any(step.startswith("tunes ") for step in code.host):
+        return {}
+    kernels, operators = _of_call(code)
+    found = {
+        "launches": len(kernels) + operators,
+        "allocations": code.memory.allocations,
+        "memory": code.memory.peak,
+        "kept": code.memory.kept,
+    }
+    machines = [kernel.machine for kernel in dict.fromkeys(kernels) if kernel.machine is not None]
+    if not kernels or len(machines) < len(set(kernels)):
+        return found
+    return found | _of_machine_code(machines)
+
+
+def _of_machine_code(machines: list[MachineCode]) -> dict[str, int]:
+    return {
+        "registers": max(one.registers for one in machines),
+        "spills": max(one.spill_bytes for one in machines),
+        "shared": max(one.shared_bytes for one in machines),
+        "instructions": sum(one.mix.get("all", 0) for one in machines),
+    }
+
+
+def _of_call(code: CaseCode) -> tuple[list[KernelCode], int]:
+    """Return the kernels that a call launches, preparation and the first call apart, and its calls of operators."""
+    kernels, operators, called = [], 0, False
+    launched = iter(code.kernels)
+    for step in code.host:
+        called = called or step.startswith("given ")
+        if of_first := _LAUNCH.match(step):
+            kernel = next(launched)
+            kernels += [kernel] if called and not of_first[1] else []
+        elif called and _OPERATOR.match(step):
+            operators += 1
+    return kernels, operators

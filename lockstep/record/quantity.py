@@ -1,0 +1,61 @@
+"""The numbers that are followed of a kernel: units, which way is better, and whether they are exact."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number that has a series of its own for each variant and case.
+
+    Attributes:
+        name: last part of the asv benchmark's name: ``linear.registers``.
+        unit: as asv's files name it; "bytes" and "seconds" are scaled where they are shown.
+        about: what is counted, in one line.
+        higher_is_better: whether more of it is better.
+        exact: the same at every run of the same code, so that any change is a change.
+    """
+
+    name: str
+    unit: str
+    about: str
+    higher_is_better: bool = False
+    exact: bool = False
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    one.name: one
+    for one in (
+        Quantity("latency", "seconds", "time of a call"),
+        Quantity("speedup", "x", "the baseline's time over the variant's", higher_is_better=True),
+        Quantity("launches", "launches", "Triton and Gluon launches, and calls of torch operators, a call", exact=True),
+        Quantity("allocations", "allocations", "allocations of device memory a call", exact=True),
+        Quantity("memory", "bytes", "most device memory that a call holds at once", exact=True),
+        Quantity("kept", "bytes", "device memory that is held after the call", exact=True),
+        Quantity("registers", "registers", "registers a thread, of the kernel with the most", exact=True),
+        Quantity("spills", "B", "bytes a thread spills, of the kernel with the most", exact=True),
+        Quantity("shared", "B", "shared memory a block, of the kernel with the most", exact=True),
+        Quantity("instructions", "instructions", "length of the machine code of the kernels launched", exact=True),
+    )
+}
+
+#: Quantities that a trace and a compiler know without a GPU. The size of the code is not among them: an instruction has
+#: 16 bytes on every architecture from sm_70 on.
+EXACT: tuple[str, ...] = tuple(one.name for one in QUANTITIES.values() if one.exact)
+
+#: asv's type of the benchmarks that hold them.
+EXACT_TYPE = "exact"
+
+#: Names of the benchmarks of suites; asv's own prefixes mark benchmarks of other types.
+SUITE_BENCHMARK = re.compile(
+    r"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_)(?P<op>\w+)_)?"
+    rf"(?P<quantity>{'|'.join(QUANTITIES)})"
+)
+
+
+def benchmark_name(suite: str, quantity: str) -> str:
+    """Return asv's name: ``linear.registers`` of the suite "linear", ``grouped.mlp_registers`` of "grouped.mlp"."""
+    return f"{suite}{'_' if '.' in suite else '.'}{quantity}"
