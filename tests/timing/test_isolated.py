@@ -45,8 +45,10 @@ KERNELS = """
     import os
     import socket
     import sys
+    import tempfile
     import threading
     import time
+    from pathlib import Path
 
     import torch
 
@@ -132,8 +134,16 @@ KERNELS = """
         return honest(x, weight, scale, out=out)
 
 
+    def moves_files(x, weight, scale, *, out):
+        # As Triton's cache does: write into a folder of its own, then rename into another.
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            Path(one, "binary").write_text("code")
+            os.replace(Path(one, "binary"), Path(other, "binary"))
+        return honest(x, weight, scale, out=out)
+
+
     VARIANTS = {
-        "honest": honest, "allocates": allocates, "prepared": prepared, "remembers": remembers,
+        "moves_files": moves_files, "honest": honest, "allocates": allocates, "prepared": prepared, "remembers": remembers,
         "zeroes_its_input": zeroes_its_input, "writes_beside": writes_beside, "answers_early": answers_early,
         "forges": forges, "raises": raises, "exits": exits, "hangs": hangs, "reaches_out": reaches_out,
         "waits": waits,
@@ -164,7 +174,7 @@ def judged(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("variant", ["honest", "allocates", "prepared"])
+@pytest.mark.parametrize("variant", ["honest", "allocates", "prepared", "moves_files"])
 def test_an_honest_variant_is_judged(judged, variant):
     seen = judged(variant)
     assert 0 <= seen.low <= seen.seconds <= seen.high
