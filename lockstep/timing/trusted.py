@@ -75,19 +75,26 @@ _MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
 
 @dataclass(frozen=True)
 class _Taken:
-    """One name as it was: its owner's own entry (``None`` if it was inherited), and its code if it is a function."""
+    """One name as it was: its owner's own entry (``None`` if it was inherited), and its code if it is a function.
+
+    Attributes:
+        found: what the name stood for, inherited or not. An own entry with an inherited value replaces nothing: code
+            that saves a method of ``torch.Tensor`` and puts it back leaves one.
+    """
 
     rule: Rule
     owner: Any
     names: Mapping[str, Any]
     name: str
     value: Any
+    found: Any
     function: FunctionType | None
     code: tuple[Any, ...]
 
     @property
     def changed(self) -> bool:
-        if self.names.get(self.name) is not self.value:
+        entry = self.names.get(self.name)
+        if entry is not self.value and entry is not self.found:
             return True
         return self.function is not None and (
             self.function.__code__ is not self.code[0] or _code(self.function) != self.code
@@ -208,7 +215,10 @@ def _own_functions() -> Iterator[tuple[Any, str]]:
 def _take(rule: Rule, owner: Any, name: str) -> _Taken:
     value = vars(owner).get(name)
     function = _function(value)
-    return _Taken(rule, owner, vars(owner), name, value, function, _code(function) if function is not None else ())
+    found = getattr(owner, name, None) if value is None else value
+    return _Taken(
+        rule, owner, vars(owner), name, value, found, function, _code(function) if function is not None else ()
+    )
 
 
 def _function(value: Any) -> FunctionType | None:

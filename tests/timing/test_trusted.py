@@ -68,6 +68,16 @@ def test_what_raises_is_looked_at_as_well():
         replace_and_raise()
 
 
+def test_an_inherited_method_that_was_replaced_for_a_while_is_not_accused():
+    """Code that puts it back as it found it leaves an entry of the class's own."""
+    trusted, inherited = Trusted(), torch.Tensor.item
+    torch.Tensor.item = inherited
+    try:
+        trusted.require()
+    finally:
+        del torch.Tensor.item
+
+
 def test_new_names_are_not_accused():
     trusted = Trusted()
     torch.Tensor.its_own_method = lie
