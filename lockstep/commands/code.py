@@ -1,4 +1,4 @@
-"""``lockstep code show`` and ``lockstep code diff BASE HEAD``: machine code of the kernels, compiled without a GPU.
+"""``lockstep code show``, ``diff BASE HEAD`` and ``history RANGE``: code of the kernels, compiled without a GPU.
 
 Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 no verdict (neither tree has a family, a tree's
 process does not start, there is no code to show, all code is unknown, or, with ``--exit-code``, some code is unknown
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command, common_args
 
 from lockstep.commands.cli import expect_folder
+from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.record.terminal import wide_console
 from lockstep.suite.model import Suite, SuiteError
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 #: Targets unless asv.conf.json ({"lockstep": {"targets": […]}}) or ``--target`` names others.
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
-
-#: Folder of the packages under test, their names, and further ones that they may call.
-Packages = tuple[Path, Sequence[str], Sequence[str]]
 
 
 class Code(Command):  # type: ignore[misc]  # asv has no types
@@ -59,9 +57,11 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         diff.add_argument("base", metavar="BASE", help="a commit")
         diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
         diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
+        for action in (show, diff):
+            action.add_argument("--json", action="store_true", help="JSON on stdout")
         diff.add_argument("--markdown", type=Path, metavar="FILE", help="append what differs there as Markdown")
 
-        for action in (show, diff):
+        for action in (show, diff, add_history(actions)):
             action.add_argument(
                 "--family", action="append", default=[], metavar="NAME", help="only this one; may repeat"
             )
@@ -73,7 +73,6 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
                 help="target; with its number of multiprocessors: sm_90:114; may repeat (default: lockstep.targets in "
                 f"asv.conf.json, else {', '.join(TARGETS)})",
             )
-            action.add_argument("--json", action="store_true", help="JSON on stdout")
             # asv adds its own options (-v, --config) to the verb; here they may follow the action too.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
@@ -98,6 +97,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         trusted = tuple(settings.get("trusted", ()))
         packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded), trusted
         try:
+            if args.action == "history":
+                return run_history(conf, args, packages, suites, targets)
             act = _show if args.action == "show" else _diff
             return act(args, packages, suites, targets)
         except RefError as error:

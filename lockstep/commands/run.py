@@ -17,6 +17,7 @@ from asv.repo import get_repo
 from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 
+from lockstep.asv.benchmarks_table import add_entries, exact_entries
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.processes.exit_status import BROKEN
@@ -70,6 +71,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         args.dry_run = args.dry_run or args.quick
         if args.quick:
             log.info("--quick: each case is measured as short as possible, nothing is stored")
+        # asv writes its table of benchmarks anew, with those that it discovers.
+        exact = exact_entries(Path(conf.results_dir))
         MachineCollection.save(options.machine, _machine(options.machine, host.facts))
         try:
             code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
@@ -85,6 +88,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         finally:
             for environment in options.environments:
                 environment.close()
+            add_entries(Path(conf.results_dir), exact)
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(Path(conf.benchmark_dir), args.bench)
         return code

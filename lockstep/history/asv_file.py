@@ -23,15 +23,11 @@ from lockstep.history.model import STATES, Floats
 from lockstep.history.problems import Complaint
 from lockstep.history.series_ids import Ids, SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
+from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
 
 #: A benchmark with more combinations of parameters, and a file with more points, is a mistake or an attack.
 MOST_SERIES = 100_000
 MOST_POINTS = 200_000
-
-#: The two benchmarks that ``lockstep.suite.model.Suite.series`` makes of a suite.
-OURS = re.compile(
-    r"(?P<family>[\w.]+)\.(?:(?!time_|timeraw_|track_|mem_|peakmem_)(?P<op>\w+)_)?(?P<quantity>latency|speedup)"
-)
 
 #: asv's prefixes of what cannot be zero or less.
 _POSITIVE = re.compile(r"(time|timeraw|mem|peakmem)_|(Time|Timeraw|Mem|PeakMem)[A-Z_]")
@@ -144,7 +140,9 @@ class _Gathered:
         self._ids.append(numbers)
         self.versions[number] = text
         self._sizes.append(len(numbers))
-        must_be_positive = bool(OURS.fullmatch(benchmark) or _POSITIVE.match(benchmark.rpartition(".")[2]))
+        ours = SUITE_BENCHMARK.fullmatch(benchmark)
+        timed = ours and not QUANTITIES[ours["quantity"]].exact
+        must_be_positive = bool(timed or _POSITIVE.match(benchmark.rpartition(".")[2]))
         self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive))
         self._values += values
         for part, listed in stats.items():

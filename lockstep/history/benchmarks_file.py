@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.history.asv_file import OURS
 from lockstep.history.model import Benchmark
 from lockstep.history.validation import Unreadable, read_json
-from lockstep.record.quantity import QUANTITIES
+from lockstep.record.quantity import EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK
 
-_OUR_PARAMETERS = ("variant", "case", "l2")
+_OUR_PARAMETERS = {"lockstep": ("variant", "case", "l2"), EXACT_TYPE: ("variant", "case")}
 
 #: Units by asv's prefixes, where the table says nothing.
 _UNITS = {"time": "seconds", "timeraw": "seconds", "mem": "bytes", "peakmem": "bytes"}
@@ -49,16 +48,17 @@ def _is_name(text: str) -> bool:
 def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
     """A benchmark from its entry in the table, or from its name alone."""
     entry = entry or {}
-    ours = OURS.fullmatch(name)
-    kind = entry.get("type", "lockstep" if ours else "")
+    ours = SUITE_BENCHMARK.fullmatch(name)
+    own = "" if ours is None else EXACT_TYPE if QUANTITIES[ours["quantity"]].exact else "lockstep"
+    kind = entry.get("type", own)
     last = name.rpartition(".")[2]
-    if kind == "lockstep" and ours:
+    if ours and kind == own:
         suite = f"{ours['family']}.{ours['op']}" if ours["op"] else ours["family"]
         return Benchmark(
             name,
             entry.get("unit", QUANTITIES[ours["quantity"]].unit),
             kind,
-            tuple(entry.get("param_names", _OUR_PARAMETERS)),
+            tuple(entry.get("param_names", _OUR_PARAMETERS[kind])),
             entry.get("suite", suite),
             entry.get("quantity", ours["quantity"]),
         )

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.record.quantity import EXACT_TYPE
+
 #: "ok"; "na" (not supported here); "failed"; "bare" (asv's number, that no provenance stands behind).
 State = Literal["ok", "na", "failed", "bare"]
 
@@ -125,10 +127,10 @@ class Benchmark:
     Attributes:
         name: asv's.
         unit: "seconds", "bytes", "x" (a ratio), or whatever a ``track_*`` says; "" unknown.
-        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep"; "" unknown.
+        kind: asv's type: "time", "track", "memory", "peakmemory", "timeraw", "lockstep", "exact"; "" unknown.
         parameters: names of the parameters, in order.
         suite: what its series belong to: our suite, or the benchmark's module and class.
-        quantity: "latency" or "speedup" of one of our suites; otherwise the last part of the name.
+        quantity: of one of our suites, see ``lockstep.record.quantity``; otherwise the last part of the name.
     """
 
     name: str
@@ -140,8 +142,13 @@ class Benchmark:
 
     @property
     def ours(self) -> bool:
-        """Whether it is one of the two benchmarks of a lockstep suite."""
+        """Whether it is one of the two benchmarks of a lockstep suite that a measurement gives."""
         return self.kind == "lockstep"
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is an exact quantity of a lockstep suite: any change of its numbers is a change."""
+        return self.kind == EXACT_TYPE
 
     @property
     def is_ratio(self) -> bool:
@@ -157,13 +164,13 @@ class Benchmark:
 
     @property
     def key_suite(self) -> str:
-        """The suite in the keys of its series: our suite, or the full name of another project's benchmark."""
+        """The suite in the keys of its series: ours of latency and speedup, else the full name of the benchmark."""
         return self.suite if self.ours else self.name
 
     @property
     def family(self) -> str:
         """Our suite's family (``grouped`` of ``grouped.mlp``); the suite itself in other projects."""
-        return self.suite.partition(".")[0] if self.ours else self.suite
+        return self.suite.partition(".")[0] if self.ours or self.exact else self.suite
 
     @property
     def higher_is_better(self) -> bool:

@@ -32,6 +32,7 @@ def codes_of(
     target: Target,
     *,
     processes: int | None = None,
+    cases: Mapping[str, Sequence[str]] | None = None,
     anew: bool = False,
     cache: Cache | None = None,
     say: Say = lambda line: None,
@@ -43,6 +44,7 @@ def codes_of(
         suites: today's.
         target: what to compile for.
         processes: that compile at once; by default one for each processor.
+        cases: of each suite; by default all.
         anew: compile also what is known, so that Triton's own cache has it for whoever launches it.
         cache: what was found out before; by default the user's.
         say: told what takes long.
@@ -50,7 +52,7 @@ def codes_of(
     Raises:
         TracingFailed: the tree's process does not start.
     """
-    with Reader(tree, list(suites), processes or processors_here(), cache or Cache(), say) as reader:
+    with Reader(tree, list(suites), processes or processors_here(), cache or Cache(), say, cases) as reader:
         codes = reader.traced(target)
         return reader.built(target, codes, _identities(codes), anew=anew)
 
@@ -65,15 +67,24 @@ def kept_codes(
 class Reader:
     """Finds out what one tree does: from the cache, else in a process of its own."""
 
-    def __init__(self, tree: Tree, suites: Sequence[Suite], processes: int, cache: Cache, say: Say) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        suites: Sequence[Suite],
+        processes: int,
+        cache: Cache,
+        say: Say,
+        cases: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self._tree = tree
+        self._cases = cases
         # Read here and not when asked: readers are asked side by side, and in CPython 3.11 (seen in 3.11.7) two threads
         # that parse at once fail now and then with "AST constructor recursion depth mismatch" (gh-106905).
         self._sources = {suite.name: _sources_of(tree, suite) for suite in suites}
         self._cache = cache
         self._say = say
         home = suites[0].home if suites else tree.root
-        self._session = Session(tree, home, processes)
+        self._session = Session(tree, home, processes, cases)
 
     def __enter__(self) -> Reader:
         return self
@@ -135,7 +146,10 @@ class Reader:
 
     def _key(self, suite: str, target: Target) -> str:
         """Of everything that decides what the cases of a suite do."""
-        return "cases " + digest(f"{suite} {target} {self._tree.trusted}", self._sources[suite], _surroundings())
+        chosen = "" if self._cases is None else f" {self._cases[suite]}"
+        return "cases " + digest(
+            f"{suite} {target} {self._tree.trusted}{chosen}", self._sources[suite], _surroundings()
+        )
 
 
 def _still_so(code: CaseCode) -> bool:

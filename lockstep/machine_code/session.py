@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,12 @@ class Tree:
 class Session:
     """Traces and compiles one tree. The process starts when it is needed; ``close`` ends it."""
 
-    def __init__(self, tree: Tree, benchmark_dir: Path, processes: int) -> None:
-        """Args: the tree; today's suites; processes that compiling may use at once."""
+    def __init__(
+        self, tree: Tree, benchmark_dir: Path, processes: int, cases: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """Args: the tree; today's suites; processes that compiling may use at once; cases of each suite, or all."""
         self.tree = tree
+        self._cases = cases
         self._benchmark_dir = benchmark_dir
         self._processes = processes
         self._worker: Watched | None = None
@@ -68,7 +71,7 @@ class Session:
         self.close()
 
     def trace(self, suites: Iterable[str], target: Target) -> dict[CaseKey, CaseCode]:
-        """Code of every case of these suites, nothing compiled.
+        """Code of these suites' cases, nothing compiled.
 
         Raises:
             TracingFailed: the worker does not come up.
@@ -78,7 +81,7 @@ class Session:
             self.close()  # what a module asked while it was imported was another target's answer
         while True:
             try:
-                event = self._ask({"trace": {**asked, "skip": self._skip}}, "traced")
+                event = self._ask({"trace": {**asked, "skip": self._skip, "cases": self._cases}}, "traced")
             except WorkerDied as died:
                 self.close()
                 if not died.variant:

@@ -1,14 +1,15 @@
 """The process that traces and compiles one tree; ``lockstep.machine_code.session`` is its parent's side.
 
-``lockstep.processes.worker`` has the protocol. Requests: ``{"trace": {"suites", "target", "skip"}}``, ``{"build":
-{"target", "identities"}}``. Events: ``ready``, ``stage`` (before a variant is traced), ``traced``, ``built``.
+``lockstep.processes.worker`` has the protocol. Requests: ``{"trace": {"suites", "target", "skip", "cases"}}``,
+``{"build": {"target", "identities"}}``. Events: ``ready``, ``stage`` (before a variant is traced), ``traced``,
+``built``.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -85,13 +86,27 @@ class Tracer:
         self._process = process
         self._requests: dict[tuple[str, str], tuple[Request, KernelCode]] = {}
 
-    def trace(self, suites: Iterable[str], target: str, skip: Mapping[str, str]) -> None:
-        """Trace every case of these suites; ``skip`` has variants not to touch ("suite variant") and why."""
+    def trace(
+        self,
+        suites: Iterable[str],
+        target: str,
+        skip: Mapping[str, str],
+        cases: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Trace the cases of these suites.
+
+        Args:
+            suites: names.
+            target: spelled.
+            skip: variants not to touch ("suite variant"), and why.
+            cases: labels of each suite; all cases if ``None``.
+        """
         # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.build import identify
 
         self._answer_as(target)
-        traces = [row for name in suites for row in self._suite(self._suites[name], Target.spelled(target), skip)]
+        chosen = [(self._suites[name], None if cases is None else cases[name]) for name in suites]
+        traces = [row for suite, labels in chosen for row in self._suite(suite, Target.spelled(target), skip, labels)]
         requests = list({id(one): one for *_, trace in traces for one in trace[1]}.values())
         kernels = dict(zip(map(id, requests), identify(requests, self._tree, self._processes), strict=True))
         for request in requests:
@@ -128,7 +143,9 @@ class Tracer:
         if self._answering != target:
             raise ValueError("one process answers for one target: modules remember what they asked")
 
-    def _suite(self, suite: Suite, target: Target, skip: Mapping[str, str]) -> Iterator[Row]:
+    def _suite(
+        self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
+    ) -> Iterator[Row]:
         # Start-up: torch and Triton, after the process is tied to its parent.
         from lockstep.machine_code.trace import Importing, trace_case
         from lockstep.suite.family import NotInCommit, load_family
@@ -151,8 +168,8 @@ class Tracer:
                 continue
             self._process.stage("trace", f"{suite.name} {variant}")
             for case in suite.cases:
-                if skip_reason(suite, variant, case):
-                    continue  # never measured
+                if skip_reason(suite, variant, case) or (labels is not None and case.label not in labels):
+                    continue  # never measured, or not asked for
                 try:
                     trace = trace_case(suite, case, family, variant, target, self._watch)
                 except NotInCommit as error:

@@ -37,6 +37,8 @@ ELSEWHERE = {
     ("code diff", 1): "test_machine_code.py::test_the_verb_tells_a_change_and_its_exit_code_if_asked",
     ("code diff", 3): "test_gate.py::test_a_family_that_neither_version_has_is_no_pass",
     ("code diff", 4): "test_machine_code.py::test_wrong_usage_is_named",
+    ("code history", 3): "test_code_history.py::test_a_commit_that_cannot_be_traced_is_told_and_the_others_are_written",
+    ("code history", 4): "test_code_history.py::test_a_range_that_git_does_not_know_is_named",
     ("noise", 4): "test_run.py::test_unknown_names_are_answered_with_the_known_ones",
     ("tune", 3): "test_tune.py::test_the_budget_ends_between_cases",
     ("tune", 4): "test_tune.py::test_a_wrong_name_is_told_before_anything_runs",

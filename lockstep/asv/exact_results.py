@@ -1,0 +1,126 @@
+"""Exact quantities as asv's results: a benchmark for each suite and quantity, a file for each commit and target.
+
+Their machine is a target, ``sm_90-compiled``: its strings name nothing of the computer that compiled, so that any
+computer continues its series.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from asv.machine import Machine
+from asv.results import Results, get_filename
+from asv.runner import BenchmarkResult
+from asv.util import write_json
+
+from lockstep.asv.benchmarks_table import add_entries
+from lockstep.gpu.toolchain import assembler_version
+from lockstep.machine_code import CaseCode, CaseKey, Target
+from lockstep.machine_code.exact import exact_quantities
+from lockstep.record.file import SUFFIX, write_records
+from lockstep.record.model import Provenance
+from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
+from lockstep.suite.model import PROTOCOL_VERSION, Suite
+
+#: asv's name of the environment, as of ``lockstep run``.
+ENVIRONMENT = "lockstep"
+
+
+def machine_name(target: Target) -> str:
+    """Return the machine of a target's results: ``sm_90-compiled``."""
+    return f"{target.name.replace(':', '-')}-compiled"
+
+
+def result_file(folder: Path, target: Target, commit: str) -> Path:
+    """Return asv's file of a commit."""
+    return folder / str(get_filename(machine_name(target), commit, ENVIRONMENT))
+
+
+def write_exact(
+    folder: Path,
+    target: Target,
+    commit: str,
+    date: int,
+    harness: str,
+    suites: Iterable[Suite],
+    codes: Mapping[CaseKey, CaseCode],
+) -> int:
+    """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
+
+    Args:
+        folder: of the results.
+        target: that the code is compiled for.
+        commit: full hash; date: its date, ms since 1970.
+        harness: see ``Provenance``.
+        suites: today's.
+        codes: of the cases at that commit, compiled.
+
+    Returns:
+        how many numbers were written; with none, no file is.
+    """
+    machine, python = machine_name(target), f"{sys.version_info[0]}.{sys.version_info[1]}"
+    strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), "machine": machine, "gpu": target.name}
+    now = datetime.now(UTC)
+    results = Results({**strings, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
+    entries: dict[str, Any] = {}
+    count = 0
+    for suite in suites:
+        entry, numbers = _benchmarks(suite), _numbers(suite, codes)
+        entries |= {each["name"]: each for each in entry.values()}
+        for quantity, values in numbers.items():
+            blank = [None] * len(values)
+            result = BenchmarkResult(values, blank, blank, 0, "", None)
+            results.add_result(entry[quantity], result, started_at=now)
+            count += sum(not math.isnan(value) for value in values)
+    if not count:
+        return 0
+    host = {name: version(name) for name in ("torch", "triton")}
+    host |= {"python": platform.python_version(), "ptxas": assembler_version(target.arch), "device": "none"}
+    provenance = Provenance(
+        commit, ENVIRONMENT, machine, now.isoformat(), harness, "compiled", host, {}, PROTOCOL_VERSION
+    )
+    write_records(result_file(folder, target, commit).with_suffix("").with_suffix(SUFFIX), provenance, [])
+    results.save(str(folder))
+    write_json(str(folder / machine / "machine.json"), strings, Machine.api_version)
+    add_entries(folder, entries)
+    return count
+
+
+def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
+    """Return asv's entries of a suite by quantity."""
+    about = {
+        "type": EXACT_TYPE,
+        "params": [[repr(name) for name in suite.variants()], [repr(case) for case in followed_cases(suite)]],
+        "param_names": ["variant", "case"],
+        "version": suite.digest(),
+        "suite": suite.name,
+    }
+    return {
+        name: {
+            **about,
+            "name": benchmark_name(suite.name, name),
+            "quantity": name,
+            "unit": QUANTITIES[name].unit,
+            "code": f"{name}: {QUANTITIES[name].about}",
+        }
+        for name in EXACT
+    }
+
+
+def followed_cases(suite: Suite) -> list[str]:
+    """Return the cases at which a history measures every variant: all shapes would be several times as many."""
+    return [case.label for case in suite.cases if all(suite.follows(name, case, "cold") for name in suite.variants())]
+
+
+def _numbers(suite: Suite, codes: Mapping[CaseKey, CaseCode]) -> dict[str, Sequence[float]]:
+    """Return the numbers of each quantity that a case has, in the order of asv's parameters; NaN unknown."""
+    keys = [CaseKey(suite.name, variant, case) for variant in suite.variants() for case in followed_cases(suite)]
+    known = [exact_quantities(codes[key]) if key in codes else {} for key in keys]
+    return {name: [each.get(name, math.nan) for each in known] for name in EXACT if any(name in each for each in known)}

@@ -1,0 +1,102 @@
+"""``lockstep code history RANGE``: exact quantities of every commit that touches the packages, without a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.processes.exit_status import BROKEN, OK
+from lockstep.processes.git import Git, GitError
+from lockstep.suite.model import Suite
+
+if TYPE_CHECKING:
+    from lockstep.machine_code import Target
+
+#: Folder of the packages under test, their names, and further ones that they may call.
+Packages = tuple[Path, Sequence[str], Sequence[str]]
+
+
+def add_history(actions: Any) -> argparse.ArgumentParser:
+    """Add the action to ``lockstep code``."""
+    parser: argparse.ArgumentParser = actions.add_parser(
+        "history",
+        help="Launches, device memory, registers, spills … of every commit of a range, stored as asv's results",
+        description="Trace and compile every commit of a range that touches the packages under test, and store the "
+        "exact quantities as results of the machine sm_90-compiled. A commit that has results is skipped.",
+    )
+    parser.add_argument("range", metavar="RANGE", help="as git rev-list takes it: main~50..main, or main for all of it")
+    parser.add_argument("--again", action="store_true", help="also commits that have results")
+    parser.add_argument("--most", type=int, metavar="N", help="N commits at most, spread evenly over the range")
+    return parser
+
+
+def run_history(
+    conf: Any, args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
+) -> int:
+    """Write the results of each commit and target.
+
+    Raises:
+        RefError: git does not know the range.
+    """
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
+    from lockstep.machine_code import TracingFailed, codes_of
+    from lockstep.machine_code.commit_sources import sources
+    from lockstep.record.provenance import harness_commit
+
+    folder = Path(conf.results_dir)
+    commits = list(_spread(_commits(args.range, packages), args.most))
+    harness = harness_commit(Path(conf.benchmark_dir), folder)
+    cases = {suite.name: followed_cases(suite) for suite in suites}
+    failed = written = 0
+    for number, (commit, date) in enumerate(commits, 1):
+        wanted = [one for one in targets if args.again or not result_file(folder, one, commit).exists()]
+        if not wanted:
+            continue
+        with sources(commit, *packages) as tree:
+            for target in wanted:
+                started = time.monotonic()
+                try:
+                    codes = codes_of(tree, suites, target, cases=cases)
+                    count = write_exact(folder, target, commit, date, harness, suites, codes)
+                    said = f"{count} numbers" if count else "has none of the families"
+                except TracingFailed as error:
+                    failed, said, count = failed + 1, f"cannot be traced: {error}", 0
+                written += bool(count)
+                spent = time.monotonic() - started
+                place = f"{number} of {len(commits)}"
+                print(
+                    f"{machine_name(target)} {commit[:8]} ({place}): {said}, {spent:.1f} s", file=sys.stderr, flush=True
+                )
+    print(f"{len(commits)} commits touch {', '.join(packages[1])}; {written} files written to {folder}")
+    return BROKEN if failed else OK
+
+
+def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
+    """Return the commits of a range that touch the packages, newest first, with their dates in ms since 1970.
+
+    Raises:
+        RefError: git does not know the range.
+    """
+    # Start-up: `lockstep --help` imports every verb.
+    from lockstep.machine_code.commit_sources import RefError
+
+    root, names, _ = packages
+    try:
+        found = Git(root).lines("log", "--first-parent", "--format=%H %at", *span.split(), "--", *names)
+    except GitError as error:
+        raise RefError(str(error)) from error
+    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in found)]
+
+
+def _spread(commits: Sequence[tuple[str, int]], most: int | None) -> Iterator[tuple[str, int]]:
+    """Yield at most so many commits, the first and the last among them."""
+    if most is None or most >= len(commits):
+        yield from commits
+    elif most > 0:
+        last = max(most - 1, 1)
+        yield from (commits[place * (len(commits) - 1) // last] for place in range(most))
