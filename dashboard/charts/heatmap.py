@@ -14,7 +14,7 @@ from dashboard.address import SeriesAddress
 from dashboard.charts.theme import MONO, Scheme, chart_layout
 from lockstep.alerts.text import change
 from lockstep.compare.status import Status, Statuses
-from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
+from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.display_names import natural
 from lockstep.history.model import STATES
 
@@ -183,8 +183,8 @@ def _hover(one: Status, show: str) -> str:
     row = one.row
     lines = [f"<b>{escape(row.suite)}</b> {escape(row.variant)}", escape(" ".join((row.case, row.l2)).strip())]
     if show == "change":
-        number = "no number to compare" if one.worse is None else f"{change(one.worse)} time"
-        lines.append(f"<b>{number}</b> · {one.verdict}{_doubt(one)}")
+        number = "no number to compare" if one.worse is None else change(one.worse) + ("" if row.value else " time")
+        lines.append(f"<b>{number}</b> · {word(one.verdict, one.row.unit)}{_doubt(one)}")
     else:
         found = _number(one, show)
         lines.append(

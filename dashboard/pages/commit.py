@@ -23,7 +23,7 @@ from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.rows import STATE_LABELS, described
-from lockstep.compare.verdict import LOUDEST, SIGNS
+from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -148,7 +148,7 @@ def _family(found: CommitComparison, places: NDArray[np.intp]) -> Any:
     texts: list[Any] = []
     for code, verdict in enumerate(LOUDEST):
         if counts[code]:
-            text = f"{SIGNS[verdict]} {whole(counts[code])} {verdict}"
+            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, found.rows[int(places[0])].unit)}"
             texts += [" · " if texts else "", html.Span(text, className="nowrap")]
     key = found.rows.key_at(int(places[0]))
     earlier = found.earlier.get(key.suite)
@@ -189,7 +189,7 @@ def _cells(one: Compared) -> dict[str, Any]:
         "change_low": percent(low),
         "change_high": percent(high),
         "interval": "" if low is None or high is None else span(low, high).removesuffix(" %"),
-        "verdict": difference.verdict,
+        "verdict": word(difference.verdict, row.unit),
         "sign": SIGNS[difference.verdict],
         "state": STATE_LABELS[row.state],
         "own_change": percent(times.own) if times else None,
@@ -228,7 +228,10 @@ VALUES: Values[CommitComparison] = {
     **key_values(),
     **{name: _of_cells(name) for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change")},
     "change": lambda found: percents(found.differences.worse),
-    "verdict": lambda found: [LOUDEST[code] for code in found.differences.verdict.tolist()],
+    "verdict": lambda found: [
+        word(LOUDEST[code], unit)
+        for code, unit in zip(found.differences.verdict.tolist(), found.rows.units, strict=True)
+    ],
 }
 
 _COLUMNS = [

@@ -14,7 +14,7 @@ from lockstep.alerts.text import change, span
 from lockstep.compare.number_format import significant
 from lockstep.compare.rows import SHOWN_AS
 from lockstep.compare.sides import Pair, Side
-from lockstep.compare.verdict import SIGNS
+from lockstep.compare.verdict import SIGNS, word
 
 
 def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
@@ -33,7 +33,9 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
         variant = f"{pair.base_variant} → {pair.head_variant}"
     address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
     interval = span(pair.low, pair.high) if math.isfinite(pair.error) else "–"
-    verdict: list[Any] = [f"{SIGNS[pair.verdict]} {pair.verdict}" + (f": {pair.why}" if pair.why else "")]
+    verdict: list[Any] = [
+        f"{SIGNS[pair.verdict]} {word(pair.verdict, pair.unit)}" + (f": {pair.why}" if pair.why else "")
+    ]
     if pair.verdict == "baseline moved" and pair.times:
         verdict.append(html.Div(pair.times.text, className="behind"))
     loud = pair.verdict if pair.verdict in ("slower", "faster", "failed") else "dim"
@@ -58,6 +60,6 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
 
 
 def _change(pair: Pair) -> Any:
-    if pair.verdict in ("slower", "faster"):
+    if pair.verdict in ("slower", "faster") and math.isfinite(pair.log):
         return change_cell(pair.log)
     return html.Td(change(pair.log) if math.isfinite(pair.log) else "–", className="number dim")

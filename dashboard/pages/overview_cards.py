@@ -20,7 +20,7 @@ from lockstep.alerts.text import change, headline
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.status import Statuses
-from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
+from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.snapshot import Results
 
 #: Alerts listed below the cards.
@@ -144,13 +144,16 @@ def _changed(every: Statuses, verdict: Verdict, findings: MachineFindings | None
     maybe = int((every.are("unsure") & every.beyond_noise & bare).sum())
     notes = []
     if len(found):
-        largest = every[int(found[np.argmax(np.abs(every.worse[found]))])]
-        row, size = largest.row, largest.worse or 0.0
-        notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
+        # A change from zero or to it has no size.
+        largest = every[int(found[np.argmax(np.nan_to_num(np.abs(every.worse[found])))])]
+        row, size = largest.row, largest.worse
+        if size is not None:
+            notes.append(f"{'worst' if size > 0 else 'best'} {change(size)} {row.suite} {row.variant}".strip())
     if maybe:
         notes.append(f"{maybe}{' more' if len(found) else ''} beyond the noise, not confirmed")
     note = "; ".join(notes) if notes and findings else _nothing(every, findings)
-    return _card(verdict.capitalize(), str(len(found)), note, verdict, SIGNS[verdict] if len(found) else "")
+    name = word(verdict, "value" if len(every) and every.rows.exact.all() else "").capitalize()
+    return _card(name, str(len(found)), note, verdict, SIGNS[verdict] if len(found) else "")
 
 
 def _nothing(every: Statuses, findings: MachineFindings | None) -> str:

@@ -6,7 +6,7 @@ import datetime
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lockstep.alerts.analysis_cache import AnalysisCache
@@ -163,6 +163,8 @@ def _found(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator
         causes = [attribute(step) for step in series.steps]
         name = series.steps[0].series
         threshold = thresholds.of(name.suite, name.variant, name.case, name.l2)
+        if series.steps[0].old is not None:
+            threshold = replace(threshold, min_effect=0.0)
         # A change of changed code must be larger than what unchanged code does by itself.
         unchanged = (abs(s.size) for s, c in zip(series.steps, causes, strict=True) if c.kind == "noise")
         largest = max(unchanged, default=0.0)

@@ -39,7 +39,7 @@ class Finding:
         unknown: why the commits between the two are unknown; "" if they are known.
         kind, sentence: its cause.
         suppressed: why it is not reported; "" if it is.
-        unsettled: the later points agree on no level, see ``lockstep.alerts.steps.Step``.
+        unsettled, old, new: see ``lockstep.alerts.steps.Step``.
     """
 
     series: SeriesName
@@ -56,6 +56,8 @@ class Finding:
     sentence: str
     suppressed: Suppressed = ""
     unsettled: bool = False
+    old: float | None = None
+    new: float | None = None
 
     @property
     def exact(self) -> bool:

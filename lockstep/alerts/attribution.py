@@ -160,6 +160,8 @@ def _own(step: Step) -> Cause | None:
 
 
 def _not_recorded(step: Step) -> Iterator[str]:
+    if step.old is not None:
+        return  # neither clocks nor controls touch an exact quantity
     before, after = step.before, step.after
     # Every asv result names its Python and its environment, and many name nothing else.
     if not (before.toolchain.keys() & after.toolchain.keys()) - {"python", "environment"}:

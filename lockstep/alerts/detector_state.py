@@ -87,8 +87,7 @@ def analyse(path: Path, of: str, names: Sequence[str], trends: Sequence[Trend], 
             parts += workers.map(_replayed, jobs)
     else:
         parts += map(_replayed, jobs)
-    if not parts:
-        return MonitoredSeries((), Monitor(()))
+    parts = parts or [to_arrays(Monitor(()))]
     monitor = from_arrays(select(together(parts), np.argsort([*known, *fresh])))
     _write(path, of, monitor, names, np.array([_check(trend, len(trend)) for trend in trends], dtype=np.int64))
     return MonitoredSeries(names, monitor)

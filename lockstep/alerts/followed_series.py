@@ -2,7 +2,7 @@
 
 A variant of one of our suites is followed by its paired speedup, which is far more certain than its latency. The
 baseline has no ratio and is followed by its latency. So a machine that slows down is reported once, by the baselines,
-and not by every kernel. A benchmark of another project is followed by its number.
+and not by every kernel. An exact quantity, and a benchmark of another project, is followed by its number.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lockstep.alerts.steps import SeriesName
 from lockstep.detect import Trend as Values
+from lockstep.detect.exact import positive
 from lockstep.detect.trend import Better
 from lockstep.history.model import Benchmark, Floats, Series, Trend
 from lockstep.history.series_keys import key_of
@@ -66,7 +67,7 @@ def name_in(row: str) -> SeriesName:
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     """Return the name of a series. Of a foreign benchmark the parameters are the case, its last name the variant."""
     suite, family = benchmark.suite, benchmark.family
-    if benchmark.ours:
+    if benchmark.ours or benchmark.exact:
         variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
         return SeriesName(series.machine, family, suite, variant, case, l2, benchmark.quantity)
     return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
@@ -108,7 +109,7 @@ def by_version(trend: Trend) -> list[Trend]:
 
 
 def _numbers(trend: Trend) -> Mask:
-    return np.isfinite(trend.value) & (trend.value > 0)
+    return np.isfinite(trend.value) & (trend.benchmark.exact | (trend.value > 0))
 
 
 def _select(trend: Trend, mask: Mask) -> Trend:
@@ -128,6 +129,8 @@ def paired_numbers(points: Trend) -> bool:
 def values_of(points: Trend, paired: bool) -> Values:
     """Return the numbers for the detector: paired ratios with their errors, or the values."""
     better: Better = "higher" if points.benchmark.higher_is_better else "lower"
+    if points.benchmark.exact:
+        return Values(positive(points.value), None, better)
     if paired:
         return Values(np.exp(points.log_ratio), points.ratio_error, better)
     return Values(points.value, points.error, better)

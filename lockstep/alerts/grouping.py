@@ -135,6 +135,8 @@ def _member(reported: ReportedStep) -> Member:
         before=step.good,
         after=step.end,
         unsettled=step.unsettled,
+        old=step.old,
+        new=step.new,
     )
 
 

@@ -20,6 +20,7 @@ from lockstep.alerts.followed_series import Followed, common_baselines, followed
 from lockstep.alerts.freshness import MachineReports
 from lockstep.alerts.reported_points import SeriesReports
 from lockstep.alerts.steps import Step
+from lockstep.detect.exact import exact_changes
 from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
 
@@ -104,14 +105,18 @@ class _MachineAnalysis:
         baselines = common_baselines(
             (self.results.benchmarks[one.benchmark].suite, text) for one, text in baseline_of.items()
         )
-        series = {one.row: one for one in followed(trends, baselines)}
+        every = {one.row: one for one in followed(trends, baselines)}
+        series = {row: one for row, one in every.items() if not one.trend.benchmark.exact}
+        exact = {row: one for row, one in every.items() if one.trend.benchmark.exact}
         done = analyse(self.path, self.state, list(series), [one.values for one in series.values()], processes)
         numbers = {self.results.number(one): text for one, text in baseline_of.items()}
         reported = SeriesReports.of(self.results, trends, series, numbers)
-        return self._cached(reported, _measured(trends), done, series)
+        return self._cached(reported, _measured(trends), done, series, exact)
 
     def appended(self) -> CachedAnalysis | None:
-        """Read only the points of new commits; ``None`` if anything else is new."""
+        """Read only the points of new commits; ``None`` if anything else is new, or a series is exact."""
+        if any(self.results.benchmarks[one.benchmark].exact for one in self.results.series(machine=self.machine)):
+            return None
         cached = self.cached
         if cached is None or not 0 < (more := self.commits - cached.commits) <= _MOST_NEW:
             return None
@@ -123,7 +128,7 @@ class _MachineAnalysis:
         measured = {family: list(at) for family, at in cached.measured.items()}
         for family, commits in added[0].measured(new).items():
             measured[family] = [*measured.get(family, ()), *commits]
-        return self._cached(added[0], measured, done, {})
+        return self._cached(added[0], measured, done, {}, {})
 
     def _cached(
         self,
@@ -131,6 +136,7 @@ class _MachineAnalysis:
         measured: Mapping[str, Sequence[int]],
         done: MonitoredSeries,
         series: Mapping[str, Followed],
+        exact: Mapping[str, Followed],
     ) -> CachedAnalysis:
         return CachedAnalysis(
             state=self.state,
@@ -139,8 +145,18 @@ class _MachineAnalysis:
             lacking=self.ranges.lacking([commit.hash for commit in self.results.commits(self.machine)]),
             measured=measured,
             reported=reported,
-            changed=self._changed(done, series, reported),
+            changed=self._changed(done, series, reported) | self._exact(exact),
         )
+
+    def _exact(self, series: Mapping[str, Followed]) -> dict[str, SeriesSteps]:
+        """Return the steps of exact series, which no noise hides and no later point moves."""
+        builder = StepBuilder(self.results, self.machine, self.ranges)
+        found = {}
+        for row, one in series.items():
+            if changes := exact_changes(one.values.values, one.values.better):
+                steps = {place_of(change): builder.step(one, change) for change in changes}
+                found[row] = SeriesSteps(len(one.values), steps)
+        return found
 
     def _changed(
         self, done: MonitoredSeries, series: Mapping[str, Followed], reported: SeriesReports

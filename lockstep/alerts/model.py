@@ -33,6 +33,7 @@ class Member:
         left: log of the factor by which its newest level is still worse than before.
         before, after: the measured commits between which it came; "" if an older version stored it.
         unsettled: the later points agree on no level, see ``Step``.
+        old, new: the numbers of an exact quantity, see ``Step``.
     """
 
     series: SeriesName
@@ -46,6 +47,8 @@ class Member:
     before: str = ""
     after: str = ""
     unsettled: bool = False
+    old: float | None = None
+    new: float | None = None
 
     @property
     def key(self) -> str:
@@ -72,7 +75,7 @@ class Alert:
     """An alert as the newest analysis has it.
 
     Attributes:
-        topic: "slower" if anything became slower, else "faster"; or what a freshness alert is about.
+        topic: "slower" if anything became worse, else "faster"; or what a freshness alert is about.
         machine, family: ``family`` is "" if the whole machine is meant.
         before: newest commit that is known to be good; "" if unknown.
         commits: possible culprits, oldest first; the range is ``before..commits[-1]``. For an ``unknown`` range and

@@ -73,4 +73,6 @@ def _finding(one: FoundChange) -> Finding:
         sentence=one.cause.sentence,
         suppressed=one.suppressed,
         unsettled=step.unsettled,
+        old=step.old,
+        new=step.new,
     )

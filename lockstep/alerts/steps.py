@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.alerts.commit_ranges import Unknown
+from lockstep.record.quantity import EXACT
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class SeriesName:
-    """Identity of a series. ``quantity`` is "speedup" (paired), "latency", or the name of another unit."""
+    """Identity of a series. ``quantity`` is one of ``lockstep.record.quantity``, or another project's unit."""
 
     machine: str
     family: str
@@ -28,10 +29,16 @@ class SeriesName:
         return bool(self.l2)
 
     @property
+    def timed(self) -> bool:
+        """Whether it follows a time, so that worse is slower."""
+        return self.quantity in ("latency", "speedup", "seconds")
+
+    @property
     def label(self) -> str:
         """Name of the series for a reader who knows machine and family: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite
-        return " ".join(part for part in (head, self.case, self.l2) if part)
+        exact = self.quantity if self.quantity in EXACT and not self.l2 else ""
+        return " ".join(part for part in (head, self.case, self.l2, exact) if part)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,7 @@ class Step:
         left: log of the factor by which the newest level is worse than the one before the step; 0 if fully recovered.
         unsettled: the points after the change agree on no level. ``low`` and ``high`` span all of them, and ``size``
             belongs to the point in their middle.
+        old, new: the numbers before and after a change of an exact quantity; ``None`` for others.
     """
 
     series: SeriesName
@@ -113,6 +121,8 @@ class Step:
     controls: Mapping[str, Move] = field(default_factory=dict)
     left: float = math.nan
     unsettled: bool = False
+    old: float | None = None
+    new: float | None = None
 
     @property
     def end(self) -> str:

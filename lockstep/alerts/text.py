@@ -30,6 +30,14 @@ class Sized(Protocol):
     def unsettled(self) -> bool:
         """Whether the points after it agree on no level."""
 
+    @property
+    def old(self) -> float | None:
+        """The number before the change of an exact quantity."""
+
+    @property
+    def new(self) -> float | None:
+        """The number after the change of an exact quantity."""
+
 
 _TOPICS: dict[Topic, str] = {
     "slower": "slower",
@@ -53,7 +61,13 @@ def span(low: float, high: float) -> str:
 
 
 def amount(sized: Sized) -> str:
-    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level."""
+    """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level.
+
+    Of an exact quantity it is ``128 → 255 (+99.2 %)``; nothing is relative to zero.
+    """
+    if sized.old is not None and sized.new is not None:
+        numbers = f"{sized.old:,.0f} → {sized.new:,.0f}"
+        return f"{numbers} ({change(math.log(sized.new / sized.old))})" if sized.old and sized.new else numbers
     if sized.unsettled:
         return f"unsettled, between {change(sized.low)} and {change(sized.high)}"
     return change(sized.size)
@@ -73,10 +87,19 @@ def headline(alert: Alert) -> str:
     worst = alert.members[0]
     members = [member for member in alert.members if (member.size > 0) == (alert.topic == "slower")]
     more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+    topic, opposite = topics(alert)
     if others := len(alert.members) - len(members):
-        more += f"; {others} {'faster' if alert.topic == 'slower' else 'slower'} in the same range"
+        more += f"; {others} {opposite} in the same range"
+    if worst.old is not None:
+        return f"{where(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{more}"
     size = f", {amount(worst)}" if worst.unsettled else " by " + change(worst.size).lstrip("+−")
-    return f"{where(alert)} {_TOPICS[alert.topic]}{size} in {alert.range}: {worst.series.label}{more}"
+    return f"{where(alert)} {topic}{size} in {alert.range}: {worst.series.label}{more}"
+
+
+def topics(alert: Alert) -> tuple[str, str]:
+    """Return what became of an alert's worst series, and the opposite: a time is slower, any other number worse."""
+    words = ("slower", "faster") if alert.members[0].series.timed else ("worse", "better")
+    return words if alert.topic == "slower" else (words[1], words[0])
 
 
 def archive(tracked: Tracked, archived: Mapping[str, int]) -> str:
@@ -141,6 +164,8 @@ def search_command(tracked: Tracked) -> str:
     """Return the command that finds the commit; "" if the commit is known, or the range cannot be searched."""
     if len(tracked.alert.suspects) < 2:
         return ""
+    if tracked.alert.members[0].old is not None:
+        return f"lockstep code history {tracked.alert.before[:12]}..{tracked.alert.after[:12]}"
     return f"lockstep bisect {tracked.id}" if tracked.alert.members[0].series.ours else asv_find_command(tracked.alert)
 
 
@@ -162,7 +187,8 @@ def lines(alert: Alert, most: int = 10) -> Iterator[str]:
         yield f"owner: {alert.owner}"
     for member in alert.members[:most]:
         note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
-        size = amount(member) if member.unsettled else f"{change(member.size):>9} ({span(member.low, member.high)})"
+        sure = not member.unsettled and member.old is None
+        size = f"{change(member.size):>9} ({span(member.low, member.high)})" if sure else amount(member)
         yield f"{size}  {member.series.label}{note}"
     if len(alert.members) > most:
         yield f"and {len(alert.members) - most} more series"

@@ -138,6 +138,8 @@ def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str,
                 "confidence": change.step.confidence,
                 "left": change.step.left,
                 "unsettled": change.step.unsettled,
+                "old": change.step.old,
+                "new": change.step.new,
                 "before": change.step.good,
                 "after": change.step.end,
                 "commits": [] if change.step.unknown else list(change.step.between),
@@ -170,7 +172,7 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
         step = change.step
         cells = [
             "unsettled" if step.unsettled else amount(step),
-            span(step.low, step.high),
+            span(step.low, step.high) if step.old is None else "exact",
             step.series.label,
             step.series.machine,
             step.range or "none",
@@ -186,7 +188,9 @@ def _print(found: Sequence[FoundChange], now: AnalysisResult, args: argparse.Nam
         for (machine, *names), number in now.series.items()
         if args.machine in (None, machine) and args.family in (None, *names)
     )
-    counted = f"{len(found)} {many} in {series} series: {slower} slower, {len(found) - slower} faster"
+    timed = all(change.step.series.timed for change in found)
+    worse, better = ("slower", "faster") if timed else ("worse", "better")
+    counted = f"{len(found)} {many} in {series} series: {slower} {worse}, {len(found) - slower} {better}"
     console.print(counted, highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):

@@ -35,7 +35,8 @@ class Difference:
         worse: log of the factor by which it became worse, in every quantity; ``None`` if there are not two numbers.
         error: standard error of ``worse``; ``None`` unknown.
         low, high: interval of ``worse`` at the threshold's confidence; ``None`` unknown.
-        verdict: "unsure" if the interval holds both a change that matters and none.
+        verdict: "unsure" if the interval holds both a change that matters and none. Any change of an exact quantity
+            is "slower" or "faster", which pages call worse and better.
         times: of a ratio that became slower or faster, what the two times behind it did; ``None`` unknown.
     """
 
@@ -145,6 +146,10 @@ def compare_rows(
     verdict = call(worse, error, half, matters, scope.two_runs)
     # A count that was or is zero has no ratio.
     verdict[(old == new) & np.isnan(worse)] = _SAME
+    exact = after.exact
+    for sign, changed in enumerate(_CHANGED):
+        verdict[exact & (new != old) & ((new < old) == (better ^ bool(sign)))] = changed
+    verdict[exact & (new == old)] = _SAME
     state = after.columns["state"]
     if scope.two_runs:
         verdict[(state == _FAILED) | (_at(before.columns["state"], earlier) == _FAILED)] = LOUDEST.index("failed")

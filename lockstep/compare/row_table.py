@@ -200,6 +200,15 @@ class RowTable(Sequence[Row]):
         return np.fromiter(better, dtype=bool, count=len(self))
 
     @property
+    def exact(self) -> NDArray[np.bool_]:
+        """Whether a row's "value" is an exact quantity."""
+        if "value" not in self.columns:
+            return np.zeros(len(self), dtype=bool)
+        benchmarks = self._machine.benchmarks
+        exact = (key.suite in benchmarks and benchmarks[key.suite].exact for key in self.keys)
+        return np.fromiter(exact, dtype=bool, count=len(self))
+
+    @property
     def units(self) -> list[str]:
         """The unit in which each row's "value" is shown; "" of a row that has none."""
         if "value" not in self.columns:

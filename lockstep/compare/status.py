@@ -48,7 +48,8 @@ class Status:
         absent: the machine cannot measure it, now and at the commit that is compared with.
         worse: log of the factor by which it became worse: what the detector found, else the bare difference; ``None``
             unknown.
-        verdict: "slower" or "faster" only where the detector says so: of a thousand bare differences some are odd.
+        verdict: "slower" or "faster" of a time only where the detector says so: of a thousand bare differences some
+            are odd. An exact quantity needs no detector.
     """
 
     row: Row
@@ -241,11 +242,14 @@ def _statuses(
     np.maximum.at(newest, suites, rows.columns["commit"])
     known = np.zeros(len(rows), dtype=bool)
     worse = differences.worse.copy()
+    # An exact quantity needs no detector: the difference is the change.
+    exact, changed = rows.exact, np.isin(bare, (code["slower"], code["faster"]))
     for place, some in found.items():
-        known[place] = True
-        worse[place] = math.fsum(change.size for change in some)
+        if not exact[place]:
+            known[place] = True
+            worse[place] = math.fsum(change.size for change in some)
     moved = bare == code["baseline moved"]
-    verdict = np.where(np.isin(bare, (code["slower"], code["faster"])), code["unsure"], bare)
+    verdict = np.where(changed & ~exact, code["unsure"], bare)
     verdict = np.where(known & ~moved, np.where(worse > 0, code["slower"], code["faster"]), verdict)
     return Statuses(
         rows=rows,
@@ -254,7 +258,7 @@ def _statuses(
         stale=(rows.columns["commit"] < newest[suites]) | (bare == code["not measured"]),
         news=(state == failed) & (was != failed),
         noise=noise,
-        beyond_noise=~moved & (known | beyond),
+        beyond_noise=~moved & (known | beyond | (changed & exact)),
         absent=(state == absent) & ~(there & (was != absent)),
         worse=worse,
         verdict=np.where(state == failed, code["failed"], verdict).astype(np.uint8),

@@ -36,6 +36,13 @@ SIGNS: dict[Verdict, str] = {
 LOUDEST: tuple[Verdict, ...] = tuple(SIGNS)
 
 
+def word(verdict: Verdict, unit: str) -> str:
+    """Return what to call a verdict on a number of this unit: only a time is slower or faster."""
+    if unit in ("seconds", "µs", "×", ""):
+        return verdict
+    return {"slower": "worse", "faster": "better"}.get(verdict, verdict)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """From one measurement to a later one, or from base to head.

@@ -12,12 +12,12 @@ _OPERATOR = re.compile(r"\w+\.\w+\.\w+\(")
 
 
 def exact_quantities(code: CaseCode) -> dict[str, int]:
-    """Return the quantities of ``lockstep.record.quantity.EXACT`` that are known; none of an untrusted trace.
+    """Return the quantities of ``lockstep.record.quantity.EXACT`` that are known; none of a trace that may lack steps.
 
     A call that tunes itself has none, because only a GPU tells which configuration runs. A variant that refuses the
     case has none either. Quantities of machine code need a kernel, and every kernel of the call compiled.
     """
-    if code.unknown or code.memory is None or any(step.startswith("tunes ") for step in code.host):
+    if code.memory is None or any(step.startswith("tunes ") for step in code.host):
         return {}
     kernels, operators = _of_call(code)
     found = {

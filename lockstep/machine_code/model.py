@@ -104,7 +104,7 @@ class CaseCode:
         absent: the tree lacks what the variant imports; ``unknown`` names it.
         environment: variables that the code under test read while it was imported and traced, and what they
             answered; ``None`` where one was not set. With other answers the trace says nothing.
-        memory: device memory of the call; ``None`` where the trace ended before.
+        memory: device memory of the call; ``None`` where the trace ended before, or may lack steps.
     """
 
     kernels: tuple[KernelCode, ...] = ()

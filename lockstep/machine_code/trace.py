@@ -52,6 +52,14 @@ ALLOCATIONS = frozenset(
 GIGABYTE = 1 << 30
 
 
+def is_setting(reason: str) -> bool:
+    """Return whether a trace is distrusted for asking Triton's own settings alone.
+
+    They may be assigned, so they prove nothing. But Triton compiles here as on a GPU: its interpreter does not run.
+    """
+    return " asks triton.knobs.runtime" in reason or " asks triton.knobs.env_base.__get__" in reason
+
+
 class Trace:
     """The steps of one case. Tensors are numbered by the storage that they lie in, in order of appearance.
 
@@ -59,9 +67,10 @@ class Trace:
         steps: one line each.
         requests: what the launches among them need compiled, in order.
         unknown: why it cannot be trusted, or "".
+        complete: whether its steps are those of a GPU all the same, see ``is_setting``.
         muted: launches are not noted.
         allocated: bytes, by the code under test itself.
-        memory: of the call; ``None`` until it has ended.
+        memory: of the call; ``None`` until it has ended, and of an incomplete trace.
     """
 
     def __init__(self, *, contents: bool = False) -> None:
@@ -70,6 +79,7 @@ class Trace:
         self.steps: list[str] = []
         self.requests: list[Request] = []
         self.unknown = ""
+        self.complete = True
         self.muted = False
         self.allocated = 0
         self.memory: Memory | None = None
@@ -83,6 +93,7 @@ class Trace:
     def distrust(self, reason: str) -> None:
         """Note why this trace cannot be trusted; the first reason stays."""
         self.unknown = self.unknown or reason
+        self.complete = self.complete and is_setting(reason)
 
     def launch(self, launch: Launch) -> None:
         """Note a launch."""
@@ -224,7 +235,8 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
             used = {one for one in trace.storages if one not in known and one not in allocations}
             trace.end()
             kept = {one: size for one, size in trace.storages.items() if one in used} | allocations.live
-            trace.memory = Memory(allocations.count, allocations.peak, sum(kept.values()))
+            if trace.complete:
+                trace.memory = Memory(allocations.count, allocations.peak, sum(kept.values()))
             if trace.allocated >= GIGABYTE:
                 trace.steps.append(f"allocates {trace.allocated // GIGABYTE} GiB")
     except NotInCommit:

@@ -147,7 +147,7 @@ class Tracer:
         self, suite: Suite, target: Target, skip: Mapping[str, str], labels: Sequence[str] | None
     ) -> Iterator[Row]:
         # Start-up: torch and Triton, after the process is tied to its parent.
-        from lockstep.machine_code.trace import Importing, trace_case
+        from lockstep.machine_code.trace import Importing, is_setting, trace_case
         from lockstep.suite.family import NotInCommit, load_family
 
         try:
@@ -175,7 +175,8 @@ class Tracer:
                 except NotInCommit as error:
                     yield suite.name, variant, case.label, ([], [], f"no {error.lacks}", True, None)
                     continue
-                found = trace.steps, trace.requests, doubt or trace.unknown, False, trace.memory
+                memory = trace.memory if not doubt or is_setting(doubt) else None
+                found = trace.steps, trace.requests, doubt or trace.unknown, False, memory
                 yield suite.name, variant, case.label, found
 
     def _doubt_of_loading(self, suite: Suite) -> str:

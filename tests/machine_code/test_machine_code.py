@@ -182,6 +182,10 @@ KINDS = """
         return x + 1 if getattr(torch.cuda.get_device_properties(0), "pci_bus_id", 0) else x + 2
 
 
+    def asks_triton(x):
+        return x + 1 if triton.knobs.runtime.interpret else x + 2
+
+
     def asks_time(x):
         return x + 1 if time.time() > 0 else x + 2
 
@@ -313,6 +317,7 @@ KINDS = """
         "asks_memory": asks_memory,
         "asks_bus": asks_bus,
         "asks_time": asks_time,
+        "asks_triton": asks_triton,
         "asks_processors": asks_processors,
         "asks_indirectly": asks_indirectly,
         "asks_a_file": asks_a_file,
@@ -340,6 +345,7 @@ UNTRUSTED = {
     "asks_is_meta": r"asks whether a tensor is on meta",
     "asks_memory": r"toy.kinds.asks_memory asks torch.cuda.memory.mem_get_info",
     "asks_bus": r"asks for the device property pci_bus_id",
+    "asks_triton": r"toy.kinds.asks_triton asks triton.knobs.runtime",
     "asks_time": r"toy.kinds.asks_time calls time.time",
     "asks_processors": r"toy.kinds.asks_processors calls posix.cpu_count",
     "asks_indirectly": r"toy.kinds.asks_indirectly calls posix.cpu_count",
@@ -447,7 +453,8 @@ def test_what_is_exact_of_a_call_is_counted(codes):
     x = 256 * 256 * 2
     # The sum is gone when the result is: both stand beside the copy that stays.
     assert exact("keeps") == {"launches": 3, "allocations": 3, "memory": x + 2 + x, "kept": x}
-    assert [exact(name) for name in ("tuned", "refuses", "reads")] == [{}, {}, {}], "only a GPU tells"
+    assert [exact(name) for name in ("tuned", "refuses", "reads", "falls_back", "asks_time")] == 5 * [{}]
+    assert exact("asks_triton") == operator | {"allocations": 1, "memory": x}
 
 
 def test_an_offset_that_breaks_alignment_makes_another_kernel(codes):

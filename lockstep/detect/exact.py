@@ -1,0 +1,33 @@
+"""Changes of an exact quantity: without noise, any other number is a change, from the second point on."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.detect.findings import Change, Sense
+from lockstep.detect.trend import Better
+
+#: A count of zero has no logarithm. It counts as half a unit, so that a change from it or to it has a finite size.
+_ZERO = 0.5
+
+
+def positive(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return counts as positive numbers, of which a change is a ratio."""
+    return np.maximum(values, _ZERO)
+
+
+def exact_changes(values: NDArray[np.float64], better: Better) -> tuple[Change, ...]:
+    """Return a change for each point that differs from the one before it.
+
+    Args:
+        values: float64 [commits], positive and finite, oldest first.
+        better: which way is good.
+    """
+    log = np.log(values)
+    found = []
+    for index in (np.flatnonzero(np.diff(values)) + 1).tolist():
+        size, left = float(log[index] - log[index - 1]), float(log[-1] - log[index - 1])
+        sense: Sense = "worse" if (size > 0) == (better == "lower") else "better"
+        found.append(Change(index, index - 1, index, index, size, size, size, 1.0, index, sense, left))
+    return tuple(found)

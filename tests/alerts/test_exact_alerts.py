@@ -1,0 +1,79 @@
+"""Exact quantities from results on disk to alerts: any change is one, at its commit, in its own quantity alone."""
+
+import datetime
+
+import pytest
+from exact import code, write_exact_history
+from history import DAY_MS, START_MS, commits_of
+
+from lockstep.alerts.analysis import analyse_results
+from lockstep.alerts.analysis_cache import AnalysisCache
+from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.as_json import from_json, to_json
+from lockstep.alerts.commit_ranges import Ranges
+from lockstep.alerts.publish import publish
+from lockstep.alerts.text import headline, lines
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
+
+LENGTH = 8
+MACHINE = "sm_90-compiled"
+NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datetime.UTC)
+
+#: Every second commit touches the packages and has results: one register more at the second point, then spills.
+PLAN = {0: code(), 2: code(registers=129), 4: code(registers=129, spills=512), 6: code(registers=120, spills=512)}
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory):
+    root = tmp_path_factory.mktemp("exact") / "repo"
+    commits = commits_of(root, LENGTH, touch=lambda n: n % 2 == 0)
+    write_exact_history(root / "results", commits, PLAN.get)
+    results = Store.open(root / "results", cache=root.parent / "cache").current()
+    cache = AnalysisCache(root.parent / "found")
+    ranges = Ranges(root, ("kernels",))
+    found = analyse_results(results, Thresholds(), ranges, NOW, cache)
+    publish(found, results, cache, "key")
+    again = analyse_results(results, Thresholds(), ranges, NOW, cache)
+    assert again.alerts == found.alerts, "from its own files"
+    return (
+        results,
+        commits,
+        found,
+        MachineFindings(cache.changes(MACHINE, "key"), cache.detector(MACHINE), results.state(MACHINE)),
+    )
+
+
+def test_every_change_is_found_at_its_commit_in_its_own_quantity(analysed):
+    _, commits, found, _ = analysed
+    changes = [(one.step.series.quantity, one.step.old, one.step.new, one.step.touched) for one in found.found]
+    assert sorted(changes) == [
+        ("registers", 128, 129, (commits[2],)),
+        ("registers", 129, 120, (commits[6],)),
+        ("spills", 0, 512, (commits[4],)),
+    ]
+    assert {one.suppressed for one in found.found} == {""}, "one register of 128 is less than one percent"
+    assert {one.cause.kind for one in found.found} == {"own commit"}
+
+
+def test_a_message_says_worse_and_gives_the_numbers(analysed):
+    _, commits, found, _ = analysed
+    more, spills, fewer = sorted(found.alerts, key=lambda one: commits.index(one.after))
+    where = "linear.stream M=8,K=4096,N=2048"
+    assert headline(more) == f"linear on {MACHINE} worse in {more.range}: {where} registers 128 → 129 (+0.8 %)"
+    assert headline(spills).endswith(f"worse in {spills.range}: {where} spills 0 → 512")
+    assert f"better in {fewer.range}" in headline(fewer)
+    assert f"0 → 512  {where} spills" in list(lines(spills))
+    assert "nothing but the commits in the range differs" in more.cause.sentence
+    assert spills.suspects == (commits[4],)
+    assert from_json(to_json(spills)) == spills
+
+
+def test_pages_find_the_changes(analysed):
+    _, _, _, picture = analysed
+    assert sorted((one.series.quantity, one.old, one.new) for one in picture.found) == [
+        ("registers", 128, 129),
+        ("registers", 129, 120),
+        ("spills", 0, 512),
+    ]
+    assert picture.noise == {}
