@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from lockstep.alerts.attribution import Cause
 from lockstep.alerts.evidence import Evidence
 from lockstep.alerts.model import Alert, Member, Waiver
 from lockstep.alerts.steps import SeriesName
+
+_SERIES = tuple(one.name for one in fields(SeriesName))
 
 
 def to_json(alert: Alert) -> dict[str, Any]:
@@ -22,7 +24,7 @@ def to_json(alert: Alert) -> dict[str, Any]:
         "commits": list(alert.commits),
         "cause": _cause_json(alert.cause),
         "members": [
-            {**vars(member), "series": asdict(member.series), "cause": _cause_json(member.cause)}
+            {**vars(member), "series": _series_json(member.series), "cause": _cause_json(member.cause)}
             for member in alert.members
         ],
         "also_on": list(alert.also_on),
@@ -46,6 +48,10 @@ def from_json(content: Mapping[str, Any]) -> Alert:
             "waiver": waiver and Waiver(waiver["because"], _day(waiver["until"])),
         }
     )
+
+
+def _series_json(series: SeriesName) -> dict[str, Any]:
+    return {name: getattr(series, name) for name in _SERIES}
 
 
 def _cause_json(cause: Cause) -> dict[str, Any]:

@@ -80,8 +80,12 @@ def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today
 
 def write_log(connection: Connection, number: int, who: str, what: str, state: str, note: str) -> None:
     """Add a line to an alert's log."""
-    line = {"alert_id": number, "at": now_ms(), "who": who, "what": what, "state": state, "note": note}
-    connection.execute(insert(EVENT).values(line))
+    connection.execute(insert(EVENT).values({"alert_id": number, **log_line(who, what, state, note)}))
+
+
+def log_line(who: str, what: str, state: str, note: str) -> dict[str, Any]:
+    """Return the columns of a line of an alert's log, as of now, without the alert's number."""
+    return {"at": now_ms(), "who": who, "what": what, "state": state, "note": note}
 
 
 def read_alert(connection: Connection, number: int) -> Tracked:

@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from lockstep.alerts.as_json import from_json, to_json
 from lockstep.alerts.lifecycle import OPEN, Act, Ending
 from lockstep.alerts.listing import columns_of
 from lockstep.alerts.matching import owners
 from lockstep.alerts.model import Alert, Member
+from lockstep.alerts.new_alerts import NewAlerts
 from lockstep.alerts.schema import ALERT, MEMBER
-from lockstep.alerts.stored_alert import now_ms, perform, tracked, write_log
+from lockstep.alerts.stored_alert import log_line, now_ms, perform, tracked, write_log
 from lockstep.alerts.transitions import DATA, FILE, FINAL_ENDINGS, LATER_COMMITS, first_state, merged, needs_no_action
 
 #: Note of an alert that is archived.
@@ -68,7 +69,7 @@ class Sync:
         self.today = today
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
-        self.opened: set[int] = set()
+        self._new = NewAlerts()
         #: Alerts of changes that have a new name; ``owner`` may have that name for another change.
         self.moved: dict[str, int] = {}
         self._same: dict[str, int] = {}
@@ -80,7 +81,8 @@ class Sync:
         for row in connection.execute(
             select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
         ):
-            self._know(row)
+            self.known[row.id] = row
+            self._know(row.id, row.fingerprint, (row.machine, row.family, row.topic), row.content["commits"])
         members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
 
@@ -94,11 +96,17 @@ class Sync:
                     self._open(part)
                 else:
                     parts[number].append(part)
+        numbers = self._new.insert(self.connection)
+        self.outcome.opened = [numbers[one] for one in self.outcome.opened]
         for number, row in self.known.items():
             if number in parts:
                 self._update(row, merged(parts[number]))
-            elif number not in self.opened:
+            else:
                 self._lost(row)
+        for place in sorted(numbers.keys() & parts.keys()):
+            row = self.connection.execute(select(ALERT).where(ALERT.c.id == numbers[place])).one()
+            self._update(row, merged(parts[place]))
+        self._new.insert(self.connection)
         if self._revised:
             columns: dict[str, Any] = {
                 name.removeprefix("new_"): bindparam(name) for name in self._revised[0] if name != "number"
@@ -121,12 +129,11 @@ class Sync:
                     self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
                     self.owner[key] = number
 
-    def _know(self, row: Row[Any]) -> None:
-        self.known[row.id] = row
-        self._same[row.fingerprint] = row.id
-        for commit in row.content["commits"]:
-            # Rows are ordered by number, so the oldest alert keeps the commit.
-            self._near.setdefault((row.machine, row.family, row.topic, commit), row.id)
+    def _know(self, number: int, fingerprint: str, place: tuple[str, str, str], commits: Sequence[str]) -> None:
+        self._same[fingerprint] = number
+        for commit in commits:
+            # Alerts come by number, so the oldest alert keeps the commit.
+            self._near.setdefault((*place, commit), number)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """Split the alert if several known alerts own its changes; new changes join the oldest of them."""
@@ -169,11 +176,9 @@ class Sync:
             "content": to_json(alert),
         }
         self.changed = True
-        number = self.connection.execute(insert(ALERT).values(values)).inserted_primary_key[0]  # type: ignore[index]
-        self._know(self.connection.execute(select(ALERT).where(ALERT.c.id == number)).one())
-        self.opened.add(number)
+        number = self._new.add(values, log_line(who, "opened", state, note))
+        self._know(number, alert.fingerprint, (alert.machine, alert.family, alert.topic), alert.commits)
         self._claim(number, alert)
-        write_log(self.connection, number, who, "opened", state, note)
         if state in OPEN:
             self.outcome.opened.append(number)
 
@@ -255,7 +260,7 @@ class Sync:
         """Store that the alert owns its changes; return how many of them are new."""
         new = [key for key in dict.fromkeys(_hash(member.key) for member in alert.members) if key not in self.owner]
         if new:
-            self.connection.execute(insert(MEMBER), [{"alert_id": number, "key_hash": key} for key in new])
+            self._new.own(number, new)
             self.owner |= dict.fromkeys(new, number)
         return len(new)
 

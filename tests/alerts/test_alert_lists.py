@@ -224,6 +224,11 @@ def calls(do):
     return counted[0]
 
 
+def test_alerts_are_opened_together(tmp_path):
+    counts = [rows_read(lambda count=count: opened(tmp_path / f"{count}.sqlite", count))[0] for count in (5, 50)]
+    assert counts[0] == counts[1]
+
+
 def test_a_new_alert_is_not_compared_with_every_old_one(tmp_path):
     added = []
     for count in (100, 400):
