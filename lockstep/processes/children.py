@@ -35,6 +35,9 @@ PARENT = "LOCKSTEP_PARENT"
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
+#: Niceness of a process that stands back: it has a tenth of the time of another one that wants the same processor.
+_STAND_BACK = 10
+
 #: Seconds between two looks at the parent, where the kernel has no signal for its end.
 _LOOK_S = 0.5
 
@@ -58,6 +61,18 @@ def end_with_parent(parent: int | None = None) -> None:
         os._exit(1)
     if prctl is not None and os.getpgrp() == os.getpid():
         _guard(os.getpid(), prctl)
+
+
+def stand_back() -> None:
+    """Let other processes have the processor before this one and its children, from now on.
+
+    Call it in a process that ``start`` or ``run`` started. Linux schedules the session of such a process as one group
+    (sched(7), autogroup) and ignores nice(2) beside other groups, so the group is given the same number.
+    """
+    os.nice(_STAND_BACK)
+    # Not where Linux has no such groups.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_STAND_BACK))
 
 
 def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
