@@ -132,4 +132,5 @@ def listen(host: str, port: int) -> socket.socket:
             raise UserError(
                 f"port {port} of {host} is in use, perhaps by another dashboard: stop it, or choose another with --port"
             ) from error
-        raise UserError(f"cannot serve at {host} port {port}: {os.strerror(error.errno or 0)}") from error
+        # The numbers of failed look-ups of names are not those that os.strerror knows.
+        raise UserError(f"cannot serve at {host} port {port}: {error.strerror}") from error

@@ -47,7 +47,9 @@ def alert_number(text: str) -> int:
         argparse.ArgumentTypeError: no alert can have this number.
     """
     if not (text.isascii() and text.isdigit()) or not 0 < int(text[:20]) < 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number; `lockstep alerts list --all` shows them")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the number of an alert; `lockstep alerts list --all` shows them"
+        )
     return int(text)
 
 

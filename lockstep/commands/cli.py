@@ -22,12 +22,27 @@ from asv.commands.quickstart import Quickstart as AsvQuickstart
 from asv.commands.run import Run as AsvRun
 from asv.console import log
 
+from lockstep.commands.asv_show import expect_results
 from lockstep.commands.config import ConfigError, check_config
 from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
 from lockstep.record.file import RecordError
 from lockstep.suite.model import SuiteError
 from lockstep.suite.thresholds import ThresholdsError
+
+#: Status of git for a command line that it does not understand.
+_GIT_USAGE = 129
+
+#: Advice by a part of asv's message.
+_ADVICE = {
+    "Environment type must be specified": 'asv.conf.json needs "environment_type": "lockstep", '
+    'and ".lockstep.asv" among its "plugins"',
+    "No `asv.conf` file found": "go to the folder that has asv.conf.json, or name the file with --config; "
+    "Lockstep's docs/adopting.md has one to begin with",
+    "what kind of DVCS": '"repo" in asv.conf.json must name a git repository, because commits are measured',
+    "Failed to build the project": "asv imports the suites beside the newest commit of a branch: see whether a branch "
+    'that "branches" of asv.conf.json names has a commit, and what stands above',
+}
 
 
 class UsageError(ValueError):
@@ -72,6 +87,7 @@ def _status() -> int:
                 raise UsageError(f"there is no configuration {arguments.config}")
             os.chdir(Path(arguments.config).parent)
         check_config(arguments.config)
+        expect_results(arguments)
         result = arguments.func(arguments)
         return _verdict(arguments.func, result)
     except (util.UserError, util.ProcessError) as error:
@@ -99,6 +115,9 @@ def _status() -> int:
         if isinstance(error, ModuleNotFoundError) and (advice := extras.missing(error)):
             log.error(advice)
             return BROKEN
+        if advice := _hint(error):  # asv raises a RuntimeError for a key that its configuration lacks
+            log.error(advice)
+            return USAGE
         _show_traceback(verbose)
         log.error(f"unexpected {_brief(error)}. --verbose prints the traceback")
         return BROKEN
@@ -188,13 +207,18 @@ def _rename(parser: argparse.ArgumentParser, name: str, versions: str) -> None:
                 _rename(its, f"{name} {verb}", versions)
 
 
-def _hint(error: util.UserError | util.ProcessError) -> str:
+def _hint(error: Exception) -> str:
     """Return advice that asv's message leaves out, or ""."""
-    if isinstance(error, util.ProcessError) and "bad revision" in error.stderr:
-        return (
-            "this clone does not know that commit or branch: asv.conf.json names the branches, a command its commits; "
-            "in a shallow clone, git fetch --unshallow brings them"
-        )
-    if "what kind of DVCS" in str(error):
-        return '"repo" in asv.conf.json must name a git repository, because commits are measured'
+    if isinstance(error, util.ProcessError):
+        if "bad revision" in error.stderr:
+            return (
+                "this clone does not know that commit or branch: asv.conf.json names the branches, a command its "
+                "commits; in a shallow clone, git fetch --unshallow brings them"
+            )
+        if "rev-list" in error.args and error.retcode == _GIT_USAGE:
+            return "name the commits: HEAD~5..HEAD for a range, 'HEAD^!' for one, NEW for those without results"
+        return ""
+    for part, advice in _ADVICE.items():
+        if part in str(error):
+            return advice
     return ""

@@ -58,8 +58,13 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"{args.benchmark} has several suites; name one of {', '.join(of_family)}")
         suite = suites[args.benchmark]
         variant = args.revision
+        if variant is None:
+            raise SuiteError(
+                f"name a variant of {suite.name}: lockstep profile {suite.name} VARIANT CASE"
+                f"; there is {', '.join(suite.variants())}"
+            )
         if variant not in suite.variants():
-            raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant or '', suite.variants())}")
+            raise SuiteError(f"{suite.name} has no variant {variant!r}{nearest(variant, suite.variants())}")
         case = suite.case(args.case or "")
         if args.calls < 1:
             raise SuiteError(f"--calls {args.calls}: at least one")

@@ -160,6 +160,8 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
         SuiteError: neither exists; the message names the nearest.
     """
     picked = [suite for suite in suites.values() if family in (suite.name, suite.family)]
+    if not suites:
+        raise SuiteError(f"no family {family!r}: the folder of suites (benchmark_dir in asv.conf.json) holds no suite")
     if not picked:
         raise SuiteError(f"no family {family!r}{nearest(family, suites)}")
     return picked

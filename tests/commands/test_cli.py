@@ -72,6 +72,43 @@ except SystemExit:
     assert done.stdout.splitlines()[-1] == loads
 
 
+@pytest.mark.parametrize("verb", ["gate", "measure", "check"])
+def test_a_folder_without_a_configuration_is_named_and_what_to_do(run, tmp_path, verb):
+    (tmp_path / "asv.conf.json").unlink()
+    status, said = run(verb, *(["x"] if verb == "measure" else []))
+    assert status == 4
+    assert "go to the folder that has asv.conf.json, or name the file with --config" in said
+
+
+def test_a_folder_without_suites_is_named(run):
+    status, said = run("measure", "x")
+    assert (status, "no family 'x': the folder of suites (benchmark_dir in asv.conf.json) holds no suite" in said) == (
+        4,
+        True,
+    ), said
+
+
+@pytest.mark.parametrize("number", ["-5", "x", "0", "999999999999999999999"])
+def test_a_number_that_no_alert_has(run, number):
+    status, said = run("alerts", "show", number)
+    assert (status, f"{number!r} is not the number of an alert" in said) == (4, True), said
+
+
+def test_a_configuration_without_an_environment_is_named(run, tmp_path):
+    subprocess.run(["git", "init", "-q", "-b", "main", tmp_path], check=True)
+    status, said = run("check")
+    assert (status, 'asv.conf.json needs "environment_type": "lockstep"' in said) == (4, True), said
+
+
+def test_a_repository_without_commits_is_named(run, tmp_path):
+    subprocess.run(["git", "init", "-q", "-b", "main", tmp_path], check=True)
+    ours = {"environment_type": "lockstep", "plugins": [".lockstep.asv"]}
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | ours))
+    (tmp_path / "suites" / "broken.py").write_text("def f(:\n")
+    status, said = run("check")
+    assert (status, 'a branch that "branches" of asv.conf.json names has a commit' in said) == (4, True), said
+
+
 @pytest.mark.parametrize("words", [("clocks", "status"), ("gate",), ("measure", "x"), ("show",)])
 @pytest.mark.parametrize("error", [KeyError("x"), AttributeError("y"), RecursionError("z"), AssertionError()])
 def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch, words, error):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from project import make_project
+from trees import COMMIT, MACHINE, record, write_measurement
 
 import tools.__main__  # noqa: F401 — makes its verbs known
 from lockstep.commands import cli
@@ -182,6 +183,11 @@ def test_noise_tells_failures_and_a_process_that_does_not_start(tmp_path):
 
 
 def test_profile_needs_names_and_a_gpu(run):
+    status, said = run("profile", "product")
+    assert (status, "name a variant of product: lockstep profile product VARIANT CASE; there is" in said) == (
+        4,
+        True,
+    ), said
     assert run("profile", "product", "plain", "M=7")[0] == 4
     assert run("profile", "product", "plain", "M=2,K=1024,N=512", "--limit", "nan")[0] == 4
     status, said = run("profile", "product", "plain", "M=2,K=1024,N=512")
@@ -234,6 +240,8 @@ def test_a_dashboard_that_has_nothing_or_nowhere_to_serve(run, monkeypatch):
     assert run("dashboard", "--results", "nope")[0] == 4
     assert run("dashboard", "--thresholds", "nope")[0] == 4
     assert run("dashboard", "--workers", "0")[0] == 4
+    status, said = run("dashboard", "--host", "no.host.invalid")
+    assert (status, "no.host.invalid port 8050: " in said, "Unknown error" in said) == (4, True, False), said
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert run("dashboard", "--port", taken.getsockname()[1])[0] == 4
 
@@ -253,6 +261,7 @@ def test_a_dashboard_that_has_nothing_or_nowhere_to_serve(run, monkeypatch):
     "words",
     [
         ("show", "--machine", "nope"),
+        ("run", ""),
         ("compare", "HEAD", "nope"),
         ("continuous", "nope", "HEAD", "--machine", "x"),
         ("find", "nope..HEAD", "product.latency"),
@@ -266,6 +275,22 @@ def test_asvs_own_verbs_call_a_mistake_one(run, words):
     )
     status, said = run(*words)
     assert status == 4, said
+
+
+def test_show_of_a_name_that_has_no_results(run, tmp_path):
+    results = tmp_path / "results"
+    write_measurement(results, [record()])
+    (results / MACHINE / "machine.json").write_text(json.dumps({"machine": MACHINE, "version": 1}))
+    benchmark = {"name": "linear.latency", "params": [], "param_names": [], "version": "ruler1", "unit": "seconds"}
+    (results / "benchmarks.json").write_text(json.dumps({"linear.latency": benchmark, "version": 2}))
+    config = json.loads((Path.cwd() / "asv.conf.json").read_text()) | {"results_dir": str(results)}
+    Path("other.json").write_text(json.dumps(config))
+    assert run("show", "--config", "other.json", COMMIT[:8])[0] == 0
+    for word in ("nope", "HEAD"):
+        status, said = run("show", "--config", "other.json", word)
+        assert (status, f"there are no results of {word}" in said) == (4, True), said
+    status, said = run("show", "--config", "other.json", "--bench", "nope")
+    assert (status, "no benchmark of the results matches nope" in said) == (4, True), said
 
 
 @pytest.mark.parametrize("words", [("compare", "HEAD", "HEAD"), ("publish",)])

@@ -1,0 +1,39 @@
+"""Names that asv's ``show`` does not know: it prints an empty list for them, and its status is 0."""
+
+from __future__ import annotations
+
+import argparse
+
+from asv.benchmarks import Benchmarks
+from asv.commands.show import Show
+from asv.config import Config
+from asv.machine import iter_machine_files
+from asv.repo import NoSuchNameError, get_repo
+from asv.results import iter_results_for_machine_and_hash
+from asv.util import UserError, load_json
+
+
+def expect_results(arguments: argparse.Namespace) -> None:
+    """Raise if ``show`` is asked for a commit without results, or for benchmarks that are none.
+
+    Raises:
+        UserError: nothing has this name; the message says what was asked for.
+    """
+    if getattr(arguments.func, "__self__", None) is not Show:
+        return
+    conf = Config.load(arguments.config)
+    machines = [load_json(path)["machine"] for path in iter_machine_files(conf.results_dir)]
+    if not machines or (arguments.machine or machines[0]) not in machines:
+        return  # asv names these
+    if arguments.bench and not Benchmarks.load(conf, regex=arguments.bench):
+        raise UserError(f"no benchmark of the results matches {' '.join(arguments.bench)}")
+    if not arguments.commit:
+        return
+    try:
+        commit = get_repo(conf).get_hash_from_name(arguments.commit)
+    except NoSuchNameError:
+        commit = arguments.commit  # the beginning of a hash that this clone does not know
+    for machine in [arguments.machine] if arguments.machine else machines:
+        if any(True for _ in iter_results_for_machine_and_hash(conf.results_dir, machine, commit)):
+            return
+    raise UserError(f"there are no results of {arguments.commit}; lockstep show lists the commits that have some")
