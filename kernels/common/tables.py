@@ -27,6 +27,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
+from kernels.common import call_plan
+
 #: GPU whose table serves GPUs without one, and compiling without a GPU.
 DEFAULT = "NVIDIA H200"
 
@@ -189,6 +191,7 @@ class Table:
         for choice in self.choices.values():
             choice.ask.cache_clear()
             choice.demand.cache_clear()
+        call_plan.forget()
         return target
 
 

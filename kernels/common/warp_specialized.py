@@ -32,6 +32,7 @@ from triton.experimental.gluon.language.nvidia.hopper import tma as gluon_tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.gated_epilogues import feed_gate_up, store_gated, store_gated_grad
 from kernels.common.gluon_compat import tma_load
@@ -108,7 +109,8 @@ def launch(
     """
     G, M, N, D = sizes
     tiles = G * triton.cdiv(M, ROWS) * (N // COLUMNS)
-    _specialized[(min(tiles, sm_count(target.base.device)),)](
+    launch_kernel(
+        _specialized, (min(tiles, sm_count(target.base.device)),),
         a, b, target, other or target, gate_up or target, tiles, M, N, D,
         MODE=mode.value, EPILOGUE=epilogue.value, ORDER=order, STAGES=config.stages, BUFFERS=config.buffers,
         STAGGER=config.stagger, BAND=config.band, MULTIPLYING=MULTIPLYING, LOADING=LOADING,

@@ -18,6 +18,7 @@ from functools import partial
 from torch import Tensor
 
 from kernels.common.arguments import expect
+from kernels.common.call_plan import planned
 from kernels.common.tables import first_that_can
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, five, groups_of, mlp_groups
 from kernels.grouped.backends import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
@@ -35,6 +36,7 @@ from kernels.grouped.products import BMM, LOOP, TMA, TRITON, Products
 from kernels.grouped.table import TABLE as TABLE
 
 
+@planned
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -71,6 +73,7 @@ def linear(
     return y
 
 
+@planned
 def linear_train(
     x: Tensor,
     weight: Tensor,
@@ -115,6 +118,7 @@ def linear_train(
     return y, grad_x, grad_weight
 
 
+@planned
 def mlp(
     x: Tensor,
     w_gate: Tensor,
@@ -170,6 +174,7 @@ def mlp(
     return y
 
 
+@planned
 def mlp_train(
     x: Tensor,
     w_gate: Tensor,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kernels.common.arguments import expect
+from kernels.common.call_plan import planned
 from kernels.common.devices import require_triton
 from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import launch_plan
@@ -15,6 +16,7 @@ from kernels.grouped.launch_plan import MLP, MLP_TMA, MLP_TRAIN, MLP_TRAIN_TMA, 
 from kernels.grouped.table import Tile
 
 
+@planned
 def mlp_tma(
     x: Tensor, w_gate_up: Tensor, w_down: Tensor, offsets: Tensor | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -41,6 +43,7 @@ def mlp_tma(
     return y
 
 
+@planned
 def mlp_warp_specialized(
     x: Tensor,
     w_gate_up: Tensor,
@@ -83,6 +86,7 @@ def compute_mlp(x: Tensor, w_gate_up: Tensor, w_down: Tensor, groups: Groups, y:
     launch_plan.product(plan.down, hidden, w_down, groups, y)
 
 
+@planned
 def mlp_train_tma(
     x: Tensor,
     w_gate_up: Tensor,
@@ -117,6 +121,7 @@ def mlp_train_tma(
     return results
 
 
+@planned
 def mlp_train_warp_specialized(
     x: Tensor,
     w_gate_up: Tensor,

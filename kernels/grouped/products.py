@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
+from kernels.common.call_plan import call_library
 from kernels.common.devices import interpreted, require_triton
 from kernels.common.warp_specialized import TileConfig
 from kernels.grouped import tma_kernels as grouped_tma
@@ -116,13 +117,13 @@ class Bmm(Fused):
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """See ``Products``."""
-        torch.bmm(groups.batch(a), weight, out=groups.batch(out))
+        call_library(torch.bmm, groups.batch(a), weight, out=groups.batch(out))
         if too:
             groups.batch(out).baddbmm_(groups.batch(too[0]), too[1])
 
     def grad_weight(self, x: Tensor, grad: Tensor, groups: Groups, out: Tensor, follows: bool = True) -> None:
         """See ``Products``."""
-        torch.bmm(groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
+        call_library(torch.bmm, groups.batch(x).transpose(1, 2), groups.batch(grad), out=out)
 
 
 class Triton(Fused):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels.common.arguments import expect
+from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import capability, require_triton, require_wgmma
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.warp_specialized import TileConfig
@@ -37,6 +38,7 @@ def torch_mm(
     return torch.addmm(addend, a, b, alpha=alpha, beta=0 if c is None else beta, out=out)
 
 
+@planned
 def naive(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
@@ -44,6 +46,7 @@ def naive(
     return _by_pointers("naive", Tile(64, 64, 32, 1, 4, 1), a, b, c, alpha, beta, out)
 
 
+@planned
 def vectorized(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, out: Tensor | None = None
 ) -> Tensor:
@@ -51,6 +54,7 @@ def vectorized(
     return _by_pointers("vectorized", Tile(128, 128, 64, 1, 8, 1), a, b, c, alpha, beta, out, unroll=2)
 
 
+@planned
 def pipelined(
     a: Tensor,
     b: Tensor,
@@ -69,6 +73,7 @@ def pipelined(
     return _by_pointers("pipelined", config or tile_for(a, b), a, b, c, alpha, beta, out, unroll=1, pdl=pdl)
 
 
+@planned
 def tma(
     a: Tensor,
     b: Tensor,
@@ -97,6 +102,7 @@ def tma(
     return out
 
 
+@planned
 def gluon_wgmma(
     a: Tensor,
     b: Tensor,
@@ -124,6 +130,7 @@ def gluon_wgmma(
     return out
 
 
+@planned
 def warp_specialized(
     a: Tensor,
     b: Tensor,
@@ -150,6 +157,7 @@ def warp_specialized(
     return out
 
 
+@planned
 def hgemm(
     a: Tensor,
     b: Tensor,
@@ -179,13 +187,18 @@ def hgemm(
     """
     out = _checked(a, b, c, beta, out)
     if a.device.type == "cpu":
-        return torch_mm(a, b, c, alpha=alpha, beta=beta, out=out)
+        return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)
     (M, K), N = a.shape, b.shape[1]
+
+    def run(name: str) -> Tensor:
+        if name == "torch":
+            return call_library(torch_mm, a, b, c, alpha=alpha, beta=beta, out=out)
+        return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
+
     if config:
-        return VARIANTS[config](a, b, c, alpha=alpha, beta=beta, out=out)
+        return run(config)
     best = BEST(a.device, M, N, K, c is not None, M * N)
-    names = (best, *PLAINER.get(best, ()), "torch")
-    return first_that_can(names, lambda name: VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out))
+    return first_that_can((best, *PLAINER.get(best, ()), "torch"), run)
 
 
 def _checked(a: Tensor, b: Tensor, c: Tensor | None, beta: float, out: Tensor | None) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from kernels.common.arguments import expect
+from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import require_triton
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.workspace import BUFFERS
@@ -113,6 +114,7 @@ def merged(x: Tensor, w_qkvbfg: Tensor, w_fg: Tensor, *, out: Tensor | None = No
     return q, k, v, beta, fg[0], fg[1]
 
 
+@planned
 def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """The merged product and the batched one as two launches of one plain Triton kernel.
 
@@ -142,6 +144,7 @@ def two_products(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = 
     return q, k, v, beta, fg[0], fg[1]
 
 
+@planned
 def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One launch of dot products without tensor cores: ``kernels.kda.rows_kernel.decode_rows``.
 
@@ -161,16 +164,19 @@ def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) ->
     return _one_launch("rows", decode_rows, x, w_in, w_fg, out)
 
 
+@planned
 def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128. Arguments as ``rows``."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
+@planned
 def stream(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One launch that loads weights before the preceding kernel ends (``stream_kernel``), for M ≤ 32. See ``rows``."""
     return _one_launch("stream", decode_stream, x, w_in, w_fg, out)
 
 
+@planned
 def persistent(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
     """One persistent launch (``kernels.kda.prefill_kernel.prefill``), for large M. Arguments as ``rows``."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
@@ -197,6 +203,7 @@ def _one_launch(
     return q, k, v, beta, fg[0], fg[1]
 
 
+@planned
 def kda(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Outputs:
     """Compute it with the best variant for the shape by the GPU's table, or with the one that ``config`` names.
 
@@ -216,9 +223,9 @@ def _cublas(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None)
     sizes = sizes_of(x, w_in, "w_in", w_fg)
     D, H, R = sizes.D, sizes.H, sizes.R
     joint, fg = joint_of(buffer_of(x, sizes, out), sizes)
-    torch.mm(x, w_in.t(), out=joint)
+    call_library(torch.mm, x, w_in.t(), out=joint)
     q, k, v, low_rank, beta = joint.split((D, D, D, 2 * R, H), dim=1)
-    torch.bmm(low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
+    call_library(torch.bmm, low_rank.unflatten(1, (2, R)).transpose(0, 1), w_fg.transpose(1, 2), out=fg)
     return q, k, v, beta, fg[0], fg[1]
 
 

@@ -22,6 +22,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import require_wgmma
 from kernels.common.gluon_compat import barrier
 from kernels.common.partial_sums import EMPTY, empty_tiles, mailbox, post_tile, read_tiles, room
@@ -82,7 +83,8 @@ def launch(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg
     programs = 2 * R // ROWS * split_low + wide_tiles * split_wide
     if programs * ROWS * config.m > room(x.device):
         raise NotImplementedError(f"stream has a mailbox for {room(x.device)} partial sums, too few for D = {D}")
-    _decode_stream[(programs + 2 * D // ROWS,)](
+    launch_kernel(
+        _decode_stream, (programs + 2 * D // ROWS,),
         tiles_of(w_in, ROWS, BLOCK_K), tiles_of(w_fg.view(2 * D, R), ROWS, BLOCK_K), tiles_of(x, config.m, BLOCK_K), x,
         wide, beta, fg, mailbox(x.device), counters_of(x.device), M, H,
         STEPS=steps, D=D, R=R, SPLIT_LOW=split_low, SPLIT_WIDE=split_wide,

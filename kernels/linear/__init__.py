@@ -10,6 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
+from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import capability, require_triton
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
@@ -35,6 +36,7 @@ MOST_VECTORS = 2
 MOST_STREAMED = 64
 
 
+@planned
 def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """One program for each output tile, all of K in one loop.
 
@@ -46,6 +48,7 @@ def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor |
     return out
 
 
+@planned
 def split_k(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
@@ -60,6 +63,7 @@ def split_k(
     return _split_k(x, weight, bias, out, config, pdl=False)
 
 
+@planned
 def split_k_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
@@ -68,6 +72,7 @@ def split_k_pdl(
     return _split_k(x, weight, bias, out, config, pdl=True)
 
 
+@planned
 def gemv(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
@@ -79,6 +84,7 @@ def gemv(
     return _gemv(x, weight, bias, out, config, pdl=False)
 
 
+@planned
 def gemv_pdl(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Vectors | None = None
 ) -> Tensor:
@@ -91,6 +97,7 @@ def gemv_pdl(
     return _gemv(x, weight, bias, out, config, pdl=True)
 
 
+@planned
 def stream(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
@@ -112,6 +119,7 @@ def stream(
     return out
 
 
+@planned
 def share(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: Share | None = None
 ) -> Tensor:
@@ -133,6 +141,7 @@ def share(
     return out
 
 
+@planned
 def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Each program loads whole rows of the weight to registers before the preceding kernel has ended.
 
@@ -151,6 +160,7 @@ def direct(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
     return out
 
 
+@planned
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: str | None = None
 ) -> Tensor:
@@ -172,7 +182,7 @@ def linear(
     """
     out = checked(x, weight, bias, out)
     if x.dtype == torch.float32 or x.device.type == "cpu" or not len(x):
-        return torch_linear(x, weight, bias, out=out)
+        return call_library(torch_linear, x, weight, bias, out=out)
     name = config or BEST(x.device, *x.shape, len(weight))
     if name in ("direct", "stream", "share"):
         try:
@@ -182,7 +192,7 @@ def linear(
                 raise
             name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
     if name == "torch":
-        return torch_linear(x, weight, bias, out=out)
+        return call_library(torch_linear, x, weight, bias, out=out)
     variant = _gemv if name == "gemv" else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
 

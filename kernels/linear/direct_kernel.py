@@ -22,6 +22,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.common.call_plan import launch_kernel
 from kernels.common.streaming import prefetch_tokens
 
 #: Most rows of x: the narrow side of ``mma.sync``.
@@ -39,7 +40,8 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     """Write ``out = x @ weight.T + bias``. The caller has checked every argument."""
     (M, K), N = x.shape, weight.shape[0]
     span = CHUNK * WARPS
-    _direct_kernel[(triton.cdiv(N, ROWS),)](
+    launch_kernel(
+        _direct_kernel, (triton.cdiv(N, ROWS),),
         weight, x, bias, out, M, N, K, HAS_BIAS=bias is not None, EVEN_K=K % span == 0, STEPS=triton.cdiv(K, span),
         ROWS=ROWS, TOKENS=TOKENS, CHUNK=CHUNK, num_warps=WARPS, launch_pdl=True,
     )  # fmt: skip

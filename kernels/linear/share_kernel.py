@@ -26,6 +26,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from kernels.common.call_plan import launch_kernel
 from kernels.common.devices import sm_count
 from kernels.common.partial_sums import empty_tiles, mailbox, post_tile, read_tiles
 from kernels.common.streaming import fetch, prefetch_rows, prefetch_tokens, tiles_of
@@ -83,7 +84,8 @@ def launch(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, config: 
             f"share needs all its programs resident at once: {tiles * config.parts} for N={N} in {config.parts} parts, "
             f"and {x.device} has {places} multiprocessors"
         )
-    _share_kernel[(tiles, config.parts)](
+    launch_kernel(
+        _share_kernel, (tiles, config.parts),
         tiles_of(weight, config.n, config.k), tiles_of(x, config.m, config.k), weight, x, bias, out,
         mailbox(x.device), M, N, K, HAS_BIAS=bias is not None, PARTS=config.parts, STEPS=steps // config.parts,
         W_STAGES=config.w_stages, X_STAGES=config.x_stages, num_warps=config.num_warps, launch_pdl=True,

@@ -20,6 +20,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels import linear
 from kernels.common.arguments import expect
+from kernels.common.call_plan import launch_kernel, planned
 from kernels.common.devices import capability, require_triton
 from kernels.common.pdl import launch_options
 from kernels.common.tables import SearchSpace, Table
@@ -44,6 +45,7 @@ def torch_both(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
     return torch_linear(torch.nn.functional.rms_norm(x, (x.shape[1],), gain, EPSILON), weight, out=out)
 
 
+@planned
 def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None) -> Tensor:
     """Our norm and our linear layer; each begins when the preceding launch has ended.
 
@@ -57,6 +59,7 @@ def apart(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None,
     return _behind_norm("apart", getattr(linear, name), x, gain, weight, out, pdl=False)
 
 
+@planned
 def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """As ``apart`` with programmatic dependent launch: the linear layer begins while the norm runs.
 
@@ -70,6 +73,7 @@ def overlapped(x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = 
     return _behind_norm("overlapped", linear.linear, x, gain, weight, out, pdl=x.device.type != "cpu")
 
 
+@planned
 def norm_linear(
     x: Tensor, gain: Tensor, weight: Tensor, *, out: Tensor | None = None, config: str | None = None
 ) -> Tensor:
@@ -114,7 +118,7 @@ def _behind_norm(
     normed = torch.empty_like(x)
     M, K = x.shape
     block = triton.next_power_of_2(K)
-    _norm[(M,)](x, gain, normed, K, EPSILON, PDL=pdl, BLOCK_K=block, num_warps=8, **launch_options(pdl))
+    launch_kernel(_norm, (M,), x, gain, normed, K, EPSILON, PDL=pdl, BLOCK_K=block, num_warps=8, **launch_options(pdl))
     return product(normed, weight, out=out)
 
 

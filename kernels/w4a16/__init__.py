@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.common.call_plan import call_library, planned
 from kernels.common.devices import interpreted, require_triton
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
@@ -29,6 +30,7 @@ from kernels.w4a16.table import SIZES, TABLE, search_space, sizes_of
 BEST = TABLE.choice("best", str, SIZES, upto="M")
 
 
+@planned
 def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Dequantise into a scratch buffer, then call cuBLAS, as exllamav2 does at large M.
 
@@ -43,9 +45,10 @@ def dequant(x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = 
         NotImplementedError: a group that is not a multiple of 128.
     """
     N = expect_planes(x, words, scales32)
-    return torch.mm(x, dequantise_planes(words, scales32, x.shape[1]), out=output(x, N, out))
+    return call_library(torch.mm, x, dequantise_planes(words, scales32, x.shape[1]), out=output(x, N, out))
 
 
+@planned
 def planes(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Tile | None = None
 ) -> Tensor:
@@ -73,6 +76,7 @@ def planes(
     return out
 
 
+@planned
 def stream(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Tensor:
@@ -94,6 +98,7 @@ def stream(
     return out
 
 
+@planned
 def ring(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: Ring | None = None
 ) -> Tensor:
@@ -114,6 +119,7 @@ def ring(
     return out
 
 
+@planned
 def w4a16(
     x: Tensor, words: Tensor, scales32: Tensor, *, out: Tensor | None = None, config: str | None = None
 ) -> Tensor:

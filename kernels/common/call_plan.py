@@ -1,0 +1,170 @@
+"""Plan a public call once, so that later calls with the same facts cost the host little more than their launches.
+
+The facts of a call are the shape, strides, dtype, device and alignment of every tensor, the value of every other
+argument, and the current device. ``planned`` runs the first call with given facts as it is written, and records what it
+allocates and launches (``kernels.common.call_recorder``). Later calls with these facts do the same by the plan: no
+check, table or descriptor is computed again.
+
+A plan holds no tensor and no address. Each launch takes its addresses from the call's own tensors, from the workspaces
+of ``kernels.common.workspace``, or from memory that the call allocates, and its stream from the call.
+
+A call runs as it is written, without a plan, if
+
+- Triton's launches are traced, observed or hooked, Triton's interpreter runs, or Triton's version is unknown here
+  (``kernels.common.triton_launcher``);
+- an argument is not a CUDA tensor, a number, a string, a dtype, None, or a named tuple of such;
+- its first run did anything else than allocate, view, launch by ``launch_kernel`` and call torch by ``call_library``.
+
+So a planned function must not depend on anything but its arguments, the tuned tables and the device. Whoever changes
+the tables calls ``forget``. Two facts of Triton are those of the first call: its compiler's knobs, and constants of
+modules that kernels use.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import torch
+
+from kernels.common.triton_launcher import current_device, current_stream, undisturbed
+
+if TYPE_CHECKING:
+    from kernels.common.call_recorder import Recorder
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Plans that a function keeps; then all are forgotten and made again.
+MOST_PLANS = 4096
+
+#: Type of the devices whose calls are planned.
+GPU = "cuda"
+
+#: What a plan returns if the call must run as it is written.
+UNPLANNED = object()
+
+_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+_FIRST = object()
+_NO_GPU = ("no GPU",)
+_NOWHERE = torch.device("meta")
+_PLANS: list[dict[Any, Any]] = []
+
+
+class _Recording(threading.local):
+    """The recorder of the call that this thread runs for the first time."""
+
+    recorder: Recorder | None = None
+
+
+_recording = _Recording()
+
+
+def planned(function: Callable[P, T]) -> Callable[P, T]:
+    """Return ``function`` with a plan for each set of facts; results and errors are those of ``function``."""
+    plans: dict[Any, Any] = {_NO_GPU: None}
+    _PLANS.append(plans)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if _recording.recorder is not None or not undisturbed():
+            return function(*args, **kwargs)
+        tensors: list[Any] = []
+        addresses: list[int] = []
+        key = _facts(args, kwargs, tensors, addresses)
+        try:
+            plan = plans.get(key, _FIRST)
+        except TypeError:  # an argument has no hash
+            plan = None
+        if plan is _FIRST:
+            return _first_call(function, args, kwargs, tensors, plans, key)
+        if plan is not None:
+            result: Any = plan.run(tensors, addresses, current_stream(key[0]))
+            if result is not UNPLANNED:
+                return result  # type: ignore[no-any-return]
+        return function(*args, **kwargs)
+
+    return call
+
+
+def launch_kernel(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
+    """Launch ``kernel[grid](*arguments, **options)``; a planned function launches in no other way."""
+    compiled = kernel[grid](*arguments, **options)
+    recorder = _recording.recorder
+    if recorder is not None:
+        recorder.launch(kernel, compiled, grid, arguments, options)
+
+
+def call_library(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return ``function(*args, **kwargs)``, which computes with torch; a plan calls it in the same way."""
+    recorder = _recording.recorder
+    if recorder is not None:
+        return recorder.library(function, args, kwargs)
+    return function(*args, **kwargs)
+
+
+def forget() -> None:
+    """Forget every plan, because the tables that they were made by have changed."""
+    for plans in _PLANS:
+        plans.clear()
+        plans[_NO_GPU] = None
+
+
+def _facts(args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any], addresses: list[int]) -> tuple[Any, ...]:
+    """Return what a plan depends on, or ``_NO_GPU``; append the tensors and their addresses."""
+    facts: list[Any] = [0, len(args), *kwargs]
+    device = _NOWHERE
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        kind = type(value)
+        if kind in _TENSORS:
+            if value.layout is not torch.strided:
+                return _NO_GPU
+            address = value.data_ptr()
+            tensors.append(value)
+            addresses.append(address)
+            device = value.device
+            facts += (kind, value.shape, value.stride(), value.dtype, device, address & 15)
+        else:
+            # Numbers that compare equal are not the same: -0.0 and 0.0, 1 and True.
+            facts += (kind, value.hex() if kind is float else value)
+    if device.type != GPU:
+        return _NO_GPU
+    facts[0] = current_device()
+    return tuple(facts)
+
+
+def _first_call(
+    function: Callable[..., T], args: Any, kwargs: Any, tensors: list[Any], plans: dict[Any, Any], key: Any
+) -> T:
+    others = [one for one in (*args, *kwargs.values()) if type(one) not in _TENSORS]
+    if not _on_one_gpu(tensors) or not all(map(_is_plain, others)):
+        return function(*args, **kwargs)
+    # Only here, so that code that is traced without a GPU never imports it.
+    from kernels.common.call_recorder import Recorder
+
+    recorder = Recorder(tensors)
+    _recording.recorder = recorder
+    try:
+        with recorder:
+            result = function(*args, **kwargs)
+    finally:
+        _recording.recorder = None
+    plan = recorder.plan(result)
+    if len(plans) >= MOST_PLANS:
+        forget()
+    plans[key] = plan
+    return result
+
+
+def _on_one_gpu(tensors: list[Any]) -> bool:
+    """Return whether the tensors are different ones on one GPU; a plan tells them apart by identity."""
+    return len({one.device for one in tensors}) == 1 and len({id(one) for one in tensors}) == len(tensors)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is its own fact: equal values mean the same and hold no tensor."""
+    if isinstance(value, tuple):
+        return hasattr(value, "_fields") and all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str, torch.dtype)

@@ -1,0 +1,301 @@
+"""Record the first call of a planned function, and make its plan. See ``kernels.common.call_plan``.
+
+Every tensor that a launch takes must be an argument of the call, a workspace, memory that the call allocated, what a
+library call returned, or a view of one of these. Anything else, and any other work of torch, makes the call unplanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernels.common import workspace
+from kernels.common.call_plan import UNPLANNED
+from kernels.common.triton_launcher import Described, Place, Start, Unsupported
+
+T = TypeVar("T")
+_aten = torch.ops.aten
+
+#: Operators that return new memory without content.
+_ALLOCATING = frozenset(
+    {
+        _aten.empty.memory_format,
+        _aten.empty_like.default,
+        _aten.empty_strided.default,
+        _aten.new_empty.default,
+        _aten.new_empty_strided.default,
+    }
+)
+
+
+class _Launch(NamedTuple):
+    kernel: Any
+    compiled: Any
+    grid: tuple[int, ...]
+    arguments: dict[str, Any]
+
+
+class _Library(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+
+
+class _View(NamedTuple):
+    """A view of a root, or with ``shape`` None the root itself; ``offset`` counts elements."""
+
+    root: int
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = ()
+    offset: int = 0
+
+
+class _Fresh(NamedTuple):
+    """Memory to allocate: ``like`` is the number of a tensor that has its dtype, or 0 with ``dtype``."""
+
+    shape: tuple[int, ...]
+    like: int
+    dtype: torch.dtype | None
+
+
+class Recorder(TorchDispatchMode):
+    """Records what a call allocates, launches and computes with torch while it is entered.
+
+    Args:
+        inputs: the tensors among the arguments of the call, in order, all different.
+    """
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._inputs = list(inputs)
+        self._fresh: list[torch.Tensor] = []
+        self._steps: list[_Launch | _Library] = []
+        self._in_library = False
+        self.refusal = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator of torch, and note what it means for the plan."""
+        result = func(*args, **(kwargs or {}))
+        if self._in_library:
+            return result
+        if func in _ALLOCATING:
+            self._fresh.append(result)
+        elif not func.is_view:
+            self._refuse(f"it calls {func}")
+        return result
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = self.refusal or reason
+
+    def launch(
+        self, kernel: Any, compiled: Any, grid: Sequence[int], arguments: Sequence[Any], options: dict[str, Any]
+    ) -> None:
+        """Note a launch that has been made."""
+        bound = dict(zip(kernel.arg_names, arguments, strict=False))
+        bound |= {name: value for name, value in options.items() if name in kernel.arg_names}
+        self._steps.append(_Launch(kernel, compiled, tuple(grid), bound))
+
+    def library(self, function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        """Call a function that computes with torch alone, and note it."""
+        self._in_library = True
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self._in_library = False
+        self._steps.append(_Library(function, args, kwargs, result))
+        return result
+
+    def plan(self, result: Any) -> Plan | None:
+        """Return the plan of the recorded call, which returned ``result``; None if it cannot have one."""
+        if not self._steps:
+            self._refuse("it launches nothing")
+        if self.refusal:
+            return None
+        try:
+            return self._plan(result)
+        except Unsupported as error:
+            self._refuse(str(error))
+            return None
+
+    def _plan(self, result: Any) -> Plan:
+        roots = _Roots(self._inputs)
+        used = {id(one) for step in self._steps for one in _tensors_of(step)} | {id(one) for one in _tensors(result)}
+        buffers = []
+        for key, buffer in workspace.BUFFERS.items():
+            if id(buffer) in used and not roots.has(buffer):
+                roots.add(buffer)
+                buffers.append((key, buffer.data_ptr() & 15))
+        storages = {one.untyped_storage()._cdata for step in self._steps for one in _tensors_of(step)}
+        storages |= {one.untyped_storage()._cdata for one in _tensors(result)}
+        fresh = []
+        for one in self._fresh:
+            if one.untyped_storage()._cdata in storages and not roots.has(one):
+                fresh.append(self._allocation(one))
+                roots.add(one)
+        steps: list[Callable[[list[Any], list[int], int], None]] = []
+        kernels = []
+        for step in self._steps:
+            if isinstance(step, _Launch):
+                values = {name: roots.argument(value) for name, value in step.arguments.items()}
+                start = Start(step.compiled, step.grid, values)
+                steps.append(_starting(start))
+                kernels.append(step.kernel)
+            else:
+                args = [roots.value(one) for one in step.args]
+                kwargs = {name: roots.value(one) for name, one in step.kwargs.items()}
+                makes = isinstance(step.result, torch.Tensor) and not roots.has(step.result)
+                steps.append(_calling(step.function, args, kwargs, makes))
+                if makes:
+                    roots.add(step.result)
+        returns = tuple if type(result) is tuple else list if type(result) is list else None
+        if returns is None and not isinstance(result, torch.Tensor):
+            raise Unsupported(f"it returns a {type(result).__name__}")
+        results = [roots.view(one) for one in (result if returns else (result,))]
+        return Plan(tuple(buffers), tuple(fresh), tuple(kernels), tuple(steps), tuple(results), returns)
+
+    def _allocation(self, tensor: torch.Tensor) -> _Fresh:
+        if not tensor.is_contiguous() or tensor.data_ptr() & 15 or tensor.device != self._inputs[0].device:
+            raise Unsupported("it allocates memory that is not contiguous, aligned, or on the GPU of its arguments")
+        likes = [index for index, one in enumerate(self._inputs) if one.dtype == tensor.dtype]
+        return _Fresh(tuple(tensor.shape), likes[0] if likes else 0, None if likes else tensor.dtype)
+
+
+class _Roots:
+    """The tensors that a plan finds anew at each call, by number."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self._roots: list[torch.Tensor] = []
+        self._numbers: dict[int, int] = {}
+        for one in inputs:
+            self.add(one)
+
+    def add(self, tensor: torch.Tensor) -> None:
+        self._numbers[id(tensor)] = len(self._roots)
+        self._roots.append(tensor)
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._numbers
+
+    def argument(self, value: Any) -> Any:
+        """Return what ``Start`` takes for an argument of a launch."""
+        if isinstance(value, torch.Tensor):
+            return self._place(value)
+        base = getattr(value, "base", None)
+        return Described(self._place(base), value) if isinstance(base, torch.Tensor) else value
+
+    def _place(self, tensor: torch.Tensor) -> Place:
+        root = self._root(tensor)
+        return Place(root, tensor.data_ptr() - self._roots[root].data_ptr())
+
+    def _root(self, tensor: torch.Tensor) -> int:
+        if id(tensor) in self._numbers:
+            return self._numbers[id(tensor)]
+        storage = tensor.untyped_storage()._cdata
+        found = [number for number, one in enumerate(self._roots) if one.untyped_storage()._cdata == storage]
+        if len(found) != 1:
+            raise Unsupported("a tensor is not of the call" if not found else "arguments share memory")
+        return found[0]
+
+    def view(self, value: Any) -> _View:
+        """Return how to find a tensor that a library function takes or the call returns."""
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"a {type(value).__name__} where a tensor was expected")
+        root = self._root(value)
+        base = self._roots[root]
+        if value is base:
+            return _View(root)
+        if value.dtype != base.dtype or value.device != base.device:
+            raise Unsupported("a view has another dtype")
+        return _View(root, tuple(value.shape), value.stride(), int(value.storage_offset() - base.storage_offset()))
+
+    def value(self, value: Any) -> Any:
+        """Return ``view`` of a tensor, and anything else that holds no tensor as it is."""
+        if isinstance(value, torch.Tensor):
+            return self.view(value)
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise Unsupported(f"a {type(value).__name__} for a library function")
+        return value
+
+
+class Plan(NamedTuple):
+    """What a call does: find workspaces, allocate, launch, and return tensors or views of them.
+
+    The numbers of tensors count the arguments first, then ``buffers``, ``fresh`` and the results of library calls.
+    """
+
+    buffers: tuple[tuple[Any, int], ...]
+    fresh: tuple[_Fresh, ...]
+    kernels: tuple[Any, ...]
+    steps: tuple[Callable[[list[Any], list[int], int], None], ...]
+    results: tuple[_View, ...]
+    returns: Callable[[Any], Any] | None
+
+    def run(self, tensors: list[Any], addresses: list[int], stream: int) -> Any:
+        """Do it for the tensors of a call at ``addresses``; return ``UNPLANNED``, and launch nothing, if it cannot."""
+        for key, alignment in self.buffers:
+            buffer = workspace.BUFFERS.get(key)
+            if buffer is None or buffer.data_ptr() & 15 != alignment:
+                return UNPLANNED
+            tensors.append(buffer)
+            addresses.append(buffer.data_ptr())
+        for shape, like, dtype in self.fresh:
+            new = tensors[like].new_empty(shape) if dtype is None else tensors[like].new_empty(shape, dtype=dtype)
+            address = new.data_ptr()
+            if address & 15:
+                return UNPLANNED
+            tensors.append(new)
+            addresses.append(address)
+        for kernel in self.kernels:
+            if kernel.pre_run_hooks:
+                return UNPLANNED
+        for step in self.steps:
+            step(tensors, addresses, stream)
+        if self.returns is None:
+            return _found(self.results[0], tensors)
+        return self.returns([_found(view, tensors) for view in self.results])
+
+
+def _found(view: Any, tensors: list[Any]) -> Any:
+    if type(view) is not _View:
+        return view
+    tensor = tensors[view.root]
+    if view.shape is None:
+        return tensor
+    return tensor.as_strided(view.shape, view.strides, tensor.storage_offset() + view.offset)
+
+
+def _starting(start: Start) -> Callable[[list[Any], list[int], int], None]:
+    return lambda _tensors, addresses, stream: start(addresses, stream)
+
+
+def _calling(
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], makes: bool
+) -> Callable[[list[Any], list[int], int], None]:
+    def call(tensors: list[Any], addresses: list[int], _stream: int) -> None:
+        result = function(
+            *[_found(one, tensors) for one in args], **{name: _found(one, tensors) for name, one in kwargs.items()}
+        )
+        if makes:
+            tensors.append(result)
+            addresses.append(result.data_ptr())
+
+    return call
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [one for part in value for one in _tensors(part)]
+    base = getattr(value, "base", None)
+    return [base] if isinstance(base, torch.Tensor) else []
+
+
+def _tensors_of(step: _Launch | _Library) -> list[torch.Tensor]:
+    if isinstance(step, _Launch):
+        return _tensors(list(step.arguments.values()))
+    return [*_tensors(step.args), *_tensors(list(step.kwargs.values()))]

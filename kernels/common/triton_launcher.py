@@ -1,0 +1,182 @@
+"""Start a compiled Triton kernel from addresses, without Triton's dispatch.
+
+``kernel[grid](…)`` binds, types and hashes every argument, and encodes every tensor descriptor, at each launch. A
+``Start`` does this once. It then calls the C function that Triton itself calls last, with the same arguments: grid,
+stream, function, launch attributes (programmatic dependent launch among them) and kernel arguments.
+
+That C function differs between versions of Triton, so only versions that were read are used: 3.6 and 3.7. For any other
+version, and for a kernel that needs more than its arguments (scratch memory, a hook), ``Start`` raises ``Unsupported``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, FunctionType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import triton
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+#: Versions of Triton whose launcher is known here, by the beginning of their number.
+KNOWN = ("3.6.", "3.7.")
+
+#: Encoded tensor descriptors that a launch keeps for each descriptor argument, one an address.
+MOST_ENCODED = 1024
+
+#: Triton's own way to launch; another function stands here while a tool observes or traces launches.
+_RUN = JITFunction.run
+_OWN = _RUN.__module__ == JITFunction.__module__ and triton.__version__.startswith(KNOWN)
+
+
+class Unsupported(Exception):
+    """A launch needs what ``Start`` does not know; the message says what."""
+
+
+class Place(NamedTuple):
+    """A kernel argument that changes from call to call: ``root`` is an index into the call's addresses."""
+
+    root: int
+    offset: int
+
+
+class Described(NamedTuple):
+    """A tensor descriptor whose base address changes from call to call."""
+
+    place: Place
+    descriptor: Any
+
+
+def undisturbed() -> bool:
+    """Return whether launches go to the GPU as Triton starts them: nothing traces, observes or hooks them."""
+    return _OWN and JITFunction.run is _RUN and _unhooked()
+
+
+def _unhooked() -> bool:
+    runtime = triton.knobs.runtime
+    try:
+        return not (runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls)
+    except AttributeError:  # a hook was assigned in place of Triton's chain of hooks
+        return False
+
+
+class Start:
+    """A launch whose addresses and stream are all that is still open.
+
+    Args:
+        compiled: what launching the kernel returned.
+        grid: of the launch.
+        values: an argument for every parameter of the kernel, by name: a number, ``Place``, ``Described`` or None.
+
+    Raises:
+        Unsupported: Triton's launcher is not known, or the kernel needs more than arguments.
+    """
+
+    __slots__ = ("_arguments", "_described", "_head", "_launch", "_one_list", "_places")
+
+    def __init__(self, compiled: Any, grid: Sequence[int], values: dict[str, Any]) -> None:
+        self._arguments: list[Any] = []
+        self._places: list[tuple[int, int, int]] = []
+        self._described: list[tuple[int, int, int, dict[int, Any], Callable[[int], Any]]] = []
+        try:
+            self._bind(compiled, values)
+            self._find_launcher(compiled, (*grid, 1, 1)[:3])
+        except (AttributeError, KeyError, ImportError) as error:
+            raise Unsupported(f"Triton {triton.__version__}: {type(error).__name__}: {error}") from error
+
+    def _bind(self, compiled: Any, values: dict[str, Any]) -> None:
+        encodings = list(getattr(compiled.metadata, "tensordesc_meta", None) or ())
+        for name, kind in compiled.src.signature.items():
+            at, value = len(self._arguments), values[name]
+            if not isinstance(kind, str):
+                raise Unsupported(f"{name} is a tuple")
+            if kind == "constexpr":
+                self._arguments.append(None)
+            elif kind.startswith("tensordesc"):
+                self._describe(at, name, value, encodings.pop(0) if encodings else None)
+            elif isinstance(value, Place) and kind.startswith("*"):
+                self._arguments.append(0)
+                self._places.append((at, *value))
+            elif type(value) in (bool, int, float) and not kind.startswith("*"):
+                self._arguments.append(value)
+            else:
+                raise Unsupported(f"{name} is a {type(value).__name__} for {kind}")
+
+    def _describe(self, at: int, name: str, value: Any, encoding: Any) -> None:
+        if not isinstance(value, Described) or encoding is None:
+            raise Unsupported(f"{name} is not a descriptor that the host encodes")
+        # Start-up: only a GPU needs NVIDIA's backend.
+        from triton.backends.nvidia.driver import make_tensordesc_arg
+
+        descriptor = value.descriptor
+        fields = {
+            "shape": [int(size) for size in descriptor.shape],
+            "strides": [int(stride) for stride in descriptor.strides],
+            "padding": descriptor.padding,
+            "round_f32_to_tf32": getattr(descriptor, "round_f32_to_tf32", False),
+        }
+
+        def encode(address: int) -> Any:
+            base = SimpleNamespace(data_ptr=lambda: address)
+            return make_tensordesc_arg(SimpleNamespace(base=base, **fields), encoding)
+
+        first = descriptor.base.data_ptr()
+        encoded, *sizes = encode(first)
+        if sizes != [*fields["shape"], *fields["strides"]]:
+            raise Unsupported(f"{name} is expanded to {sizes}")
+        self._arguments += [None, *sizes]
+        # An encoded descriptor is a function of address, shape, strides and box: it outlives the memory it describes.
+        known = {first: encoded}
+        self._described.append((at, *value.place, known, encode))
+
+    def _find_launcher(self, compiled: Any, grid: Sequence[int]) -> None:
+        run = compiled.run
+        if run.global_scratch_size or run.profile_scratch_size:
+            raise Unsupported(f"{compiled.name} needs scratch memory")
+        launch = run.launch
+        if isinstance(launch, FunctionType):  # Triton encodes descriptors in a closure around the C function
+            launch = inspect.getclosurevars(launch).nonlocals["launcher"]
+        if not _OWN or not isinstance(launch, BuiltinFunctionType):
+            raise Unsupported(f"the launcher of Triton {triton.__version__} is not known")
+        self._launch = launch
+        head = [*(int(size) for size in grid), 0, compiled.function, run.launch_cooperative_grid, run.launch_pdl]
+        # No scratch memory, no metadata for hooks, no hooks: ``undisturbed`` says that there are none.
+        if triton.__version__.startswith("3.6."):
+            self._head = [*head, None, None, compiled.packed_metadata, None, None, None]
+            self._one_list = False
+        else:
+            self._head = [*head, compiled.packed_metadata, *[None] * 5, run.arg_annotations, run.kernel_signature]
+            self._one_list = True
+
+    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+        """Launch on a stream; ``addresses`` has those of all roots."""
+        arguments = self._arguments.copy()
+        for at, root, offset in self._places:
+            arguments[at] = addresses[root] + offset
+        for at, root, offset, known, encode in self._described:
+            address = addresses[root] + offset
+            encoded = known.get(address)
+            if encoded is None:
+                if len(known) >= MOST_ENCODED:
+                    known.clear()
+                encoded = known[address] = encode(address)[0]
+            arguments[at] = encoded
+        head = self._head.copy()
+        head[3] = stream
+        if self._one_list:
+            self._launch(*head, arguments)
+        else:
+            self._launch(*head, *arguments)
+
+
+def current_device() -> int:
+    """Return the number of Triton's current device."""
+    device: int = driver.active.get_current_device()
+    return device
+
+
+def current_stream(device: int) -> int:
+    """Return the current stream of a device, as the driver's API has it."""
+    stream: int = driver.active.get_current_stream(device)
+    return stream

@@ -1,0 +1,51 @@
+"""A planned call launches, returns and raises what the ordinary call does (``kernels.common.call_plan``).
+
+The checks run in one process with Triton's real compiler and launcher on a stand-in for NVIDIA's driver library.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import triton
+
+HERE = Path(__file__).parent / "call_plans"
+CHECKS = re.findall(r"^def (check_\w+)", (HERE / "checks.py").read_text(encoding="utf-8"), re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What each check printed, by its name."""
+    folder = tmp_path_factory.mktemp("libcuda")
+    library = folder / "libcuda.so.1"
+    include = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
+    compile_it = ["gcc", "-shared", "-fPIC", f"-I{include}", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
+    subprocess.run([*compile_it, str(HERE / "libcuda_stand_in.c")], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_LIBCUDA_PATH": str(folder), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(HERE / "checks.py"), str(library)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    parts = re.split(r"^(check_\w+) ", done.stdout, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_planned(name, outcomes):
+    assert outcomes.get(name, "did not run").strip() == "ok"
+
+
+def test_kernels_launch_in_no_other_way():
+    """A plan repeats what ``launch_kernel`` was given; a launch beside it would be lost."""
+    found = []
+    for path in (ROOT / "kernels").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+                name = ast.unparse(node.func.value)  # names in capitals are dicts of functions
+                found += [f"{path.name}: {name}"] if name.isidentifier() and name.islower() else []
+    assert found == ["call_plan.py: kernel"]
