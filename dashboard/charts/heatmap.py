@@ -167,7 +167,9 @@ def _colour(one: Status, show: str) -> float | None:
 def _text(one: Status, show: str, wide: int) -> str:
     if show == "change":
         sign = SIGNS[one.verdict] if one.beyond_noise or one.verdict in ("failed", "not measured") else ""
-        change_text = f" {_percent(one)}" if one.beyond_noise and one.verdict != "failed" and wide <= 24 else ""
+        # A change from zero or to it has no size.
+        sized = one.beyond_noise and one.verdict != "failed" and one.worse is not None
+        change_text = f" {_percent(one)}" if sized and wide <= 24 else ""
         return sign + change_text or ("·" if one.verdict == "new" else "")
     number = _number(one, show)
     if number is None or wide > 24:

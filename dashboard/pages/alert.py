@@ -23,7 +23,7 @@ from lockstep.alerts.model import Alert, Member
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.steps import SeriesName
 from lockstep.alerts.stored_alert import Event, NoSuchAlert, Tracked, today_utc
-from lockstep.alerts.text import change, culprits, headline, search_command, span, status
+from lockstep.alerts.text import change, culprits, headline, numbers, search_command, span, status
 from lockstep.compare.status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
@@ -300,9 +300,9 @@ def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: Se
     other = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
     cells = [
         html.Td(label, className="shape"),
-        html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size),
-        html.Td(span(member.low, member.high), className="number dim"),
-        html.Td(change(member.left), className="number"),
+        html.Td("unsettled", className="number") if member.unsettled else change_cell(member.size, numbers(member)),
+        html.Td(span(member.low, member.high) if member.old is None else "exact", className="number dim"),
+        html.Td("–" if member.old == 0 else change(member.left), className="number"),
         html.Td(change(level.newest) if level else "–", className="number"),
         html.Td(_sure(member.confidence), className="number dim"),
         html.Td(other or member.cause.kind, className="dim"),

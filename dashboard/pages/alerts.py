@@ -18,7 +18,7 @@ from lockstep.alerts.lifecycle import State as Life
 from lockstep.alerts.listing import Choice, Order, Page
 from lockstep.alerts.service import AlertService
 from lockstep.alerts.stored_alert import Tracked, now_ms
-from lockstep.alerts.text import archive, headline, status, where
+from lockstep.alerts.text import archive, headline, numbers, status, where
 from lockstep.history.store import Store
 
 #: Rows of a page.
@@ -196,7 +196,7 @@ def listed(
         now: ms since 1970.
         archived: number of archived alerts by machine.
     """
-    counted = f"{count(page.total, 'alert')}, {page.slower} of them slower" if page.total else ""
+    counted = f"{count(page.total, 'alert')}, {page.slower} of them worse" if page.total else ""
     if page.total > MOST:
         counted += f"; number {MOST * start + 1} to {MOST * start + len(page.alerts)}"
     parts: list[Any] = [html.P(" ".join(part for part in (counted and f"{counted}.", said) if part), className="said")]
@@ -227,7 +227,7 @@ def _row(one: Tracked, now: int, archived: Mapping[str, int]) -> Any:
     cells = [
         html.Td(str(one.id), className="number dim"),
         html.Td(what, className="what"),
-        change_cell(worst.size) if worst else html.Td("–", className="number dim"),
+        change_cell(worst.size, numbers(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),
         html.Td(alert.cause.kind if alert.members else "–"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -20,6 +21,7 @@ from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice
 from dashboard.pages.parts import commit_line as commit_words
+from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
@@ -87,7 +89,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             [
                 html.Span("Quantity", className="label"),
                 dmc.ChipGroup(
-                    [dmc.Chip(described((), one).label, value=one) for one in quantities],
+                    [dmc.Chip(described((), one, address.suite).label, value=one) for one in quantities],
                     id="family-quantities",
                     multiple=True,
                     value=_existing(address.quantities, quantities) or _usual(results, address.suite),
@@ -114,6 +116,12 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     return html.Main(
         [
             html.Div([back_link(), html.Span(" / "), html.H1(address.suite, className="mono")], className="crumbs"),
+            *quantity_links(
+                results,
+                address.suite,
+                address.machine,
+                lambda machine, suite: replace(address, machine=machine, suite=suite, l2="", quantities=()).link(),
+            ),
             dcc.Store(id="family-suite", data=address.suite),
             dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
             html.Div(controls, className="controls"),

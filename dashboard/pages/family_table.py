@@ -24,12 +24,15 @@ def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[s
 
 
 def _value_table(rows: Sequence[Row]) -> Any:
+    # Other projects' benchmarks have no variants.
+    variants = any(row.variant for row in rows)
     body = [
         html.Tr(
             [
                 html.Td(
                     dcc.Link(row.case or row.suite, href=_series_link(row), className="link mono"), className="shape"
                 ),
+                *([html.Td(row.variant, className="mono")] if variants else []),
                 html.Td(row.unit),
                 html.Td(_plain(row.value.value), className="number"),
             ]
@@ -37,7 +40,7 @@ def _value_table(rows: Sequence[Row]) -> Any:
         for row in rows
         if row.value
     ]
-    return _html_table(["Case", "Unit", "Value"], body)
+    return _html_table(["Case", *(["Variant"] if variants else []), "Unit", "Value"], body)
 
 
 def _series_link(row: Row) -> str:

@@ -76,11 +76,11 @@ def minus(number: str) -> str:
     return number.replace("-", "−")
 
 
-def change_cell(log: float) -> Any:
-    """A table's cell with a change of time in per cent, and whether it became slower, from its natural log."""
+def change_cell(log: float, text: str = "") -> Any:
+    """A table's cell with a change in per cent, or as ``text`` has it, and whether it became worse, from its log."""
     kind = "slower" if log > 0 else "faster"
     glyph = html.Span(f"{sign(log)} ", className="glyph")
-    return html.Td([glyph, change(log)], className=f"number {kind}")
+    return html.Td([glyph, text or change(log)], className=f"number {kind}")
 
 
 def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:

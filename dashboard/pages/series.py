@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -15,6 +16,7 @@ from dashboard.charts.cause_colours import cause_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
 from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice
+from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.series_table import commit_table
 from dashboard.pages.series_view import SeriesView, chart, key_at, offered, view
 from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
@@ -23,7 +25,7 @@ from lockstep.alerts.text import amount, span
 from lockstep.compare.number_format import significant
 from lockstep.compare.rows import series_of
 from lockstep.compare.verdict import sign
-from lockstep.history.model import Commit, Point
+from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.timing.detectable_effect import epochs_to_detect
@@ -58,6 +60,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 className="crumbs",
             ),
             html.P(["on ", mono(address.machine), *(["; also on ", *also[1:]] if also else [])], className="said"),
+            *quantity_links(results, address.suite, address.machine, partial(_beside, results, address)),
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
@@ -92,6 +95,15 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             html.Div(id="series-table"),
         ]
     )
+
+
+def _beside(results: Results, address: SeriesAddress, machine: str, suite: str) -> str:
+    """Return the page of another quantity of the same variant and case; "" if it was not measured."""
+    # An exact quantity has no cache state.
+    for l2 in (address.l2, "", "cold"):
+        if SeriesKey(machine, suite, address.variant, address.case, l2) in results.keys(machine).place:
+            return replace(address, machine=machine, suite=suite, l2=l2, quantity="").link()
+    return ""
 
 
 def register(app: Dash, store: Store, findings: Findings) -> None:

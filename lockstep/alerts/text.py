@@ -63,14 +63,19 @@ def span(low: float, high: float) -> str:
 def amount(sized: Sized) -> str:
     """Return ``+5.1 %``, or ``unsettled, between −2.0 % and +30.0 %`` if the later points agree on no level.
 
-    Of an exact quantity it is ``128 → 255 (+99.2 %)``; nothing is relative to zero.
+    Of an exact quantity it is ``numbers``.
     """
-    if sized.old is not None and sized.new is not None:
-        numbers = f"{sized.old:,.0f} → {sized.new:,.0f}"
-        return f"{numbers} ({change(math.log(sized.new / sized.old))})" if sized.old and sized.new else numbers
     if sized.unsettled:
         return f"unsettled, between {change(sized.low)} and {change(sized.high)}"
-    return change(sized.size)
+    return numbers(sized) or change(sized.size)
+
+
+def numbers(sized: Sized) -> str:
+    """Return ``128 → 255 (+99.2 %)`` of an exact quantity, without the share if one is zero; "" of any other."""
+    if sized.old is None or sized.new is None:
+        return ""
+    text = f"{sized.old:,.0f} → {sized.new:,.0f}"
+    return f"{text} ({change(math.log(sized.new / sized.old))})" if sized.old and sized.new else text
 
 
 def where(alert: Alert) -> str:

@@ -12,6 +12,7 @@ from lockstep.history.model import Benchmark, Series, SeriesKey, State
 from lockstep.history.series_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.record.quantity import EXACT, SUITE_BENCHMARK, benchmark_name
 
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
@@ -186,14 +187,30 @@ def _ours(results: Results) -> Mapping[str, Sequence[Benchmark]]:
     return dict(found)
 
 
-def described(rows: Iterable[Row], quantity: str) -> Quantity:
-    """The quantity of this name; a value's unit is that of the rows."""
+def alike(results: Results, suite: str) -> Mapping[str, str]:
+    """Return the suites in the keys of all quantities of one suite of ours, each with its label; {} if it is not ours.
+
+    "linear" has latency and speedup, "linear.registers" is an exact quantity.
+    """
+    own = [one for one in results.benchmarks.values() if one.ours or one.exact]
+    named = next((one.suite for one in own if one.key_suite == suite), None)
+    there = {one.key_suite for one in own if one.suite == named}
+    labels = {named or "": "time"} | {benchmark_name(named or "", name): name for name in EXACT}
+    return {key_suite: label for key_suite, label in labels.items() if key_suite in there}
+
+
+def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
+    """The quantity of this name; a value has the rows' unit, and the label of the rows' suite, or of ``suite``."""
     if quantity in QUANTITIES:
         return QUANTITIES[quantity]
     if quantity == RELATIVE:
         return Quantity(RELATIVE, "Relative to the first", "×", False)
     row = next((row for row in rows if row.value), None)
-    return Quantity(VALUE, "Value", row.unit if row else "", row.higher_is_better if row else False)
+    ours = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
+    label = ours["quantity"].capitalize() if ours else "Value"
+    # "Registers registers" says no more.
+    unit = "" if row is None or row.unit == label.lower() else row.unit
+    return Quantity(VALUE, label, unit, row.higher_is_better if row else False)
 
 
 def quantities_of(results: Results, suite: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ MOST_POINTS = 200_000
 #: asv's prefixes of what cannot be zero or less.
 _POSITIVE = re.compile(r"(time|timeraw|mem|peakmem)_|(Time|Timeraw|Mem|PeakMem)[A-Z_]")
 
-_BARE, _NA, _FAILED = (STATES.index(state) for state in ("bare", "na", "failed"))
+_OK, _BARE, _NA, _FAILED = (STATES.index(state) for state in ("ok", "bare", "na", "failed"))
 _NUMBERS = {float, int, NoneType}
 _STATS = {
     "low": "stats_ci_99_a",
@@ -103,7 +103,7 @@ class _Gathered:
         self.versions: dict[int, str] = {}
         self._ids: list[Ids] = []
         self._sizes: list[int] = []
-        self._of_benchmark: list[tuple[int, int, bool]] = []
+        self._of_benchmark: list[tuple[int, int, bool, bool]] = []
         self._values: list[Any] = []
         self._stats: dict[str, list[Any]] = {part: [] for part in _STATS}
         self._samples: list[Any] = []
@@ -141,9 +141,9 @@ class _Gathered:
         self.versions[number] = text
         self._sizes.append(len(numbers))
         ours = SUITE_BENCHMARK.fullmatch(benchmark)
-        timed = ours and not QUANTITIES[ours["quantity"]].exact
-        must_be_positive = bool(timed or _POSITIVE.match(benchmark.rpartition(".")[2]))
-        self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive))
+        exact = bool(ours and QUANTITIES[ours["quantity"]].exact)
+        must_be_positive = bool((ours and not exact) or _POSITIVE.match(benchmark.rpartition(".")[2]))
+        self._of_benchmark.append((number, time_ms(column.get("started_at")), must_be_positive, exact))
         self._values += values
         for part, listed in stats.items():
             self._stats[part] += listed
@@ -154,8 +154,10 @@ class _Gathered:
     def points(self) -> FilePoints:
         """All benchmarks' points as columns."""
         sizes = np.array(self._sizes, dtype=np.int64)
-        version, started, positive = zip(*self._of_benchmark, strict=True) if self._of_benchmark else ((), (), ())
+        version, started, positive, exact = zip(*self._of_benchmark, strict=True) if self._of_benchmark else 4 * ((),)
         value, state, reasons = _states(self._values, np.repeat(np.array(positive, dtype=bool), sizes))
+        # An exact quantity needs no record: there is nothing to say of it besides the number.
+        state[np.repeat(np.array(exact, dtype=bool), sizes) & (state == _BARE)] = _OK
         columns: dict[str, Any] = {
             "series": np.concatenate(self._ids) if self._ids else np.empty(0, np.int64),
             "version": np.repeat(np.array(version, dtype=np.int64), sizes),

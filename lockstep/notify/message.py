@@ -54,5 +54,5 @@ def digest_message(
     if unconfirmed:
         body += ["", f"{unconfirmed} messages may not have arrived: `lockstep alerts notify` lists them."]
     slower = sum(1 for alert in open_ones if alert.alert.topic == "slower")
-    title = f"Lockstep: {len(open_ones)} open alerts, {slower} of them slower"
+    title = f"Lockstep: {len(open_ones)} open alerts, {slower} of them worse"
     return Message(title, "\n".join(body), "warning" if open_ones else "info")

@@ -195,7 +195,7 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
         while queued := outbox.take(told, midnight + 3 * DAY_MS):
             outbox.mark_sent(queued, midnight + 3 * DAY_MS)
     first, second = outbox.messages("sent")
-    assert first.message.title == "Lockstep: 2 open alerts, 2 of them slower"
+    assert first.message.title == "Lockstep: 2 open alerts, 2 of them worse"
     assert "hgemm on h200 faster by 20.0 %" in first.message.body
     assert "hgemm" not in second.message.body
 

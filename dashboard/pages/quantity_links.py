@@ -1,0 +1,38 @@
+"""Links from one quantity of a suite to the others, which are benchmarks of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dash import dcc, html
+
+from lockstep.compare.rows import alike
+from lockstep.history.snapshot import Results
+
+
+def quantity_links(results: Results, suite: str, machine: str, address: Callable[[str, str], str]) -> list[Any]:
+    """Return a line of links to the suite's other quantities; [] if there are none.
+
+    Args:
+        results: that hold them.
+        suite: in whose keys the page's series are, see ``Benchmark.key_suite``.
+        machine: of the page. A quantity that it lacks is linked on the first machine that has it.
+        address: of a machine and the suite in the keys of a quantity; "" if it has no such page.
+    """
+    others = alike(results, suite)
+    parts: list[Any] = []
+    for key_suite, label in others.items():
+        machines = dict.fromkeys(
+            series.machine
+            for one in results.benchmarks.values()
+            if one.key_suite == key_suite
+            for series in results.series(benchmark=one.name)
+        )
+        if key_suite == suite:
+            parts += [" · ", html.B(label)]
+        elif machines:
+            there = machine if machine in machines else next(iter(machines))
+            href = address(there, key_suite)
+            parts += [" · ", dcc.Link(label, href=href, className="link")] if href else []
+    return [html.P(["Quantity: ", *parts[1:]], className="said")] if len(parts) > 2 else []
