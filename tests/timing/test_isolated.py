@@ -143,8 +143,9 @@ KERNELS = """
 
 
     VARIANTS = {
-        "moves_files": moves_files, "honest": honest, "allocates": allocates, "prepared": prepared, "remembers": remembers,
-        "zeroes_its_input": zeroes_its_input, "writes_beside": writes_beside, "answers_early": answers_early,
+        "moves_files": moves_files, "honest": honest, "allocates": allocates, "prepared": prepared,
+        "remembers": remembers, "zeroes_its_input": zeroes_its_input, "writes_beside": writes_beside,
+        "answers_early": answers_early,
         "forges": forges, "raises": raises, "exits": exits, "hangs": hangs, "reaches_out": reaches_out,
         "waits": waits,
     }
