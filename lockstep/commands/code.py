@@ -121,7 +121,8 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         if absent := _absent(suites, tree.root):
             return _fail(BROKEN, f"{args.ref} has no family {absent}")
         for target in targets:
-            codes = codes_of(tree, suites, target, say=_say)
+            # Only these cases are traced: all cases of a large suite take half a minute.
+            codes = codes_of(tree, suites, target, cases=_chosen(labels), say=_say)
             codes = {key: code for key, code in codes.items() if _wanted(key, labels[key.suite], args.variant)}
             if not codes:
                 return _fail(BROKEN, f"{args.ref} has no code for these variants and cases")
@@ -205,6 +206,11 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
             {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
         ],
     }
+
+
+def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | None:
+    """Return the cases of each suite, or None where no case was named."""
+    return None if None in labels.values() else {name: chosen or [] for name, chosen in labels.items()}
 
 
 def _wanted(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:

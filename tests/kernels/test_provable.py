@@ -26,7 +26,7 @@ class Printing:
         pass
 
     def emit(self, event, *, cases, **_):
-        print(json.dumps([[variant, unknown] for _, variant, _, _, _, unknown, _ in cases]))
+        print(json.dumps([[variant, unknown] for _, variant, _, _, _, unknown, *_ in cases]))
 
 
 family, case = sys.argv[1:]
