@@ -24,11 +24,17 @@ def opening_machine(results: Results) -> str:
     """Return the machine with most to see: of those with many numbers, the one measured last.
 
     A machine's numbers are those of its last ``RECENT`` commits. "Many" is at least half as many as any machine has:
-    a new machine takes over from one of its kind, but a laptop tried once does not.
+    a new machine takes over from one of its kind, but a laptop tried once does not. Exact quantities of a target open
+    the page only where nothing was measured.
     """
-    numbers = {machine: _numbers(results, machine) for machine in results.machines}
+    measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
+    numbers = {machine: _numbers(results, machine) for machine in measured}
     many = max(numbers.values()) / 2
     return max((one for one in numbers if numbers[one] >= many), key=lambda one: (_measured_at(results, one), one))
+
+
+def _is_measured(results: Results, machine: str) -> bool:
+    return not all(results.benchmarks[one.benchmark].exact for one in results.series(machine=machine))
 
 
 def machine_line(results: Results, machine: str, asked: bool) -> Any:

@@ -11,6 +11,7 @@ from trees import MACHINE, open_store, record, write_measurement
 from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.pages import family, series
 from dashboard.pages.compare_table import compare_table
+from dashboard.pages.overview_machine import opening_machine
 from lockstep.compare.sides import Side, compare
 from lockstep.suite.thresholds import Thresholds
 
@@ -40,6 +41,10 @@ def test_each_quantity_links_to_the_others_on_the_machine_that_has_them(history)
     of_series = words(series.layout(results, SeriesAddress(COMPILED, "linear.registers", variant, case)))
     assert SeriesAddress(MACHINE, "linear", variant, case, "cold").link() in of_series
     assert SeriesAddress(COMPILED, "linear.kept", variant, case).link() in of_series
+
+
+def test_the_overview_opens_on_what_was_measured(history):
+    assert opening_machine(history[0]) == MACHINE
 
 
 def test_numbers_have_their_variant_and_unit(history):

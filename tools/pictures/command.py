@@ -111,7 +111,9 @@ def served(results: Path, scratch: Path) -> Iterator[tuple[str, int]]:
     """
     places = ["--results", str(results), "--cache", str(scratch / "cache"), "--state", str(scratch / "alerts.sqlite")]
     listed = run([*LOCKSTEP, "alerts", "list", "--json", *places], timeout=ANALYSIS_S, text=True)
-    alert = next(found["id"] for found in json.loads(listed.stdout) if found["topic"] == "slower")
+    alert = next(
+        found["id"] for found in json.loads(listed.stdout) if (found["topic"], found["machine"]) == ("slower", MACHINE)
+    )
     server = start([*LOCKSTEP, "dashboard", "--port", "0", "--workers", "1", *places], stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
