@@ -198,7 +198,7 @@ class Results:
             numbers = [index.numbers[each] for each in series if each in index.numbers]
             rows = self._reader.rows(index.source, series=numbers, names=names) if numbers else {}
         elif commit is None:
-            rows = self._reader.latest(index.source, names)
+            rows = self._reader.latest(index.source, index.count, names)
         else:
             ids = index.ids_at.get(commit)
             rows = self._reader.rows(index.source, runs=ids, names=names) if ids else {}
@@ -239,7 +239,7 @@ class Results:
         """
         index = self._machines.get(machine)
         if index and commit is None:
-            yield from self._points(self._reader.latest(index.source), index)
+            yield from self._points(self._reader.latest(index.source, index.count), index)
         elif index and commit in index.ids_at:
             yield from self._points(self._reader.rows(index.source, runs=index.ids_at[commit]), index)
 

@@ -18,8 +18,10 @@ from dashboard.pages.row_source import block, chosen_rows
 from dashboard.server.app import create_app
 from lockstep.alerts.findings import Findings
 from lockstep.compare.at_commit import compare_commit
+from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import benchmarks_of, suites
 from lockstep.compare.sides import Side, compare
+from lockstep.history.reader import Reader
 from lockstep.suite.thresholds import Thresholds
 
 #: Benchmarks of the smaller tree and of the larger one.
@@ -156,6 +158,15 @@ def test_a_machine_that_is_gone_has_nothing_to_show(trees):
     address = FamilyAddress("gone", suite, ("",), "", ("latency",), ("",))
     assert family.trends(results, address, "light") == []
     assert "Nothing to show" in words(family.latest(results, address, "light"))
+
+
+def test_newest_rows_are_read_from_the_newest_commit_where_it_has_all(trees, monkeypatch):
+    asked = []
+    ask = Reader._ask
+    monkeypatch.setattr(Reader, "_ask", lambda self, sql, given: asked.append(sql) or ask(self, sql, given))
+    results = open_store(trees[FEW].root, patience=60.0).current()
+    assert len(newest_rows(results, "machine-0")) == FEW
+    assert len(asked) == 1
 
 
 def test_the_benchmarks_of_a_suite_are_looked_up(trees):
