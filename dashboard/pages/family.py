@@ -26,7 +26,7 @@ from lockstep.alerts.analysis_files import MachineFindings
 from lockstep.alerts.findings import Findings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.rows import described, quantities_of, series_of
-from lockstep.compare.status import found_by_key
+from lockstep.compare.status import found_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, Series, SeriesKey
 from lockstep.history.snapshot import Results
@@ -216,7 +216,6 @@ def trends(
     rows = rows_over(results, address.machine, [series for key in shown for series in keys[key]], texts=not long)
     case_of = np.array([key.case for key in rows.keys], dtype=object)
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    found = found_by_key(results, address.machine, picture)
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     charts: list[Any] = []
     for case in cases:
@@ -225,7 +224,7 @@ def trends(
             (key.variant, one)
             for key in keys
             if key.case == case and key.variant in drawn
-            for one in found.get(key, ())
+            for one in found_of(results, key, picture)
         ]
         marked = marks(changes, commits, place, scheme)
         for name in address.quantities:

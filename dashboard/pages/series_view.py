@@ -13,7 +13,7 @@ from lockstep.alerts.analysis_files import Behaviour, Finding, MachineFindings
 from lockstep.alerts.steps import SeriesName
 from lockstep.compare.read_rows import rows_of
 from lockstep.compare.rows import Measured, Quantity, Row, described, quantities_of, series_of
-from lockstep.compare.status import found_by_key, keys_by_name
+from lockstep.compare.status import found_of, names_by_key
 from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -51,7 +51,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
     """Everything about a series that the page shows; nothing if there is none."""
     key = key_at(address)
     points, rows = _measured_at(results, address.suite, key)
-    names = [name for name, own in keys_by_name(results, address.machine).items() if own == key]
+    names = names_by_key(results, address.machine).get(key, ())
     followed = picture.noise if picture else {}
     name = next((name for name in names if name in followed), None)
     what = described(rows.values(), address.quantity or offered(results, address, key)[0].name)
@@ -60,7 +60,7 @@ def view(results: Results, address: SeriesAddress, picture: MachineFindings | No
         tuple((point, rows[point.run.commit].measured(what.name)) for point in points.get(of, points.get("value", []))),
         rows,
         what,
-        tuple(found_by_key(results, address.machine, picture).get(key, ())),
+        found_of(results, key, picture),
         picture.behaviour(name) if picture and name else None,
         name,
         _page_quantity(name.quantity) if name else "",

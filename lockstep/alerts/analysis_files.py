@@ -7,9 +7,13 @@ detector's arrays until a page asks for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import mmap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from lockstep.alerts import detector_state
 from lockstep.alerts.analysis_cache import write_whole
@@ -80,8 +84,7 @@ class MachineFindings:
         state: of the machine's results, see ``Results.state``.
 
     Attributes:
-        found: every change, reported or suppressed, in the order of the series.
-        alerts: slowdowns and freshness alerts that are neither undone, old nor waived.
+        changed: the series that have a change.
         noise: run-to-run noise of each followed series (standard deviation of the logarithm); NaN if unknown.
 
     Raises:
@@ -91,17 +94,46 @@ class MachineFindings:
     def __init__(self, changes: Path, detector: Path, state: str) -> None:
         self._detector, self._state = detector, state
         self._analyses: dict[SeriesName, Behaviour] = {}
-        content = json.loads(changes.read_bytes())
+        # Mapped, so that the alerts take no memory until they are asked for, even if the file is deleted meanwhile.
+        with changes.open("rb") as file:
+            self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._end = max(self._text.find(b"\n"), 0)
+        content = json.loads(self._text[: self._end])
         try:
-            names = [SeriesName(*name) for name in content["series"]]
-            self.found = tuple(Finding(names[at], *rest) for at, *rest in content["found"])
-            self.alerts = tuple(from_json(alert) for alert in content["alerts"])
+            if content["alerts"] != len(self._text) - self._end or any(len(row) != _WIDTH for row in content["found"]):
+                raise ValueError(f"{changes} is damaged: its lengths differ")
+            self._found: list[list[Any]] = content["found"]
+            self._names = [SeriesName(*name) for name in content["series"]]
+            self._changes: dict[SeriesName, list[list[Any]]] = {name: [] for name in self._names}
+            for row in self._found:
+                self._changes[self._names[row[0]]].append(row)
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{changes} is damaged: {error}") from error
+        self.changed: Collection[SeriesName] = self._changes.keys()
         # A series with several benchmark versions has several entries, the newest last.
         noise = {name_in(row): (row, scale) for row, scale in detector_state.noise_scales(detector, state).items()}
         self._rows = {name: row for name, (row, _) in noise.items()}
         self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in noise.items()}
+
+    @cached_property
+    def found(self) -> tuple[Finding, ...]:
+        """Every change, reported or suppressed, in the order of the series."""
+        return tuple(Finding(self._names[at], *rest) for at, *rest in self._found)
+
+    @cached_property
+    def alerts(self) -> tuple[Alert, ...]:
+        """Slowdowns and freshness alerts that are neither undone, old nor waived."""
+        return tuple(from_json(alert) for alert in json.loads(self._text[self._end :]))
+
+    def reported(self, name: SeriesName, after: int = -1) -> list[Finding]:
+        """Return the reported changes of a series that are certainly there later than a commit, oldest first.
+
+        Args:
+            name: of the series.
+            after: position of the commit.
+        """
+        rows = [row for row in self._changes.get(name, ()) if row[_LAST] > after and not row[_SUPPRESSED]]
+        return [Finding(name, *rest) for _, *rest in sorted(rows, key=itemgetter(_LAST))]
 
     def behaviour(self, name: SeriesName) -> Behaviour | None:
         """Return the behaviour under the newest benchmark version; ``None`` if the series is not followed."""
@@ -129,8 +161,13 @@ def write_changes(path: Path, found: Iterable[Finding], alerts: Iterable[Alert])
     listed = [
         to_json(alert) for alert in alerts if alert.topic != "faster" and not (alert.gone or alert.old or alert.waiver)
     ]
-    content = json.dumps({"series": [astuple(name) for name in places], "found": rows, "alerts": listed})
-    write_whole(path, lambda out: out.write(content.encode("utf-8", "surrogatepass")))
+    # The alerts are a line of their own, which the first one tells the length of: few pages read them.
+    alerts_line = b"\n" + json.dumps(listed).encode()
+    content = {"series": [astuple(name) for name in places], "found": rows, "alerts": len(alerts_line)}
+    write_whole(path, lambda out: out.write(json.dumps(content).encode() + alerts_line))
 
 
-_CHANGE = [field.name for field in fields(Finding)][1:]
+_FIELDS = [field.name for field in fields(Finding)]
+_CHANGE = _FIELDS[1:]
+#: Of a row in the file: its length, and two places.
+_WIDTH, _LAST, _SUPPRESSED = len(_FIELDS), _FIELDS.index("last"), _FIELDS.index("suppressed")

@@ -162,18 +162,20 @@ def keys_by_name(results: Results, machine: str) -> Mapping[SeriesName, SeriesKe
 
 
 @remembered
-def found_by_key(
-    results: Results, machine: str, findings: MachineFindings | None
-) -> Mapping[SeriesKey, Sequence[Finding]]:
-    """Return the changes that are reported, by series, oldest first."""
-    reported = [change for change in findings.found if not change.suppressed] if findings else []
-    # Names are made for all series of a machine, so only where some are asked for.
-    keys = keys_by_name(results, machine) if reported else {}
-    found: dict[SeriesKey, list[Finding]] = defaultdict(list)
-    for change in reported:
-        if change.series in keys:
-            found[keys[change.series]].append(change)
-    return {key: sorted(some, key=lambda change: change.last) for key, some in found.items()}
+def names_by_key(results: Results, machine: str) -> Mapping[SeriesKey, Sequence[SeriesName]]:
+    """Return the names that alerts have for each key: of its latency and of its speedup."""
+    names: dict[SeriesKey, list[SeriesName]] = defaultdict(list)
+    for name, key in keys_by_name(results, machine).items():
+        names[key].append(name)
+    return dict(names)
+
+
+def found_of(results: Results, key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
+    """Return the reported changes of a series, oldest first."""
+    if findings is None or not findings.changed:
+        return ()
+    found = [one for name in names_by_key(results, key.machine).get(key, ()) for one in findings.reported(name)]
+    return tuple(sorted(found, key=lambda change: change.last))
 
 
 @remembered
@@ -210,16 +212,23 @@ def statuses(
     differences = not_new(differences, results, machine, first, rows, earlier)
     scale = np.array([noise.get(key, math.nan) for key in rows.keys]) if noise else np.full(len(rows), np.nan)
     sizes = beyond_noise(results, machine, first, rows, differences, scale, thresholds)
-    found = _later(found_by_key(results, machine, findings), rows, first)
+    found = _later(results, machine, findings, rows, first)
     return _statuses(rows, before, earlier, differences, found, scale, sizes)
 
 
 def _later(
-    found: Mapping[SeriesKey, Sequence[Finding]], rows: RowTable, first: int
+    results: Results, machine: str, findings: MachineFindings | None, rows: RowTable, first: int
 ) -> Mapping[int, tuple[Finding, ...]]:
-    """Return the changes after a commit, by place of the row."""
-    later = {rows.find(key): tuple(change for change in some if change.last > first) for key, some in found.items()}
-    return {place: some for place, some in later.items() if some and place >= 0}
+    """Return the reported changes after a commit, by place of the row."""
+    later = {name: some for name in findings.changed if (some := findings.reported(name, first))} if findings else {}
+    # Names are made for all series of a machine, so only where some are asked for.
+    keys = keys_by_name(results, machine) if later else {}
+    found: dict[int, list[Finding]] = defaultdict(list)
+    for name, some in later.items():
+        place = rows.find(keys[name]) if name in keys else -1
+        if place >= 0:
+            found[place] += some
+    return {place: tuple(sorted(some, key=lambda change: change.last)) for place, some in found.items()}
 
 
 def _statuses(

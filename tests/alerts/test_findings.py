@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
+from lockstep.alerts import analysis_files
 from lockstep.alerts.analysis import analyse_results
 from lockstep.alerts.analysis_cache import AnalysisCache, write_whole
+from lockstep.alerts.analysis_files import Finding
 from lockstep.alerts.commit_ranges import Ranges
 from lockstep.alerts.findings import Findings
 from lockstep.alerts.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.publish import analyse_store
+from lockstep.compare.status import statuses
 from lockstep.detect import analyse
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -154,6 +157,24 @@ def test_only_new_points_are_read(growing, monkeypatch):
     asked.clear()
     growing.looked(growing.kept)
     assert asked == []
+
+
+def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
+    growing.add(growing.commits)
+    analyse_store(growing.store, Thresholds(), growing.repo)
+    results = growing.store.current()
+    made = []
+    monkeypatch.setattr(analysis_files, "Finding", lambda *values: made.append(values) or Finding(*values))
+    monkeypatch.setattr(analysis_files, "from_json", lambda _: pytest.fail("alerts are read that no page shows"))
+    findings = Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown")
+    newest = results.commits("slowdown")[-1]
+    assert not statuses(results, "slowdown", newest, findings, Thresholds()).found
+    assert findings.changed
+    assert made == []
+    first = statuses(results, "slowdown", results.commits("slowdown")[0], findings, Thresholds())
+    shown = [change for some in first.found.values() for change in some]
+    assert [Finding(*values) for values in made] == shown
+    assert shown == [one for one in findings.found if not one.suppressed]
 
 
 def test_a_damaged_file_is_made_anew(growing, seldom):
