@@ -23,8 +23,14 @@ from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_o
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.tolerance import coarsest, default_tolerance, refusal
 
-#: What Triton (``triton/runtime/driver.py``) says of the first launch on a machine without a GPU.
-NO_TRITON_DRIVER = "0 active drivers"
+#: Who says on a machine without a GPU that there is none, by a part of the message: Triton at the first launch
+#: (``triton/runtime/driver.py``), torch at the first question (``torch/cuda/__init__.py``), as an autotuner asks.
+_NO_GPU = {
+    "0 active drivers": "Triton",
+    "Torch not compiled with CUDA enabled": "torch",
+    "Found no NVIDIA driver": "torch",
+    "No CUDA GPUs are available": "torch",
+}
 
 
 class WrongResult(Disqualified):
@@ -185,9 +191,10 @@ class Checker:
         self.poison_free_memory()
         try:
             result = function(**arguments)
-        except RuntimeError as error:
-            if NO_TRITON_DRIVER in str(error) and self.reference[0].device.type == "cpu":
-                raise NotImplementedError("Triton finds no GPU here") from error
+        except (RuntimeError, AssertionError) as error:
+            says = next((who for part, who in _NO_GPU.items() if part in str(error)), "")
+            if says and self.reference[0].device.type == "cpu":
+                raise NotImplementedError(f"{says} finds no GPU here") from error
             raise
         given = named_tensors(self.inputs, self.suite.inout)
         after = checksums([tensor for _, tensor in given])

@@ -101,6 +101,41 @@ def test_a_triton_kernel_without_a_gpu_is_not_available():
         error(launch)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds the GPU")
+def test_a_variant_that_asks_torch_for_a_gpu_is_not_available_without_one():
+    """An autotuner does, to measure its configurations."""
+
+    def launch(x):
+        torch.cuda.synchronize()
+        return 2 * x
+
+    with pytest.raises(NotImplementedError, match="torch finds no GPU here"):
+        error(launch)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        RuntimeError("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"),
+        RuntimeError("No CUDA GPUs are available"),
+    ],
+)
+def test_torch_with_cuda_says_it_in_other_words(said):
+    def launch(x):
+        raise said
+
+    with pytest.raises(NotImplementedError, match="torch finds no GPU here"):
+        error(launch)
+
+
+def test_another_assertion_is_an_error():
+    def launch(x):
+        raise AssertionError("K must be even")
+
+    with pytest.raises(AssertionError, match="K must be even"):
+        error(launch)
+
+
 @pytest.mark.parametrize("part", ["draw", "buffers", "reference"])
 def test_an_error_of_the_suite_is_not_the_variants(part):
     def broken(*drawn, **given):
