@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -62,9 +62,7 @@ def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
         show: see ``SHOWN``.
         scheme: "light" or "dark".
     """
-    cells: dict[tuple[str, str], list[Status]] = defaultdict(list)
-    for status in _loudest(every):
-        cells[status.row.suite, status.row.case].append(status)
+    cells = {(one.row.suite, one.row.case): one for one in _chosen(_loudest(every), show)}
     order: dict[str, list[str]] = defaultdict(list)
     for suite, case in sorted(cells, key=lambda cell: (cell[0], natural(cell[1]))):
         order[suite].append(case)
@@ -73,7 +71,7 @@ def heatmap(every: Statuses, show: str, scheme: Scheme) -> dict[str, Any]:
     z: list[list[float | None]] = []
     text, hover, link = [], [], []
     for suite in suites:
-        chosen = [_chosen(cells[suite, case], show) for case in order[suite]]
+        chosen = [cells[suite, case] for case in order[suite]]
         blank = wide - len(chosen)
         z.append([_colour(one, show) for one in chosen] + [None] * blank)
         text.append([_text(one, show, wide) for one in chosen] + [""] * blank)
@@ -138,12 +136,18 @@ def heat_style(figure: Mapping[str, Any]) -> dict[str, Any]:
     return {"height": height, "--columns": round(figure["layout"]["xaxis"]["range"][1] + 0.5)}
 
 
-def _chosen(some: Sequence[Status], show: str) -> Status:
+def _chosen(every: Statuses, show: str) -> Statuses:
+    """Return one series of each shape: the one that changed most, or the best one; of equals the first."""
+    index, key = every.rows.series_keys, every.rows.columns["key"]
+    shape = index.suite[key].astype(np.int64) << 32 | index.case[key]
     if show == "change":
-        loudest = min(_LOUDEST.index(one.verdict) for one in some)
-        alike = [one for one in some if one.verdict == _LOUDEST[loudest]]
-        return max(alike, key=lambda one: (one.beyond_noise, abs(one.worse or 0.0)))
-    return max(some, key=lambda one: _number(one, show) or 0.0)
+        size = np.where(np.isnan(every.worse), 0.0, np.abs(every.worse))
+        order = np.lexsort((-size, ~every.beyond_noise, _LOUDNESS[every.verdict], shape))
+    else:
+        number = every.rows.measured(show)
+        order = np.lexsort((-np.where(np.isnan(number), 0.0, number), shape))
+    _, first = np.unique(shape[order], return_index=True)
+    return every.select(order[first])
 
 
 def _number(one: Status, show: str) -> float | None:

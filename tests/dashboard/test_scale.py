@@ -4,6 +4,7 @@ import gc
 import sys
 import tracemalloc
 
+import numpy as np
 import pytest
 from bench.make_tree import write_many
 from served import call, words
@@ -21,6 +22,7 @@ from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.rows import benchmarks_of, suites
 from lockstep.compare.sides import Side, compare
+from lockstep.compare.status import Statuses
 from lockstep.history.reader import Reader
 from lockstep.suite.thresholds import Thresholds
 
@@ -140,6 +142,19 @@ def test_a_heatmap_has_room_for_so_many_families(trees):
     assert len(trace["y"]) == MOST_SUITES
     found = compare_commit(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
     assert len(commit.families(found)) == commit.MOST_FAMILIES + 1
+
+
+def test_a_heatmap_makes_one_status_of_each_cell(trees, monkeypatch):
+    results = trees[FEW].current()
+    stood = overview.statuses_of(results, "machine-0", "all", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    # Three variants of each shape.
+    stood = stood.select(np.repeat(np.arange(len(stood)), 3))
+    made = []
+    take = Statuses.__getitem__
+    monkeypatch.setattr(Statuses, "__getitem__", lambda self, place: made.append(place) or take(self, place))
+    heatmap(stood, "change", "light")
+    # Iterating a sequence asks for one more, and finds the end.
+    assert len(made) == MOST_SUITES + 1
 
 
 def test_a_machine_that_is_gone_has_nothing_to_show(trees):
