@@ -1,8 +1,8 @@
 """``lockstep code show``, ``diff BASE HEAD`` and ``history RANGE``: code of the kernels, compiled without a GPU.
 
-Exit codes: 0 done, 1 something differs (with ``--exit-code``), 3 no verdict (neither tree has a family, a tree's
-process does not start, there is no code to show, all code is unknown, or, with ``--exit-code``, some code is unknown
-and the rest is equal), 4 wrong usage.
+Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict (neither
+tree has a family, a tree's process does not start, there is no code to show, all code is unknown, or some code is
+unknown and, with ``--exit-code``, the rest is equal, or, with ``--worse``, was known in the base), 4 wrong usage.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         diff.add_argument("base", metavar="BASE", help="a commit")
         diff.add_argument("head", metavar="HEAD", nargs="?", default=".", help="a commit, or . (default)")
         diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
+        diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity of a call is worse")
         for action in (show, diff):
             action.add_argument("--json", action="store_true", help="JSON on stdout")
         diff.add_argument("--markdown", type=Path, metavar="FILE", help="append what differs there as Markdown")
@@ -155,7 +156,7 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
         out = wide_console()
         comparisons = []
         for target in targets:
-            comparison = compare(base, head, suites, target, say=_say)
+            comparison = compare(base, head, suites, target, say=_say, whole=True)
             comparisons.append(comparison)
             if not args.json:
                 # Print each target as it ends: tracing one may take minutes.
@@ -170,6 +171,11 @@ def _diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
     if kinds and not known:
         return _fail(BROKEN, "nothing was compared: all code is unknown, see above")
+    if args.worse and any(change.worse for comparison in comparisons for change in comparison.quantities):
+        return BAD_NEWS
+    if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
+        first = " ".join(lost[0])
+        return _fail(BROKEN, f"the quantities of {len(lost)} cases are known in {args.base} alone, first {first}")
     if not args.exit_code or not kinds:
         return OK
     if kinds - {"unknown"}:
@@ -204,6 +210,10 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
         "cases": dict(comparison.counts),
         "changes": [
             {**asdict(change), "cases": [key._asdict() for key in change.cases]} for change in comparison.changes
+        ],
+        "quantities": [
+            {**asdict(change), "worse": change.worse, "cases": [key._asdict() for key in change.cases]}
+            for change in comparison.quantities
         ],
     }
 

@@ -16,7 +16,9 @@ from functools import cached_property
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiled_tree import Reader, Say, family_sources, processors_here
 from lockstep.machine_code.differences import CodeChange, differences, differing
+from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.machine_code.quantity_changes import QuantityChange, quantity_changes
 from lockstep.machine_code.session import TooSlow, TracingFailed, Tree
 from lockstep.machine_code.sources import same_code
 from lockstep.machine_code.targets import Target
@@ -29,7 +31,8 @@ class Comparison:
 
     Attributes:
         target: what kernels are compiled for.
-        base, head: code of the cases that were traced; kernels that are the same in both are not compiled.
+        base, head: code of the cases that were traced; kernels that are the same in both are not compiled, unless
+            ``compare`` was asked for whole cases.
         same_sources: suites whose family has the same sources in both trees, but for comments; none of their cases is
             traced.
         lacking: cases that neither tree has because it lacks what the variant imports, and what that is.
@@ -45,6 +48,23 @@ class Comparison:
     def changes(self) -> tuple[CodeChange, ...]:
         """Everything that differs or is unknown; empty if everything is the same."""
         return differences(self.base, self.head, self.lacking)
+
+    @cached_property
+    def quantities(self) -> tuple[QuantityChange, ...]:
+        """Exact quantities that became worse or better."""
+        return quantity_changes(self.base, self.head)
+
+    @cached_property
+    def lost(self) -> tuple[CaseKey, ...]:
+        """Cases whose quantities are known in the base, and cannot be known in the head."""
+        both = self.base.keys() & self.head.keys()
+        return tuple(
+            sorted(
+                key
+                for key in both
+                if self.head[key].unknown and exact_quantities(self.base[key]) and not exact_quantities(self.head[key])
+            )
+        )
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -81,6 +101,7 @@ def compare(
     cache: Cache | None = None,
     say: Say = lambda line: None,
     limit_s: float | None = None,
+    whole: bool = False,
 ) -> Comparison:
     """Trace both trees and compile what they have the compiler do differently.
 
@@ -92,6 +113,7 @@ def compare(
         cache: what was found out before; by default the user's.
         say: told what takes long.
         limit_s: seconds for tracing and compiling; ``None`` for as many as it takes.
+        whole: compile all kernels of a case in which one differs, for ``Comparison.quantities``.
 
     Raises:
         TooSlow: ``limit_s`` was not enough.
@@ -116,7 +138,7 @@ def compare(
             if limit_s is not None:
                 late.start()
             before, after = both.map(lambda reader: reader.traced(target), (mine, its))
-            wanted = differing(before, after)
+            wanted = differing(before, after, whole=whole)
             before, after = both.map(
                 lambda reader, codes, identities: reader.built(target, codes, identities),
                 (mine, its), (before, after), wanted,

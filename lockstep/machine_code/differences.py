@@ -69,15 +69,21 @@ def differences(
     return tuple(sorted(changes.values(), key=lambda change: (KINDS.index(change.kind), -len(change.cases))))
 
 
-def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:
-    """Identities of the kernels, in base and in head, that only compiling can tell to be the same or not."""
+def differing(
+    base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], *, whole: bool = False
+) -> tuple[set[str], set[str]]:
+    """Identities of the kernels, in base and in head, that only compiling can tell to be the same or not.
+
+    With ``whole``, all kernels of the cases that have such a kernel.
+    """
     mine: set[str] = set()
     its: set[str] = set()
     for key in base.keys() & head.keys():
-        for before, after in _matched(base[key].kernels, head[key].kernels):
-            if before is None or after is None or not before.same_as(after):
-                mine |= {before.identity} if before else set()
-                its |= {after.identity} if after else set()
+        pairs = list(_matched(base[key].kernels, head[key].kernels))
+        unlike = [(one, other) for one, other in pairs if one is None or other is None or not one.same_as(other)]
+        for before, after in pairs if unlike and whole else unlike:
+            mine |= {before.identity} if before else set()
+            its |= {after.identity} if after else set()
     return mine, its
 
 

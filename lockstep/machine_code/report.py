@@ -11,6 +11,7 @@ from lockstep.machine_code.compare import Comparison
 from lockstep.machine_code.differences import CodeChange
 from lockstep.machine_code.exact import exact_quantities
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+from lockstep.machine_code.quantity_changes import QuantityChange
 from lockstep.record.terminal import plain_table
 
 #: What each kind of change is headed by.
@@ -74,11 +75,26 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
             yield f"  {heading}"
         for group in _alike(changes):
             yield from _change_lines(group)
+    if comparison.quantities:
+        yield "  a call"
+        yield from _quantity_lines(comparison.quantities)
     told = ", ".join(f"{count} {status}" for status, count in comparison.counts.most_common())
     same = len(comparison.same_sources)
     alike = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {told}"] if told else []) + ([alike] if same else [])
     yield f"  {'; '.join(parts)}" if comparison.changes else f"  nothing differs; {'; '.join(parts)}"
+
+
+def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
+    """For each quantity, direction and variant, its largest change and how many more there are."""
+    groups: dict[tuple[str, bool, str, str], list[QuantityChange]] = {}
+    for one in changes:
+        groups.setdefault((one.quantity, one.worse, *one.cases[0][:2]), []).append(one)
+    for alike in groups.values():
+        largest = max(alike, key=lambda one: abs(one.after - one.before))
+        keys = [*largest.cases, *(key for one in alike if one is not largest for key in one.cases)]
+        yield f"    {largest}"
+        yield f"      {used_by(keys)}"
 
 
 def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:

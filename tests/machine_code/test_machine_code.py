@@ -21,6 +21,7 @@ from lockstep.machine_code.cache import Cache, cache_path
 from lockstep.machine_code.commit_sources import RefError, sources, unpack
 from lockstep.machine_code.compiled_tree import kept_codes
 from lockstep.machine_code.exact import exact_quantities
+from lockstep.machine_code.report import diff_lines
 from lockstep.machine_code.suite_sources import tree_files
 from lockstep.suite.discovery import load_suites
 
@@ -560,9 +561,32 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
     assert kernel.source.startswith("toy/kinds.py:")
     assert {one.variant for one in kernel.cases} == {"tiled", "limited"}
     assert comparison.status(key) == "changed"
+    assert {"registers", "spills"} <= {one.quantity for one in comparison.quantities if one.worse}
     assert "product: registers" in comparison.reason(key)
     assert comparison.status(CaseKey("kinds", "scaled", "M=256")) == "same"
     assert "product: grid 4×4 → 1×2" in [change.sentence for change in comparison.changes if change.kind == "host"]
+
+
+def test_what_a_call_costs_more_is_told_in_its_own_quantity(base, suite, codes, room):
+    kinds = KINDS.replace(
+        "    def plain(x, y, *, out):\n", "    def plain(x, y, *, out):\n        torch.mm(x, y, out=out)\n"
+    )
+    kinds = kinds.replace(
+        "    def scaled(x, *, out):\n", "    def scaled(x, *, out):\n        HELD.append(torch.empty_like(x))\n"
+    ).replace("    def roomy(x, y, *, out):\n", "    def roomy(x, y, *, out):\n        time.time()\n")
+    comparison = compare(base, lay_out(room / "costs", kinds, deadly=""), [suite], SM90, whole=True)
+    x = 256 * 256 * 2
+    found = [one for one in comparison.quantities if one.cases[0].case == "M=256"]
+    assert [(one.cases[0].variant, one.quantity, one.before, one.after, one.worse) for one in found] == [
+        ("plain", "launches", 1, 2, True),
+        ("scaled", "allocations", 0, 1, True),
+        ("scaled", "memory", 0, x, True),
+        ("scaled", "kept", 0, x, True),
+    ]
+    assert {key.variant for key in comparison.lost} == {"roomy"}
+    lines = list(diff_lines(comparison, "base", "head"))
+    assert "    worse: launches 1 → 2" in lines
+    assert f"    worse: kept (bytes) 0 → {2 * x:,}" in lines, "the largest of the cases"
 
 
 def test_a_tree_without_the_family_has_no_cases(base, suite, codes, room):
@@ -598,6 +622,9 @@ def test_the_verb_tells_a_change_and_its_exit_code_if_asked(project):
     loud = project.lockstep("code", "diff", "HEAD", ".", "--target", "sm_90", "--exit-code")
     assert loud.returncode == 1
     assert "  host side\n" in loud.stdout
+    worse = project.lockstep("code", "diff", "HEAD", ".", "--target", "sm_90", "--worse")
+    assert worse.returncode == 1
+    assert "    worse: launches 1 → 2\n" in worse.stdout
     project.git("checkout", "-q", "toy")
 
 
