@@ -10,6 +10,9 @@ from lockstep.gate.report.model import percent
 from lockstep.gate.sequential import furthest
 from lockstep.gate.verdict import SeriesKey, Verdict
 
+#: Largest difference that a note states, as a share: few scattered epochs have an interval with an absurd end.
+_MOST = 5.0
+
 
 @dataclass(frozen=True)
 class AAControl:
@@ -44,4 +47,6 @@ class AAControl:
         if key is None or self._apart[key][0] <= asked(key):
             return ""
         apart, ends = self._apart[key]
+        if apart > _MOST:
+            apart, ends = _MOST, False
         return f"unchanged code may differ by {percent(apart)}{'' if ends else ' or more'} here ({key})"
