@@ -99,6 +99,8 @@ class MachineFindings:
             self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._end = max(self._text.find(b"\n"), 0)
         content = json.loads(self._text[: self._end])
+        # What was read is copied: without this its pages count as this process's memory.
+        self._text.madvise(mmap.MADV_DONTNEED)
         try:
             if content["alerts"] != len(self._text) - self._end or any(len(row) != _WIDTH for row in content["found"]):
                 raise ValueError(f"{changes} is damaged: its lengths differ")
