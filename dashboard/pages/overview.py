@@ -15,7 +15,7 @@ from dashboard.charts.heatmap import MOST_SUITES, SHOWN, heat_style, heatmap
 from dashboard.charts.theme import Scheme
 from dashboard.pages.grid import connect, grid
 from dashboard.pages.overview_cards import MOST_NEWS, alerts_card, counted, news, news_of
-from dashboard.pages.overview_machine import machine_line, opening_machine
+from dashboard.pages.overview_machine import machine_line, opening_machine, scatter_line
 from dashboard.pages.overview_rows import of_cache, register_rows
 from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import (
@@ -168,7 +168,11 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
             # A long table is asked for by the grid, which has to ask again.
             no_update if model == "infinite" else table(results, machine, every),
             f"{machine} {l2} {since} {version}",
-            [*_trouble(findings), *said(results, machine, since, visit or 0, every)],
+            [
+                *_trouble(findings),
+                *said(results, machine, since, visit or 0, every),
+                *scatter_line(machine, machine_findings),
+            ],
             [
                 html.Div([alerts_card(machine, machine_findings, open_alerts), *drawn], className="cards"),
                 *news(results, open_alerts),

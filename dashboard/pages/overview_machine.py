@@ -1,4 +1,4 @@
-"""Which machine the overview opens on, and links to the others."""
+"""Which machine the overview opens on, links to the others, and how much its series scatter."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dash import dcc, html
 
 from dashboard.address import OverviewAddress
 from dashboard.pages.parts import count, day
+from lockstep.alerts.analysis_files import MachineFindings
+from lockstep.alerts.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 
@@ -61,6 +63,12 @@ def machine_line(results: Results, machine: str, asked: bool) -> Any:
     if len(others) > MOST_LINKS:
         parts.append(f" and {len(others) - MOST_LINKS} more in the menu")
     return html.P(parts, className="said dim")
+
+
+def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:
+    """Return a line about series in which small changes go unseen, if there are any."""
+    scatter = scatter_of(findings.noise.values()) if findings else None
+    return [html.P(scatter.sentence(machine), className="dim")] if scatter else []
 
 
 def _numbers(results: Results, machine: str) -> int:

@@ -6,7 +6,6 @@ import argparse
 import datetime
 import json
 import re
-import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lockstep.alerts.analysis import AnalysisResult, FoundChange
+    from lockstep.alerts.noisy_series import Scatter
     from lockstep.detect import Noise
     from lockstep.history.snapshot import Results
-
-#: Noise from commit to commit (standard deviation of the logarithm) from which on a series is said to be noisy.
-_NOISY = 0.05
 
 
 class Changes(Command):  # type: ignore[misc]  # asv has no types
@@ -79,13 +76,13 @@ def _run(args: argparse.Namespace) -> int:
     found.sort(key=lambda change: (-dates[change.step.after.commit], -change.step.size))
     noisy = _noisy(results, args)
     if args.json:
-        scatter = {machine: {"series": n, "median_log": scale} for machine, (n, scale) in noisy.items()}
+        scatter = {machine: {"series": one.series, "median_log": one.median} for machine, one in noisy.items()}
         more = {"noisy": scatter, "problems": tally(results).as_json()}
         print(json.dumps(_json(found, now, _noise(found, results, args)) | more))
     else:
         _print(found, now, args)
-        for machine, (number, scale) in noisy.items():
-            print(_scatter(machine, number, scale))
+        for machine, one in noisy.items():
+            print(one.sentence(machine))
         for sentence in tally(results).sentences():
             print(sentence)
     still = any(
@@ -136,15 +133,16 @@ def _noise(found: Sequence[FoundChange], results: Results, args: argparse.Namesp
     return noise
 
 
-def _noisy(results: Results, args: argparse.Namespace) -> dict[str, tuple[int, float]]:
-    """Return the number of noisy series that were asked for, and their median noise, by machine with any."""
+def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
+    """Return the noisy series among those that were asked for, by machine with any."""
     # Start-up: `lockstep --help` imports every verb.
     from lockstep.alerts.analysis_cache import AnalysisCache
     from lockstep.alerts.detector_state import noise_scales
     from lockstep.alerts.followed_series import name_in
+    from lockstep.alerts.noisy_series import scatter_of
 
     cache = AnalysisCache(open_store(args).cache)
-    noisy: dict[str, tuple[int, float]] = {}
+    noisy: dict[str, Scatter] = {}
     for machine in results.machines:
         if args.machine not in (None, machine):
             continue
@@ -152,20 +150,11 @@ def _noisy(results: Results, args: argparse.Namespace) -> dict[str, tuple[int, f
             scales = noise_scales(cache.detector(machine), results.state(machine))
         except ValueError:
             continue  # analysed again meanwhile
-        scatter = {name_in(row): scale for row, scale in scales.items() if scale >= _NOISY}
-        asked = [scale for name, scale in scatter.items() if args.family in (None, name.family, name.suite)]
-        if asked:
-            noisy[machine] = len(asked), statistics.median(asked)
+        names = {name_in(row): scale for row, scale in scales.items()}
+        asked = (scale for name, scale in names.items() if args.family in (None, name.family, name.suite))
+        if scatter := scatter_of(asked):
+            noisy[machine] = scatter
     return noisy
-
-
-def _scatter(machine: str, number: int, scale: float) -> str:
-    """Return a line for the noisy series of a machine: without it, a list without changes looks like a clean bill."""
-    return (
-        f"{machine}: {number} series scatter{'s' if number == 1 else ''} by {100 * _NOISY:.0f} % or more "
-        f"from commit to commit (median {100 * scale:.0f} %): small changes are found late there or not at all; "
-        "if unlike runners share this name, give each its own"
-    )
 
 
 def _json(found: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str, Noise]) -> dict[str, Any]:

@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from history import commits_of, write_foreign
 from served import words
 from showcase import COMMITS, FAST, FREE, write_showcase
 from test_dashboard_app import call
@@ -18,6 +20,7 @@ from dashboard.address import OverviewAddress, parse_overview
 from dashboard.charts.heatmap import heatmap
 from dashboard.pages import overview, overview_rows
 from dashboard.pages.overview_cards import cards, news, news_of
+from dashboard.pages.overview_machine import scatter_line
 from dashboard.server.app import create_app
 from lockstep.compare.status import reference
 
@@ -48,6 +51,24 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown):
     assert '"children": "worst +7.' in text.replace("&gt;", ">")
     assert f"{told.total} new" in text
     assert "slower by 7." in words(news(store.current(), told))
+
+
+def test_a_machine_whose_series_scatter_says_so(tmp_path):
+    """Unlike runners under one name: nothing is coloured, and not because nothing changed."""
+    commits = commits_of(tmp_path / "repo", 40)
+    dice = random.Random(3)
+    levels = [dice.choice([1.0, 1.13, 1.31]) for _ in commits]
+    write_foreign(tmp_path / "repo" / "results", "runner", commits, lambda n: 1e-3 * levels[n])
+    store = open_store(tmp_path / "repo" / "results", repo=tmp_path / "repo")
+    findings = analysed(store, tmp_path / "repo")
+    line = words(scatter_line("runner", findings.of_machine(store.current(), "runner")))
+    assert "runner: 2 series scatter by 5 % or more from commit to commit" in line
+    assert scatter_line("runner", None) == []
+
+
+def test_a_steady_machine_says_nothing_of_scatter(shown):
+    store, findings = shown
+    assert scatter_line(FAST, findings.of_machine(store.current(), FAST)) == []
 
 
 @pytest.mark.parametrize(
