@@ -1,4 +1,4 @@
-"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, by how much, how sure?"""
+"""``lockstep referee``: is a candidate correct, honest and faster than the incumbent, by how much, and how sure?"""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from lockstep.commands.gate import share
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.lines import json_line
+from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee
-from lockstep.referee.search import Search
 from lockstep.referee.source import Source, Submission
 from lockstep.referee.verdict import CORRECT, Outcome, Verdict
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.model import CACHE_STATES, SuiteError
 
-#: Exit status where candidates are correct and none is faster, and where none is correct.
+#: Exit status if candidates are correct but none is faster, and if none is correct.
 NOT_FASTER, NOT_CORRECT = 1, 2
 
 
 class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
-    """Judge candidates from outside."""
+    """Judge candidates from outside the repository."""
 
     @classmethod
     def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
@@ -40,24 +40,26 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "referee",
             help="Is a candidate correct, honest and faster than the incumbent?",
-            description="Judge candidates from files against an incumbent, one after another; a faster one takes the "
-            "incumbent's place. Without candidates, read JSON lines from standard input (docs/referee.md).",
+            description="Judge candidates from files against an incumbent, one after another; a faster candidate "
+            "becomes the incumbent. Without candidates, read JSON lines from standard input (docs/referee.md).",
         )
-        parser.add_argument("candidates", nargs="*", metavar="FILE[:FUNCTION]", help="a candidate; a solution's JSON")
+        parser.add_argument(
+            "candidates", nargs="*", metavar="FILE[:FUNCTION]", help="a candidate, or a solution's JSON"
+        )
         problem = parser.add_mutually_exclusive_group(required=True)
         problem.add_argument("--suite", metavar="NAME|FILE.py", help="problem: a suite, by its name or in a file")
         problem.add_argument("--kernelbench", metavar="FILE.py", help="problem: Model, get_inputs, get_init_inputs")
-        problem.add_argument("--flashinfer", metavar="FILE.json", help="problem: a definition of FlashInfer-Bench")
+        problem.add_argument("--flashinfer", metavar="FILE.json", help="problem: a FlashInfer-Bench definition")
         parser.add_argument(
             "--against", default="", metavar="VARIANT|FILE", help="the incumbent (default: the problem's baseline)"
         )
-        parser.add_argument("--keep", action="store_true", help="keep the incumbent when a candidate is faster")
+        parser.add_argument("--keep", action="store_true", help="do not replace the incumbent by a faster candidate")
         parser.add_argument("--case", action="append", default=[], metavar="M=8", help="cases; may repeat")
-        parser.add_argument("--all", action="store_true", help="every case; without it and --case, the first")
+        parser.add_argument("--all", action="store_true", help="every case (default without --case: the first)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="", help="cache state (default: cold; warm on a CPU)")
         parser.add_argument("--min-effect", type=share, default=0.005, metavar="0.5%", help="smallest speedup")
         parser.add_argument(
-            "--error-rate", type=share, default=0.01, metavar="1%", help="of any false 'faster' in the whole loop"
+            "--error-rate", type=share, default=0.01, metavar="1%", help="probability of any false 'faster' in the loop"
         )
         parser.add_argument("--tolerance", type=share, metavar="1e-4", help="accepted error (default: the problem's)")
         parser.add_argument("--precision", default="float32", help="dtype of a KernelBench problem (default: float32)")
@@ -66,7 +68,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--isolated",
             action="store_true",
-            help="judge a faster candidate from another process as well, which holds clock, seeds and reference",
+            help="also judge a faster candidate from another process, which holds clock, seeds and reference",
         )
         parser.add_argument("--json", action="store_true", help="print verdicts as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
@@ -74,7 +76,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
-        """Judge and print. asv's configuration is read for the name of a suite alone."""
+        """Judge and print. asv's configuration is read only to find a suite by name."""
         source = _source(args)
         search = Search(args.min_effect, args.error_rate)
         started = time.monotonic()
@@ -100,15 +102,15 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Not used: a problem in a file needs no configuration."""
+        """Run the verb; the configuration is not used, because a problem in a file needs none."""
         return cls.run_from_args(args)
 
 
 def _source(args: argparse.Namespace) -> Source:
-    """Return the problem that a command line names.
+    """Return the problem that the command line names.
 
     Raises:
-        SuiteError: the name of a suite is unknown.
+        SuiteError: there is no suite with that name.
     """
     common: dict[str, Any] = {
         "cases": tuple(args.case),
@@ -139,7 +141,7 @@ def _source(args: argparse.Namespace) -> Source:
 
 
 def _from_lines(referee: Referee) -> Iterator[Verdict]:
-    """Yield a verdict for each line of standard input; a line that cannot be used gets one as well."""
+    """Yield a verdict for each line of standard input, including lines that cannot be used."""
     for number, line in enumerate(sys.stdin, 1):
         if line.strip():
             try:
@@ -163,7 +165,7 @@ def _submission(referee: Referee, line: str) -> Submission:
 
 
 def _summary(referee: Referee, seconds: float) -> str:
-    """Return what the loop did, how fast, and how often such a loop is wrong."""
+    """Return a summary: number of verdicts, candidates a minute, and the loop's error rate."""
     counts = referee.counts
     judged = sum(counts.values())
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "none"
@@ -173,7 +175,7 @@ def _summary(referee: Referee, seconds: float) -> str:
         f"{judged} candidates in {seconds:.1f} s{pace}: {told}. {search.finals} finals. "
         f"Incumbent: {referee.incumbent}\n"
         f"At most {search.error_rate:.3g} of such loops call a candidate faster by more than {search.min_effect:.2%} "
-        "that is not."
+        "although it is not."
     )
 
 

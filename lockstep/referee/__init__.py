@@ -1,1 +1,1 @@
-"""The referee of search loops: is a candidate correct, honest and faster than the incumbent, and how sure is that?"""
+"""Judge the candidates of search loops: is a candidate correct, honest and faster than the incumbent, and how sure?"""

@@ -1,4 +1,4 @@
-"""Measure candidates of one problem beside their incumbent, in this process."""
+"""Measure candidates of one problem together with their incumbent, in this process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from lockstep.machine_code.observed import Observer
 from lockstep.record.model import Record
+from lockstep.referee.error_rate import Stage
 from lockstep.referee.flashinfer import flashinfer_problem
 from lockstep.referee.kernelbench import kernelbench_problem
 from lockstep.referee.problem import Candidate, Problem
-from lockstep.referee.search import Stage
 from lockstep.referee.source import Refused, Source, Submission
 from lockstep.referee.suites import suite_problem
 from lockstep.suite.model import Suite
@@ -21,7 +21,7 @@ from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.rules import Disqualified
 
-#: How long each stage measures. Each takes a fixed number of epochs, so that its test is that of a fixed sample.
+#: How long each stage measures. Each stage takes a fixed number of epochs, as its fixed-sample test requires.
 PLANS: Mapping[Stage, Plan] = {
     "screen": Plan(replay_s=2e-3, rounds=4, min_epochs=3, max_epochs=3, budget_s=3.0, warmup_s=0.05),
     "repeat": Plan(min_epochs=9, max_epochs=9, budget_s=9.0),
@@ -33,7 +33,7 @@ def open_problem(source: Source, device: Device) -> Problem:
     """Return the problem of a source.
 
     Raises:
-        SuiteError: it is incomplete; the message says what is missing.
+        SuiteError: the source is incomplete; the message says what is missing.
         OSError: a file cannot be read.
     """
     kinds = {"suite": suite_problem, "kernelbench": kernelbench_problem, "flashinfer": flashinfer_problem}
@@ -41,12 +41,12 @@ def open_problem(source: Source, device: Device) -> Problem:
 
 
 class Bench:
-    """Measures one candidate at a time; remembers controls, checks and the incumbent.
+    """Measures one candidate at a time; stores controls, checks and the incumbent between candidates.
 
     Args:
-        problem: what is solved.
-        device: where.
-        listener: called before what may hang; see ``Measurer``.
+        problem: the problem that candidates solve.
+        device: the device to measure on.
+        listener: called before each step that may hang; see ``Measurer``.
     """
 
     def __init__(self, problem: Problem, device: Device, listener: Listener = lambda stage, variant: None) -> None:
@@ -58,16 +58,16 @@ class Bench:
     def measure(
         self, candidate: Submission | None, incumbent: Submission | None, stage: Stage, seed: int
     ) -> list[Record]:
-        """Return the records of the incumbent and, behind it, of the candidate, case by case.
+        """Return the records of the incumbent and of the candidate, case by case, the incumbent's first.
 
         Args:
-            candidate: what is judged; None measures the incumbent alone.
-            incumbent: what it is compared with; None for the problem's own.
-            stage: how long.
-            seed: of checked inputs, placement and order; a candidate must not know it.
+            candidate: the candidate to judge; None measures the incumbent alone.
+            incumbent: the submission to compare with; None for the problem's own incumbent.
+            stage: the stage, which decides how long to measure.
+            seed: seed of checked inputs, placement and order; a candidate must not know it.
 
         Raises:
-            Refused: a file cannot be loaded.
+            Refused: a candidate's file cannot be loaded.
             DeviceLost: a variant broke the CUDA context.
         """
         rival = incumbent.name if incumbent else self._problem.name
@@ -80,7 +80,7 @@ class Bench:
         measurer = self._measurer
         measurer.plan, measurer.seed, measurer.places = PLANS[stage], seed, seed
         measurer.load = lambda suite: family
-        measurer.observer = Observer()  # one that stays would keep the kernels of every candidate
+        measurer.observer = Observer()  # a new observer, because it holds the kernels of every candidate it has seen
         if rival not in self._suites:
             self._suites = {rival: self._problem.against(rival)}
         suite, names = self._suites[rival], [candidate.name] if candidate else []

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from lockstep.processes.watched import Watched
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
-from lockstep.referee.search import Stage
+from lockstep.referee.error_rate import Stage
 from lockstep.referee.source import Refused, Source, Submission
 from lockstep.suite.model import SuiteError
 
@@ -26,10 +26,11 @@ class RefereeWorker(Watched):
 
         Args:
             source: the problem.
-            silence_s: seconds without an event after which it counts as hung; a check, which compiles, has twice that.
+            silence_s: seconds without an event after which the worker counts as hung. A check, which compiles, may
+                take twice as long.
 
         Raises:
-            WorkerDied: it did not start.
+            WorkerDied: the worker did not start.
             SuiteError: the problem cannot be used.
         """
         arguments = ["--problem", json.dumps(asdict(source))]
@@ -51,7 +52,7 @@ class RefereeWorker(Watched):
         """Return what ``Bench.measure`` returns.
 
         Raises:
-            WorkerDied: it hung, died or lost its CUDA context; start another one.
+            WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
             Refused: the candidate's file cannot be used.
         """
         asked = {"candidate": candidate and asdict(candidate), "incumbent": incumbent and asdict(incumbent)}

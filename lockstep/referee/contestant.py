@@ -32,7 +32,7 @@ def main() -> int:
 
     def load() -> tuple[Family, str]:
         if options.candidate is None:
-            assert problem.incumbent is not None, "a loop has no other incumbent"
+            assert problem.incumbent is not None, "without a candidate, the problem must have an incumbent"
             return problem.family({problem.name: problem.incumbent}), problem.name
         one = Submission(**options.candidate)
         return problem.family({one.name: problem.load(Path(one.path), one.function)}), one.name

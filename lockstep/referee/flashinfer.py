@@ -5,8 +5,8 @@ Source: https://github.com/flashinfer-ai/flashinfer-bench at 40e6ca7: ``definiti
 ``bench/config.py`` for the tolerance.
 
 A definition names axes, inputs, outputs and the text of a reference ``run``. A workload gives the variable axes and
-says where each input comes from. A solution holds source files and an entry point; it takes the inputs in the
-definition's order and, unless ``destination_passing_style`` is false, the outputs after them.
+specifies the source of each input. A solution holds source files and an entry point. The entry point takes the inputs
+in the definition's order and, unless ``destination_passing_style`` is false, the outputs after the inputs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lockstep.timing.device import Device
 #: Range of random integers by dtype, from ``_rand_tensor``.
 _INTEGERS = {"int8": (-128, 128), "int16": (-1024, 1024), "int32": (-1024, 1024), "int64": (-1024, 1024)}
 
-#: Languages of solutions that are Python to the one who calls them.
+#: Languages of solutions that can be imported as Python.
 _LANGUAGES = ("python", "triton")
 
 
@@ -48,7 +48,7 @@ class FlashInferBench(Suite):
         self._definition = _json(path.read_text(encoding="utf-8"), str(path))
         for key in ("name", "axes", "inputs", "outputs", "reference"):
             if key not in self._definition:
-                raise SuiteError(f"{path} is no definition of FlashInfer-Bench: it has no {key!r}")
+                raise SuiteError(f"{path} is not a FlashInfer-Bench definition: it has no {key!r}")
         if self._definition.get("op_type") == "sampling":
             raise SuiteError(f"{path}: results of op_type sampling are random, so they cannot be compared")
         file = Path(source.workloads) if source.workloads else _workloads_of(path, self._definition["name"])
@@ -62,7 +62,7 @@ class FlashInferBench(Suite):
             cases=cases,
             quick=cases,
             baseline=REFERENCE,
-            # rtol and atol of ``ResolvedEvalConfig``; the error here is the relative norm.
+            # Number of rtol and atol in ``ResolvedEvalConfig``; this suite applies it to the relative norm.
             tolerance=1e-2 if source.tolerance is None else source.tolerance,
         )
         super().__init__()
@@ -72,7 +72,7 @@ class FlashInferBench(Suite):
             self._run = member(import_file(written), "run")
 
     def draw(self, new: Draw, /, workload: str, **axes: Any) -> dict[str, Any]:
-        """Return the inputs of a workload: random, given numbers, or tensors of a safetensors file."""
+        """Return the inputs of a workload: random tensors, given numbers, or tensors of a safetensors file."""
         given = self._workloads[workload]["inputs"]
         return {
             name: self._input(new, name, given.get(name, {"type": "random"}), axes)
@@ -88,7 +88,7 @@ class FlashInferBench(Suite):
         return self.ordered(self._run)(**inputs)
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return the bytes of the outputs: a definition does not say which inputs may stay unread."""
+        """Return the bytes of the outputs only: a definition does not say which inputs may stay unread."""
         size = sum(
             math.prod(self._shape(spec, axes)) * getattr(torch, spec["dtype"]).itemsize for spec in self._outputs
         )
@@ -99,7 +99,7 @@ class FlashInferBench(Suite):
         return self._digest
 
     def ordered(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a variant that calls ``run`` by position and returns its outputs in the definition's order."""
+        """Return a variant that calls ``run`` with positional inputs and returns outputs in the definition's order."""
 
         @torch.no_grad()
         def call(**inputs: Any) -> Any:
@@ -124,20 +124,20 @@ class FlashInferBench(Suite):
         """Return the candidate in a solution's file.
 
         Raises:
-            SuiteError: it solves another definition, or is in a language that has to be built.
+            SuiteError: the solution is for another definition, or in a language that must be built.
         """
         found = _json(path.read_text(encoding="utf-8"), str(path))
         spec, wanted = found.get("spec", {}), self._definition["name"]
         if found.get("definition") != wanted:
             raise SuiteError(f"the solution is for {found.get('definition')!r}, the definition is {wanted!r}")
         if spec.get("language") not in _LANGUAGES:
-            raise SuiteError(f"a solution in {spec.get('language')!r} must be built first; {_LANGUAGES} can be judged")
+            raise SuiteError(f"a solution in {spec.get('language')!r} must be built first; supported: {_LANGUAGES}")
         file, _, function = spec["entry_point"].partition("::")
         package = path.with_suffix("")
         for one in found["sources"]:
             into = (package / one["path"]).resolve()
             if not into.is_relative_to(package.resolve()):
-                raise SuiteError(f"source path {one['path']!r} leaves the solution's folder")
+                raise SuiteError(f"source path {one['path']!r} is outside the solution's folder")
             into.parent.mkdir(parents=True, exist_ok=True)
             into.write_text(one["content"], encoding="utf-8")
         if str(package.parent) not in sys.path:
@@ -151,7 +151,7 @@ class FlashInferBench(Suite):
     def _outputs(self) -> tuple[Mapping[str, Any], ...]:
         specs = tuple(self._definition["outputs"].values())
         if any(spec["shape"] is None for spec in specs):
-            raise SuiteError(f"definition {self._definition['name']}: outputs that are Python numbers are not judged")
+            raise SuiteError(f"definition {self._definition['name']}: outputs must be tensors, not Python numbers")
         return specs
 
     def _shape(self, spec: Mapping[str, Any], axes: Mapping[str, Any]) -> list[int]:
@@ -163,7 +163,7 @@ class FlashInferBench(Suite):
         if given["type"] == "scalar":
             return given["value"]
         if given["type"] == "safetensors":
-            # Not a dependency: only workloads that name a file need it.
+            # Imported here because safetensors is not a dependency: only workloads that name a file need it.
             tensors = importlib.import_module("safetensors.torch").load_file(self._root / given["path"])
             return tensors[given["tensor_key"]].to(new.device)
         shape, dtype = self._shape(spec, axes) if spec["shape"] is not None else [], spec["dtype"]
@@ -183,19 +183,19 @@ def flashinfer_problem(source: Source, device: Device) -> Problem:
     """Return the problem of a FlashInfer-Bench definition; its reference is the incumbent.
 
     Raises:
-        SuiteError: a file lacks a part, or a workload is missing.
+        SuiteError: a file lacks a field, or the workloads are missing.
     """
     try:
         suite = FlashInferBench(source)
     except (KeyError, TypeError) as error:
-        raise SuiteError(f"{source.definition}: a part is missing or of the wrong type: {error}") from error
+        raise SuiteError(f"{source.definition}: a field is missing or of the wrong type: {error}") from error
     incumbent = Candidate(suite.ordered(suite._run))
     cases = chosen(source, suite, device)
     return Problem(suite, cases, cache_state(source, device), suite.solution, REFERENCE, incumbent)
 
 
 def _workloads_of(definition: Path, name: str) -> Path:
-    """Return ``workloads/…/NAME.jsonl`` of the data set that holds a definition."""
+    """Return the path of ``workloads/…/NAME.jsonl`` in the data set that holds a definition."""
     for parent in definition.resolve().parents:
         for file in sorted((parent / "workloads").rglob(f"{name}.jsonl")):
             return file

@@ -19,7 +19,7 @@ from lockstep.timing.whole_runs import Isolated
 
 @dataclass(frozen=True)
 class Entrant:
-    """A submission, or the problem's own incumbent (``None``), as ``lockstep.timing.isolated.Under`` has it."""
+    """A submission, or the problem's own incumbent (``None``), described as ``lockstep.timing.isolated.Under``."""
 
     source: Source
     submission: Submission | None
@@ -49,12 +49,12 @@ class Judge:
         self._problem = open_problem(source, self._device)
 
     def confirm(self, candidate: Submission, incumbent: Submission | None, records: Sequence[Record]) -> list[Record]:
-        """Return the records of both at all cases, as ``lockstep.timing.confirm.confirm`` does.
+        """Return the records of candidate and incumbent at all cases; see ``lockstep.timing.confirm.confirm``.
 
         Args:
-            candidate: what is judged.
-            incumbent: what it is compared with; None for the problem's own.
-            records: of both.
+            candidate: the candidate to judge.
+            incumbent: the submission to compare with; None for the problem's own incumbent.
+            records: records of candidate and incumbent.
         """
         suite = self._problem.against(incumbent.name if incumbent else self._problem.name)
 

@@ -1,14 +1,15 @@
 """Problems of KernelBench: ``Model``, ``get_inputs`` and ``get_init_inputs`` in one file, ``ModelNew`` in another.
 
-Source: https://github.com/ScalingIntelligence/KernelBench, ``src/kernelbench/eval.py`` at 423217d. As there, both
-models are built under one seed, so that they have the same weights; inputs and models are moved to one dtype; and
-models stay in training mode, called under ``no_grad``. Different here:
+Source: https://github.com/ScalingIntelligence/KernelBench, ``src/kernelbench/eval.py`` at 423217d. As in that file,
+both models are built with one seed, so that they have the same weights; inputs and models are converted to one dtype;
+and models stay in training mode, called under ``no_grad``. The differences from that file are:
 
-- Inputs are drawn on the device, by a seed that a candidate does not know; integers stay integers.
+- Inputs are drawn on the device, with a seed that a candidate does not know; integers stay integers.
 - The reference is ``Model`` in float32 without TF32.
-- The error is the relative norm, not each element's. The tolerance is the same number, or twice the error of ``Model``
-  itself if that is more, up to ten times the number: torch computes convolutions in TF32, which is off by 3e-4.
-- Weights that a model registers move to other addresses in each epoch.
+- The error is the relative norm, not the error of each element. The tolerance is KernelBench's number for the dtype. If
+  twice the error of ``Model`` itself is larger, that is the tolerance, up to ten times KernelBench's number: torch
+  computes convolutions in TF32, whose error is 3e-4.
+- The weights that a model registers move to other addresses in each epoch.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class KernelBench(Suite):
         super().__init__()
         model = self.build(self._model)
         self._exact = copy.deepcopy(model).float()
-        self._forward = type(model).forward  # taken now: a candidate that replaces it does not change the reference
+        self._forward = type(model).forward  # saved now: a candidate that replaces it must not change the reference
         inputs = self.draw(Draw(device, self._seed), problem="")
         with torch.no_grad():
             own = tensors_of(model(*inputs.values()))
         wanted = tensors_of(self.reference(**inputs))
-        # Written once at least, whatever shares memory.
+        # Every output is written at least once, even if outputs share memory.
         self._bytes = sum(one.untyped_storage().nbytes() for one in own)
         usual = TOLERANCES[source.precision]
         error = max((_distance(*pair) for pair in zip(own, wanted, strict=True)), default=0.0)
@@ -67,7 +68,7 @@ class KernelBench(Suite):
         vars(self)["tolerance"] = usual if source.tolerance is None else source.tolerance
 
     def build(self, kind: Any) -> torch.nn.Module:
-        """Return a model under the problem's seed, on its device and in its dtype."""
+        """Return a model built with the problem's seed, on its device and in its dtype."""
         with _seeded(self._seed):
             arguments = map_tensors(list(self._init_inputs()), self._cast)
             with torch.no_grad(), _seeded(self._seed):
@@ -75,21 +76,21 @@ class KernelBench(Suite):
         return model.to(device=self._device, dtype=self._dtype)
 
     def draw(self, new: Draw, /, *args: Any, **axes: Any) -> dict[str, Any]:
-        """Return what ``get_inputs`` draws, named by position."""
+        """Return the values that ``get_inputs`` draws, named by position."""
         seed = int(new.integers(1, low=0, high=2**31 - 1, dtype="int64"))
         with _seeded(seed), new.device:
             drawn = map_tensors(list(self._inputs()), self._cast)
         return {f"input_{number}": value for number, value in enumerate(drawn)}
 
     def reference(self, *args: Any, **inputs: Any) -> Any:
-        """Return the result of a new ``Model`` in float32."""
+        """Return the result of a new copy of ``Model`` in float32."""
         values = [value for name, value in inputs.items() if name.startswith("input_")]
         with torch.no_grad(), _without_tf32():
-            # A copy: a layer in training mode updates its statistics.
+            # A copy, because a layer in training mode updates its statistics.
             return self._forward(copy.deepcopy(self._exact), *map_tensors(values, _wide))
 
     def cost(self, *args: Any, **axes: Any) -> Cost:
-        """Return the bytes of the outputs: a problem does not say which inputs a solution may leave unread."""
+        """Return the bytes of the outputs only: a problem does not say which inputs a solution may leave unread."""
         return Cost(0.0, float(self._bytes))
 
     def digest(self) -> str:
@@ -104,7 +105,7 @@ def kernelbench_problem(source: Source, device: Device) -> Problem:
     """Return the problem of a KernelBench file; ``Model`` is its incumbent.
 
     Raises:
-        SuiteError: the file lacks a part, or ``Model`` raises.
+        SuiteError: the file lacks a required name, or ``Model`` raises.
     """
     try:
         suite = KernelBench(source, device.torch_device)
@@ -121,14 +122,14 @@ def kernelbench_problem(source: Source, device: Device) -> Problem:
 
 
 def _candidate(model: torch.nn.Module) -> Candidate:
-    # Taken now: a rival that replaces the method of the class slows nobody down.
+    # Saved now: a rival that replaces the method of the class must not slow this candidate.
     forward = model.forward
 
     def call(**inputs: Any) -> Any:
         with torch.no_grad():
             return forward(*inputs.values())
 
-    # cuDNN wants the weights of a recurrent layer in one piece.
+    # Recurrent layers cannot move: cuDNN needs their weights in one allocation.
     movable = not any(isinstance(part, torch.nn.RNNBase) for part in model.modules())
     weights = (*model.parameters(), *model.buffers()) if movable else ()
     return Candidate(call, weights=weights)

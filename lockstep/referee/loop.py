@@ -1,4 +1,4 @@
-"""Judge candidates one after another with one warm worker."""
+"""Judge candidates one after another with one running worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Record
 from lockstep.referee.client import RefereeWorker
-from lockstep.referee.search import STAGES, Search, Stage, pooled
+from lockstep.referee.error_rate import STAGES, Search, Stage, pooled
 from lockstep.referee.source import Refused, Source, Submission
 from lockstep.referee.verdict import Outcome, Verdict, case_rows, evidence, fault
 from lockstep.suite.model import SuiteError
@@ -20,24 +20,24 @@ from lockstep.timing.intervals import exponential
 
 
 class NoVerdict(RuntimeError):
-    """The machine, the worker or the incumbent does not allow a verdict; the message says which."""
+    """A verdict is impossible because of the machine, the worker or the incumbent; the message says which."""
 
 
 class Referee:
-    """Judges the candidates of one loop. ``close`` it.
+    """Judges the candidates of one loop. Call ``close`` at the end.
 
     Args:
         source: the problem.
-        search: error rate and smallest effect; it counts the finals.
-        silence_s: seconds that a candidate may be silent before it counts as hung.
-        keep: compare every candidate with the first incumbent; otherwise a faster candidate takes its place.
+        search: error rate and smallest effect; it counts the final stages.
+        silence_s: seconds without an event after which a candidate counts as hung.
+        keep: compare every candidate with the first incumbent; otherwise a faster candidate becomes the incumbent.
         worker: starts a worker (tests pass their own).
-        confirm: judges a candidate that is faster once more, from a process that never imports it: candidate,
-            incumbent and their records to confirmed records (``lockstep.referee.judge``).
+        confirm: judges a faster candidate again from a process that never imports it. It gets the candidate, the
+            incumbent and their records, and returns confirmed records (``lockstep.referee.judge``).
 
     Attributes:
-        incumbent: name of what candidates are compared with now.
-        counts: verdicts so far by outcome.
+        incumbent: name of the submission that candidates are now compared with.
+        counts: number of verdicts so far, by outcome.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class Referee:
         self._source, self._silence_s, self._keep = source, silence_s, keep
         self._make_worker, self._confirm = worker, confirm
         self._worker: RefereeWorker | None = None
-        self._champion: Submission | None = None  # None is the problem's own
+        self._champion: Submission | None = None  # None is the problem's own incumbent
         self._folder = tempfile.TemporaryDirectory(prefix="lockstep-referee-")
         self._names: set[str] = set()
         self._chance = random.SystemRandom()
 
     def open(self, incumbent: Submission | None = None) -> None:
-        """Start the worker and measure the incumbent alone: without it no candidate can be judged.
+        """Start the worker and measure the incumbent alone: no candidate can be judged unless that succeeds.
 
         Args:
-            incumbent: the first one; None for the problem's own.
+            incumbent: the first incumbent; None for the problem's own.
 
         Raises:
             NoVerdict: the worker or the incumbent fails.
@@ -86,7 +86,7 @@ class Referee:
             raise NoVerdict(f"the incumbent {self.incumbent} cannot be measured: {why}")
 
     def submission(self, text: str, name: str = "", function: str = "", suffix: str = ".py") -> Submission:
-        """Return a submission of a source text; a copy is kept, so that the text's file may change."""
+        """Return a submission of a source text. A copy of the text is stored, so that the original file may change."""
         label, number = name or f"candidate{suffix}", 1
         while label in self._names:
             number += 1
@@ -111,22 +111,22 @@ class Referee:
         return self.submission(text, name or place, function, path.suffix or ".py")
 
     def judge(self, candidate: Submission) -> Verdict:
-        """Return the verdict on a candidate; one that is faster is the next incumbent.
+        """Return the verdict on a candidate; a faster candidate becomes the incumbent unless ``keep`` is set.
 
         Raises:
-            NoVerdict: no worker can be started any more.
+            NoVerdict: no worker can be started.
         """
         started = time.monotonic()
         verdict = replace(self._judge(candidate), seconds=time.monotonic() - started)
         self.counts[verdict.outcome] += 1
         if verdict.outcome in (Outcome.CHEATS, Outcome.BROKEN):
-            self.close_worker()  # whatever the candidate changed in the process ends with it
+            self.close_worker()  # ends with it every change that the candidate made to the process
         if verdict.outcome is Outcome.FASTER and not self._keep:
             self._champion, self.incumbent = candidate, candidate.name
         return verdict
 
     def close_worker(self) -> None:
-        """End the worker; the next candidate starts another one."""
+        """End the worker; the next candidate starts a new worker."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -145,7 +145,7 @@ class Referee:
                 records = self._up().measure(candidate, self._champion, stage, self._seed())
             except WorkerDied as died:
                 self.close_worker()
-                who = f"{died.variant} beside it: " if died.variant not in ("", candidate.name) else ""
+                who = f"{died.variant}, measured with it: " if died.variant not in ("", candidate.name) else ""
                 return blank.failed(died.rule, who + died.how)
             except Refused as refused:
                 return blank.failed(refused.rule, str(refused))
@@ -153,7 +153,7 @@ class Referee:
             if not further:
                 return verdict
         if self._confirm is not None:
-            self.close_worker()  # on a GPU it would run beside those that are judged
+            self.close_worker()  # on a GPU it would disturb the contestants
             mine = [one for one in self._confirm(candidate, self._champion, records) if one.variant == candidate.name]
             if found := fault(mine):
                 return blank.failed(*found)
@@ -162,7 +162,7 @@ class Referee:
         return replace(verdict, outcome=Outcome.FASTER)
 
     def _weigh(self, blank: Verdict, records: list[Record], stage: Stage) -> tuple[Verdict, bool]:
-        """Return the verdict of a stage, filled into ``blank``, and whether the candidate passes the stage."""
+        """Return the verdict of a stage, based on ``blank``, and whether the candidate passes the stage."""
         mine = [record for record in records if record.variant == blank.candidate]
         rival = [record for record in records if record.variant == blank.incumbent]
         if found := fault(mine):
@@ -170,7 +170,7 @@ class Referee:
         measured = [seen for record in mine if (seen := evidence(record))]
         if len(measured) < len(mine):
             why = next((record.reason for record in rival if record.state != "ok"), "no reason was given")
-            return blank.failed("", f"{blank.incumbent} fails beside it, not alone: {why}"), False
+            return blank.failed("", f"{blank.incumbent} fails when measured with it, but not alone: {why}"), False
         together = pooled(measured)
         level = self.search.level(stage)
         speedup = exponential(self.search.interval(together, level))
@@ -181,7 +181,7 @@ class Referee:
         """Return the worker; start it if needed.
 
         Raises:
-            NoVerdict: it does not start.
+            NoVerdict: the worker does not start.
         """
         if self._worker is None:
             try:

@@ -1,4 +1,4 @@
-"""A problem that candidates from outside solve: a suite, its cases, the incumbent, and a loader of candidates."""
+"""A problem that external candidates solve: a suite, its cases, the incumbent, and a loader of candidates."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lockstep.suite.family import Family, Variant
 from lockstep.suite.model import Suite, SuiteError
 from lockstep.timing.device import Device
 
-#: Name of the incumbent that a problem brings itself, where it has no name of its own.
+#: Name of a problem's own incumbent that has no other name.
 REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant from outside.
+    """A variant from outside the repository.
 
     Attributes:
-        variant: function of named tensors.
-        prepare: function from the suite's inputs to further named arguments, outside the timed part; or None.
-        weights: tensors that it keeps between calls. The harness moves them to other addresses each epoch.
+        variant: function that takes tensors by name.
+        prepare: function that returns further named arguments from the suite's inputs, outside the timed part; or None.
+        weights: tensors that the candidate stores between calls. The harness moves them to other addresses each epoch.
     """
 
     variant: Variant
@@ -42,15 +42,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """What candidates are judged by.
+    """A problem: what candidates compute, at which shapes, and how they are compared.
 
     Attributes:
         suite: inputs, reference, costs and tolerance.
         cases: the shapes to measure.
         l2: cache state.
-        load: returns the candidate in a file; the text names a function there, or is "".
-        name, incumbent: the incumbent that the problem brings; None where one must be given.
-        scratch: device buffers that the suite's own module keeps between calls.
+        load: returns the candidate in a file; the second argument names a function or class in the file, or is "".
+        name, incumbent: the problem's own incumbent and its name; the incumbent is None if the caller must give one.
+        scratch: device buffers that the suite's own module stores between calls.
     """
 
     suite: Suite
@@ -62,14 +62,14 @@ class Problem:
     scratch: MutableMapping[Any, torch.Tensor] = field(default_factory=dict)
 
     def against(self, incumbent: str) -> Suite:
-        """Return the suite with the incumbent as its baseline and nothing skipped."""
+        """Return a copy of the suite with this incumbent as its baseline and no skipped cases."""
         suite = copy.copy(self.suite)
-        # Attributes of the class elsewhere; here they belong to this one suite.
+        # Usually attributes of the class; this one suite gets its own values.
         vars(suite).update(baseline=incumbent, skips=Suite.skips.__get__(suite))
         return suite
 
     def family(self, entries: dict[str, Candidate]) -> Family:
-        """Return the family of these candidates by name."""
+        """Return a family with these candidates as variants, by name."""
         weights = [tensor for one in entries.values() for tensor in one.weights]
         return Family(
             variants={name: one.variant for name, one in entries.items()},
@@ -80,7 +80,7 @@ class Problem:
 
 
 class Weights(MutableMapping[int, torch.Tensor]):
-    """Tensors by number; setting one gives it other storage with the same values, for ``lockstep.timing.arms.move``."""
+    """Tensors by number; setting an entry copies the values to new storage, for ``lockstep.timing.arms.move``."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors
@@ -102,10 +102,10 @@ class Weights(MutableMapping[int, torch.Tensor]):
 
 
 def chosen(source: Source, suite: Suite, device: Device) -> tuple[Case, ...]:
-    """Return the cases that a source picks among those of the device.
+    """Return the cases that a source selects among those that the device measures.
 
     Raises:
-        SuiteError: a text picks none, or there is none.
+        SuiteError: a text selects no case, or the device measures none.
     """
     here = suite.quick if device.kind == "cpu" else suite.cases
     if source.cases:
@@ -122,22 +122,22 @@ def cache_state(source: Source, device: Device) -> str:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a file under a name of its own, so that two files of one name do not meet."""
+    """Import a file under a unique module name, so that two files of the same name do not collide."""
     name = f"lockstep_referee_{abs(hash(path.resolve())):x}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SuiteError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # Triton and dataclasses look a function's module up there
+    sys.modules[name] = module  # Triton and dataclasses look up a function's module in sys.modules
     spec.loader.exec_module(module)
     return module
 
 
 def member(module: ModuleType, name: str) -> Any:
-    """Return what a file calls ``name``.
+    """Return the member ``name`` of a file's module.
 
     Raises:
-        SuiteError: it has no such name.
+        SuiteError: the file has no such name.
     """
     if not hasattr(module, name):
         raise SuiteError(
@@ -147,10 +147,10 @@ def member(module: ModuleType, name: str) -> Any:
 
 
 def function_in(module: ModuleType, name: str) -> Variant:
-    """Return a function of a file: the named one, or the only public one that is defined there.
+    """Return a function of a file: the named function, or the only public function that the file defines.
 
     Raises:
-        SuiteError: there is none, or several and none is named.
+        SuiteError: the file has no such function, or several and no name is given.
     """
     if name:
         found: Variant = member(module, name)
@@ -162,6 +162,6 @@ def function_in(module: ModuleType, name: str) -> Variant:
     }
     if len(public) != 1:
         there = f"{len(public)} public functions ({', '.join(public)})" if public else "no public function"
-        raise SuiteError(f"{module.__file__} has {there}; name the one to judge: FILE.py:FUNCTION")
+        raise SuiteError(f"{module.__file__} has {there}; name the function to judge: FILE.py:FUNCTION")
     [only] = public.values()
     return only

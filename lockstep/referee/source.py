@@ -1,4 +1,4 @@
-"""Where a problem and its candidates are: plain values, which travel to the worker as JSON."""
+"""Describe a problem and its candidates in plain values, which are sent to the worker as JSON."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Source:
-    """Where a problem is defined.
+    """The definition of a problem, and the cases to measure.
 
     Attributes:
-        kind: the format.
+        kind: the format of the definition.
         definition: name of a suite, or path of a file.
-        cases: texts that pick cases (``M=8``); () takes the first case of the device.
-        every: all cases of the device.
+        cases: texts that select cases (``M=8``); without texts, the first case that the device measures.
+        every: whether to take all cases that the device measures.
         l2: "cold", "warm", or "" for cold on a GPU and warm on a CPU.
         against: variant of the suite that is the incumbent; "" for the baseline.
-        tolerance: largest accepted relative error, instead of the problem's own.
-        precision: dtype of a KernelBench problem, a name in torch.
-        workloads: file of a FlashInfer-Bench definition's workloads; "" for the one beside it.
-        benchmarks, checkout, packages: folders and packages of a suite's name, as ``WorkerSpec`` has them.
+        tolerance: largest accepted relative error; None for the problem's own.
+        precision: dtype of a KernelBench problem, named as in torch.
+        workloads: file with the workloads of a FlashInfer-Bench definition; "" for the file in its data set.
+        benchmarks, checkout, packages: folders and packages of a named suite; see ``WorkerSpec``.
     """
 
     kind: Literal["suite", "kernelbench", "flashinfer"]
@@ -43,8 +43,8 @@ class Submission:
 
     Attributes:
         name: unique in a loop.
-        path: the file; nobody changes it while the loop runs.
-        function: a name in it, or "".
+        path: path of the file; it must not change while the loop runs.
+        function: name of a function or class in the file, or "".
     """
 
     name: str
@@ -53,10 +53,10 @@ class Submission:
 
 
 class Refused(ValueError):
-    """A candidate's file cannot be imported, or does not hold what the problem asks for.
+    """A candidate's file cannot be imported, or lacks what the problem requires.
 
     Attributes:
-        rule: name of the rule that its import broke, or "".
+        rule: name of the rule that the import broke, or "".
     """
 
     def __init__(self, reason: str, rule: str = "") -> None:

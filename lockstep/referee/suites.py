@@ -1,4 +1,4 @@
-"""Problems that a suite defines: one of the benchmark folder by name, or a class in a file."""
+"""Problems that a suite defines: a suite of the benchmark folder, by name, or a class in a file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lockstep.timing.device import Device
 def suite_problem(source: Source, device: Device) -> Problem:
     """Return the problem of a suite; its incumbent is the baseline or the variant ``source.against``.
 
-    A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. A function
-    that ``PREPARE`` of its file names for it gives further arguments, as in a module of variants.
+    A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. If the dict
+    ``PREPARE`` of its file has an entry for it, that function returns further arguments, as in a module of variants.
 
     Raises:
-        SuiteError: there is no such suite, case or variant.
+        SuiteError: the suite, a case or the variant does not exist.
     """
     if source.definition.partition(":")[0].endswith(".py"):
         suite = _suite_of_file(source.definition)
@@ -52,14 +52,14 @@ def _load(path: Path, name: str) -> Candidate:
 
 
 def _suite_of_file(definition: str) -> Suite:
-    """Return the suite in ``FILE.py`` or ``FILE.py:CLASS``; it needs no baseline if an incumbent is given."""
+    """Return the suite in ``FILE.py`` or ``FILE.py:CLASS``; it needs no baseline if an incumbent is named."""
     file, _, name = definition.partition(":")
     path = Path(file)
     sys.path.insert(0, str(path.resolve().parent))
     module = import_file(path)
     classes = {key: one for key, one in vars(module).items() if is_suite(one) and one.__module__ == module.__name__}
     if not name and len(classes) != 1:
-        raise SuiteError(f"{path} has {len(classes)} suites; name one: {path.name}:CLASS")
+        raise SuiteError(f"{path} has {len(classes)} suites; name one of them: {path.name}:CLASS")
     kind = member(module, name) if name else next(iter(classes.values()))
     if not is_suite(kind) or inspect.isabstract(kind):
         lacking = ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))) or "to be a class of suites"

@@ -1,4 +1,4 @@
-"""What a referee says of one candidate."""
+"""The verdict on one candidate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from lockstep.record.model import Estimate, Record
-from lockstep.referee.search import Evidence
+from lockstep.referee.error_rate import Evidence
 from lockstep.timing.intervals import standard_error
 from lockstep.timing.rules import Rule
 
 
 class Outcome(StrEnum):
-    """The verdict in one word; "broken" is a candidate that does not load, raises, hangs or crashes."""
+    """The verdict in one word; "broken" means that a candidate does not load, raises, hangs or crashes."""
 
     FASTER = "faster"
     NOT_FASTER = "not-faster"
@@ -27,10 +27,10 @@ class Outcome(StrEnum):
     BROKEN = "broken"
 
 
-#: Outcomes of candidates that compute the right result by honest means.
+#: Outcomes of candidates that compute the correct result and break no rule.
 CORRECT = (Outcome.FASTER, Outcome.NOT_FASTER)
 
-#: What a broken rule says of a candidate; every other rule is "cheats".
+#: Outcome for a broken rule; for every other rule it is "cheats".
 _BY_RULE = {"": Outcome.BROKEN, Rule.HUNG: Outcome.BROKEN, Rule.WRONG_RESULT: Outcome.WRONG}
 
 _SENTENCES = {
@@ -44,18 +44,18 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a referee says of one candidate.
+    """The verdict on one candidate.
 
     Attributes:
         candidate, incumbent: names.
         outcome: see ``Outcome``.
         rule: name of the broken rule (``lockstep.timing.rules``), or "".
-        reason: what was seen, with its numbers, or "".
+        reason: what was observed, with numbers, or "".
         speedup: incumbent's time over candidate's, the geometric mean over the cases, with its interval; None
-            unless correct.
+            unless the candidate is correct.
         stage: the last stage that the candidate reached.
-        seconds: time that the verdict took.
-        cases: for each case, label and cache state, seconds a call of both, and the relative error of the check.
+        seconds: time spent on the verdict.
+        cases: for each case its label, cache state, seconds a call of candidate and incumbent, and the check's error.
     """
 
     candidate: str
@@ -69,11 +69,11 @@ class Verdict:
     cases: tuple[dict[str, Any], ...] = field(default=(), hash=False)
 
     def failed(self, rule: str, reason: str) -> Verdict:
-        """Return this verdict with the outcome of a broken rule, "" for none."""
+        """Return this verdict with the outcome of a broken rule; ``rule`` is "" if no rule was broken."""
         return replace(self, outcome=_outcome(rule), rule=rule, reason=reason)
 
     def sentence(self) -> str:
-        """Return the verdict as a line for people."""
+        """Return the verdict as one line of text."""
         told = percent(self.speedup) if self.speedup else ""
         text = _SENTENCES[self.outcome].format(**{**asdict(self), "speedup": told})
         if self.outcome is Outcome.NOT_FASTER and self.reason:
@@ -92,7 +92,7 @@ def percent(speedup: Estimate) -> str:
 
 
 def fault(records: Sequence[Record]) -> tuple[str, str] | None:
-    """Return rule and reason of the worst record of a candidate; None if all are measured."""
+    """Return the rule and reason of a candidate's worst record; None if all records have measurements."""
     worst = (Outcome.CHEATS, Outcome.WRONG, Outcome.BROKEN)
     failed = [one for one in records if one.state != "ok"]
     if not failed:
@@ -106,12 +106,12 @@ def _outcome(rule: str) -> Outcome:
 
 
 def _evidence_of(record: Record) -> str:
-    """Return the reason without the name of the error where a rule says the same."""
+    """Return a record's reason, without the name of the error if the record has a rule that says the same."""
     return re.sub(r"^[\w-]+: ", "", record.reason) if record.rule else record.reason
 
 
 def evidence(record: Record) -> Evidence | None:
-    """Return what a measured record says of the ratio; None without an incumbent beside it."""
+    """Return the evidence on the ratio from a measured record; None if no incumbent was measured with it."""
     ratio = record.speedup
     if ratio is None:
         return None

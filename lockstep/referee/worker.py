@@ -1,9 +1,9 @@
-"""The referee's worker: holds one problem and measures candidates beside their incumbent, one request at a time.
+"""The referee's worker: opens one problem and measures candidates with their incumbent, one request at a time.
 
-Requests: ``{"measure": {"candidate", "incumbent", "stage", "seed"}}``, the first two a ``Submission`` or null. Events:
-``ready`` (host, and the name of the problem's own incumbent or ""), ``unusable`` (the problem cannot be opened),
-``records`` (with the reason and the rule by which a candidate is refused, or ""), ``stage``, ``lost``.
-``lockstep.processes.watched`` says how they travel.
+Requests: ``{"measure": {"candidate", "incumbent", "stage", "seed"}}``; candidate and incumbent are a ``Submission`` or
+null. Events: ``ready`` (host, and the name of the problem's own incumbent or ""), ``unusable`` (the problem cannot be
+opened), ``records`` (with the reason and the rule for which a candidate is refused, or ""), ``stage``, ``lost``.
+``lockstep.processes.watched`` describes how requests and events are sent.
 """
 
 from __future__ import annotations

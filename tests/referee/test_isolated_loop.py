@@ -10,8 +10,8 @@ from test_problems import SCALE, SUITE
 
 import lockstep.commands.referee  # noqa: F401 — makes the verb known where the installed package lacks it
 from lockstep.commands import cli
+from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import Referee
-from lockstep.referee.search import Search
 from lockstep.referee.source import Source
 from lockstep.referee.verdict import Outcome
 from lockstep.timing import isolated

@@ -13,8 +13,8 @@ import lockstep.commands.referee  # noqa: F401 — makes the verb known where th
 from lockstep.commands import cli
 from lockstep.processes.watched import WorkerDied
 from lockstep.record.model import Estimate, Record
+from lockstep.referee.error_rate import Search
 from lockstep.referee.loop import NoVerdict, Referee
-from lockstep.referee.search import Search
 from lockstep.referee.source import Refused, Source
 from lockstep.referee.verdict import Outcome, Verdict
 
@@ -107,7 +107,7 @@ def test_the_faster_one_is_the_next_incumbent_unless_the_first_is_kept(referee, 
         ("dies in final", Outcome.BROKEN, "broken: hung for 60 s in its check"),
         ("patches at import", Outcome.CHEATS, "cheats: changed-clock: its import replaced time.sleep"),
         ("unloadable", Outcome.BROKEN, "broken: cannot be loaded: SyntaxError"),
-        ("spoils", Outcome.BROKEN, "broken: Model fails beside it, not alone: off"),
+        ("spoils", Outcome.BROKEN, "broken: Model fails when measured with it, but not alone: off"),
         ('{"screen": 0.4}', Outcome.NOT_FASTER, "no faster than chance: 0.40 % ±"),
         ('{"repeat": 0.6}', Outcome.NOT_FASTER, "no faster than chance: 0.60 % ±"),
     ],

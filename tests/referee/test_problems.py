@@ -200,7 +200,7 @@ def test_a_candidate_that_raises_is_broken_and_the_reason_is_told(judge, written
         ("import nosuchmodule\n", "ModuleNotFoundError: No module named 'nosuchmodule'"),
         ("def broken(:\n", "SyntaxError"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
-        ("x = 1\n", "no public function; name the one to judge"),
+        ("x = 1\n", "no public function; name the function to judge"),
         ("def one(x):\n    pass\n\n\ndef two(x):\n    pass\n", "2 public functions (one, two)"),
     ],
 )
@@ -322,7 +322,7 @@ def test_solutions_of_flashinfer_bench_fill_or_return_their_outputs(judge, defin
     [
         (solution(FILLS, language="cuda"), "a solution in 'cuda' must be built first"),
         (solution(FILLS).replace("gemm_n32_k64", "gemm_n8_k8"), "the solution is for 'gemm_n8_k8'"),
-        (solution(FILLS).replace("parts/shape.py", "../shape.py"), "leaves the solution's folder"),
+        (solution(FILLS).replace("parts/shape.py", "../shape.py"), "is outside the solution's folder"),
         (solution(FILLS, entry_point="main.py::walk"), "has no walk"),
         ("[]", "expected an object"),
         ("{", "is not JSON"),
@@ -345,7 +345,7 @@ def test_a_definition_that_cannot_be_used_is_named(definition, written):
         path = written("set/definitions/gemm/changed.json", json.dumps(changed))
         with pytest.raises(SuiteError, match=told):
             open_problem(Source("flashinfer", path), device)
-    with pytest.raises(SuiteError, match="a part is missing"):
+    with pytest.raises(SuiteError, match="a field is missing"):
         open_problem(Source("flashinfer", definition, workloads=written("w/w.jsonl", '{"workload": {}}\n')), device)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lockstep.referee.bench import PLANS
-from lockstep.referee.search import PROCESS_SD, STAGES, Evidence, Search, pooled
+from lockstep.referee.error_rate import PROCESS_SD, STAGES, Evidence, Search, pooled
 
 CANDIDATES = 500
 
@@ -99,7 +99,7 @@ def test_cases_are_pooled_by_their_geometric_mean():
 
 
 if __name__ == "__main__":
-    # The table of docs/referee.md: python tests/referee/test_search.py (minutes)
+    # The table of docs/referee.md: python tests/referee/test_error_rate.py (minutes)
     rows = {**NOISE, "H200 0.2 %, process 0.1 %": (0.002, 0.001)}
     print("| epochs, process 0.05 % | loops with an error: none faster | all faster by 0.499 % | t₅ | +1 % | +2 % |")
     for name, noise in rows.items():
