@@ -1,17 +1,18 @@
 """Measure how far an output is from its reference: by norm, by worst row, column, tile and element, and centred.
 
-The norm of a whole output hides what is wrong in a small part of it: one wrong column of 12,000 changes the norm by
-0.9 %. The error of a slice (row, column, tile, element) is therefore stated as well, as
+The norm of a whole output hides an error in a small part of it: one wrong column of 12,000 changes the norm by 0.9 %.
+The error of each slice (row, column, tile, element) is therefore measured as well, as
 
     ‖got − want‖ / max(‖want‖, √n · rms)    over the n elements of the slice,
 
-where ``rms`` is the root mean square of the whole reference. A slice whose reference is large is judged by its own
-norm, because rounding is relative; a small slice by that of an average one, because a sum may cancel. The norm of the
-whole is the measure of LAPACK's error bounds (LAPACK Users' Guide, 3rd edition, "How to Measure Errors").
+where ``rms`` is the root mean square of the whole reference. A slice with large reference values is compared with its
+own norm, because rounding errors are relative. A slice with small values is compared with the norm of an average slice,
+because the terms of a sum may cancel. The norm of the whole output is the measure of LAPACK's error bounds (LAPACK
+Users' Guide, 3rd edition, "How to Measure Errors").
 
-The norm also hides an output that varies little: a constant is within 1 % of "100 plus noise of 1". The centred norm is
-relative to ‖want − mean(want)‖, so a constant is off by 1. KernelBench and robust-kbench compare elements alone, with
-absolute and relative tolerance; there, too, a constant passes where the offset is large.
+The norm also hides an error in an output that varies little: a constant is within 1 % of "100 plus noise of 1". The
+centred norm is relative to ‖want − mean(want)‖, so a constant has an error of 1. KernelBench and robust-kbench compare
+elements only, with an absolute and a relative tolerance; they accept a constant too where the offset is large.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from lockstep.record.model import Accuracy
 #: Rows and columns of a tile.
 TILE = 128
 
-#: Elements that are in float64 at a time: 8 MB on a CPU, about ten times as much with all intermediates.
+#: Elements converted to float64 at a time: 8 MB on a CPU, about ten times as much with all intermediates.
 CHUNK = 1 << 20
 
-#: The same on a GPU, where a chunk of 1 << 20 takes as long as the launches of its 35 kernels, .64 ms (H200).
+#: ``CHUNK`` on a GPU. A chunk of 1 << 20 takes as long there as the launches of its 35 kernels, 0.64 ms (H200).
 CUDA_CHUNK = 1 << 23
 
 
 def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
     """Return the errors of ``got`` relative to ``want``; both have the same shape, of any number of dimensions.
 
-    The last dimension is a row; the others together are the rows of a matrix, which has the columns and tiles. A vector
-    is one row, a complex number two elements. Integers and booleans are compared by value. Where ``want`` is zero
-    everywhere, errors are absolute.
+    The last dimension is a row; the other dimensions together are the rows of a matrix. That matrix defines the columns
+    and tiles. A vector is one row; a complex number counts as two elements. Integers and booleans are compared by
+    value. Where ``want`` is zero everywhere, errors are absolute.
 
-    NaN is right where the reference has NaN, an infinity where it has the same one. All other elements that are not
-    finite on both sides are counted in ``non_finite`` and left out of the errors.
+    NaN is accepted where the reference is NaN, an infinity where the reference is the same infinity. All other elements
+    that are not finite in both tensors are counted in ``non_finite`` and left out of the errors.
 
     Raises:
         ValueError: the shapes differ.
@@ -52,7 +53,7 @@ def accuracy_of(got: torch.Tensor, want: torch.Tensor) -> Accuracy:
         return Accuracy(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     in_pairs = got.is_complex() or want.is_complex()
     got, want = _matrix(got, in_pairs), _matrix(want, in_pairs)
-    # Sums by column are kept for the whole matrix, those by row for a chunk: the shorter side becomes the columns.
+    # Column sums are stored for the whole matrix, row sums for one chunk: the shorter side becomes the columns.
     turned = want.shape[0] < want.shape[1]
     if turned:
         got, want = got.T, want.T
@@ -71,7 +72,7 @@ def worst(outputs: Iterable[Accuracy]) -> Accuracy:
 class _Errors:
     """Sums over the chunks of one output; they stay on its device until the end, so that no chunk waits for the host.
 
-    The first pass over the reference is for its mean and mean square, which all slices need.
+    The first pass over the reference computes its mean and mean square, which all slices need.
     """
 
     def __init__(self, want: torch.Tensor) -> None:
@@ -117,14 +118,14 @@ class _Errors:
         self.tile = torch.maximum(self.tile, self._worst(_bands(errors.T).T, _bands(squares.T).T, sizes))
 
     def _worst(self, error: torch.Tensor, own: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
-        """Return the largest squared error of slices that have ``count`` elements each."""
+        """Return the largest squared relative error of slices that have ``count`` elements each."""
         return (error / torch.maximum(own, count * self.mean_square)).max()
 
     def accuracy(self, turned: bool) -> Accuracy:
-        """Return the measures; ``turned`` says that rows and columns are exchanged."""
+        """Return the errors; ``turned`` means that rows and columns were exchanged."""
         across = self._worst(self.column_errors, self.column_squares, self.rows)
         whole = self.error / self.squares
-        # A constant reference has no variation to be judged by.
+        # A constant reference has no variation to divide by.
         varying = torch.where(self.varying > 0, self.error / self.varying, whole)
         squared = (whole, self.row, across, self.tile, varying, self.element, self.rounding / self.squares)
         norm, row, column, tile, centred, element, rounding = torch.stack(squared).sqrt().tolist()
@@ -140,7 +141,7 @@ def _matrix(tensor: torch.Tensor, in_pairs: bool) -> torch.Tensor:
 
 
 def _chunks(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield whole rows of tiles, at most ``CHUNK`` or ``CUDA_CHUNK`` elements, or one row of tiles."""
+    """Yield chunks of whole tile rows with at most ``CHUNK`` or ``CUDA_CHUNK`` elements, or a single tile row."""
     most = CUDA_CHUNK if matrix.is_cuda else CHUNK
     yield from matrix.split(TILE * max(1, most // (TILE * matrix.shape[1])))
 
@@ -154,13 +155,13 @@ def _rounded(target: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _sizes(values: torch.Tensor, dim: int) -> torch.Tensor:
-    """Return the lengths of the tiles along a dimension; the last one may be shorter."""
+    """Return the lengths of the tiles along a dimension; the last tile may be shorter."""
     starts = torch.arange(0, values.shape[dim], TILE, device=values.device)
     return (values.shape[dim] - starts).clamp(max=TILE)
 
 
 def _bands(values: torch.Tensor) -> torch.Tensor:
-    """Return the sums over each ``TILE`` rows of a matrix; the last band may be shorter."""
+    """Return the sum over each band of ``TILE`` rows of a matrix; the last band may be shorter."""
     rest = len(values) % TILE
     whole = values[: len(values) - rest].unflatten(0, (-1, TILE)).sum(1) if len(values) > rest else values[:0]
     return torch.cat([whole, values[len(values) - rest :].sum(0, keepdim=True)]) if rest else whole

@@ -1,6 +1,6 @@
-"""One buffer that two processes share, with tensors in it and canaries around them.
+"""A buffer that two processes share. It holds tensors with canaries around them.
 
-On a CPU it is a file without a name (memfd), on a GPU an allocation of its own that CUDA's IPC hands over.
+On a CPU the buffer is an anonymous file (memfd), on a GPU an allocation of its own that is passed through CUDA IPC.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-#: Tensors start at multiples of this; at least as many bytes of canary lie before, between and after them.
+#: Tensors start at multiples of this; at least as many canary bytes lie before, between and after them.
 ALIGNMENT = 512
 
-#: An allocation of this size has a segment of torch's caching allocator to itself (``kMinLargeAlloc`` is 10 MiB), so
-#: that the other process sees no other tensor of ours.
+#: An allocation of this size has a segment of torch's caching allocator to itself (``kMinLargeAlloc`` is 10 MiB). The
+#: other process can then map no other tensor of this process.
 _SEGMENT = 32 << 20
 
 
@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass
 class Layout:
-    """Places for tensors, one after another."""
+    """Assigns offsets to tensors, one after another."""
 
     slots: list[Slot] = field(default_factory=list)
     end: int = ALIGNMENT
@@ -59,15 +59,15 @@ class Layout:
 
 
 class Arena:
-    """The owner's side of the buffer.
+    """The shared buffer, on the side of the process that allocates it.
 
     Args:
-        layout: of the tensors.
-        device: where.
+        layout: offsets of the tensors.
+        device: the device to allocate on.
 
     Attributes:
-        buffer: uint8, all of it.
-        address: how another process finds it, for ``attach``.
+        buffer: the whole buffer, uint8.
+        address: what another process passes to ``attach`` to map the buffer.
         fds: file descriptors that the other process must inherit.
     """
 
@@ -93,12 +93,12 @@ class Arena:
             self.buffer[start:end] = canary
 
     def intact(self) -> bool:
-        """Return whether every canary is as it was."""
+        """Return whether every canary is unchanged."""
         pairs = zip(self._gaps, self._canaries, strict=True)
         return all(torch.equal(self.buffer[start:end], canary) for (start, end), canary in pairs)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file and free the buffer."""
         for fd in self.fds:
             os.close(fd)
 
@@ -123,10 +123,10 @@ def _gaps(slots: Sequence[Slot], size: int) -> list[tuple[int, int]]:
 
 
 def encode(value: Any, place: Callable[[torch.Tensor], Slot]) -> Any:
-    """Return a structure of tensors and plain values as JSON, each tensor as its place.
+    """Return a structure of tensors and plain values as JSON; each tensor is replaced by its place.
 
     Raises:
-        NotImplementedError: a value that is neither.
+        NotImplementedError: a value is neither a tensor nor plain.
     """
     if isinstance(value, torch.Tensor):
         slot = place(value)
@@ -137,11 +137,11 @@ def encode(value: Any, place: Callable[[torch.Tensor], Slot]) -> Any:
         return {type(value).__name__: [encode(part, place) for part in value]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise NotImplementedError(f"a {type(value).__name__} among the inputs cannot be handed to another process")
+    raise NotImplementedError(f"a {type(value).__name__} among the inputs cannot be passed to another process")
 
 
 def decode(text: Any, buffer: torch.Tensor) -> Any:
-    """Return the structure that ``encode`` was given, with its tensors in this buffer."""
+    """Return the structure that ``encode`` was called with; its tensors are views of this buffer."""
     if not isinstance(text, dict):
         return text
     [(kind, parts)] = text.items()

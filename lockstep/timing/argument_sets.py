@@ -1,6 +1,6 @@
 """Draw the argument sets that a case rotates through: how many, and where each tensor lies.
 
-A cold series rotates through enough sets that each call finds other data in the L2; a warm series repeats one set.
+A cold series rotates through enough sets that no call finds its data in the L2; a warm series repeats one set.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lockstep.timing.device import Device
 from lockstep.timing.in_place import write
 from lockstep.timing.outputs import span
 
-#: Cold series rotate through this many times the cache (nvbench flushes once; LRU is not promised).
+#: Cold series rotate through this many times the cache size (nvbench flushes once; LRU replacement is not guaranteed).
 CACHE_FACTOR = 2
 
-#: A case so small that a cold series would need more sets than this has no cold series.
+#: A case so small that a cold series would need more sets than this has only a warm series.
 MOST_SETS = 1024
 
-#: Tensors start at a random multiple of this within their slack (torch aligns to 512 as well).
+#: Tensors start at a random multiple of this within their slack (torch also aligns to 512).
 ALIGNMENT = 512
 SLACK = 2 << 20
 
@@ -41,13 +41,13 @@ class ArgumentSet:
 
 
 def size_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes of the tensors together."""
+    """Return the total bytes of the tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-#: A cold series rotates through more sets than the cache requires, up to these limits: a replay then averages over as
-#: many placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs;
-#: with 48 instead of 12 those of w4a16's 8192² moved by 0.15 instead of 0.29 % from process to process.
+#: A cold series rotates through up to this many sets, even where the cache requires fewer: a replay then averages over
+#: more placements. With 8 sets the ratio of two linears moved by 0.4 % between epochs. For w4a16's 8192² the ratios
+#: moved by 0.29 % from process to process with 12 sets, by 0.15 % with 48.
 PLACEMENTS = 48
 PLACEMENT_BYTES = 8 << 30
 ROTATION_S = 2e-3
@@ -59,20 +59,20 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
     Args:
         smallest: bytes that one call of the arm with the least data touches.
         whole: bytes of one set with the arguments of all arms.
-        floor_s: seconds that a call takes at least; a rotation should not be longer than a replay.
-        device: the device with the cache.
+        floor_s: lower bound of the seconds that a call takes; a rotation should not be longer than a replay.
+        device: supplies the cache size.
         l2: "cold" or "warm".
 
     Raises:
-        NotImplementedError: the case is too small to be cold; a half-warm series would be wrong.
+        NotImplementedError: the case is too small for a cold series; a partly warm series would be wrong.
     """
     if l2 == "warm":
         return 1
     count = max(2, math.ceil(CACHE_FACTOR * device.cache_bytes / max(smallest, 1)))
     if count > MOST_SETS:
         raise NotImplementedError(
-            f"too small for a cold series: {smallest} bytes a call would need {count} argument sets to empty "
-            f"a cache of {device.cache_bytes / 1e6:.0f} MB"
+            f"too small for a cold series: with {smallest} bytes a call, {count} argument sets would be needed to "
+            f"exceed a cache of {device.cache_bytes / 1e6:.0f} MB"
         )
     room = min(PLACEMENT_BYTES, device.memory_bytes)
     placements = min(PLACEMENTS, room // max(whole, 1), int(ROTATION_S / floor_s)) if floor_s else 0
@@ -82,8 +82,8 @@ def set_count(smallest: int, whole: int, floor_s: float, device: Device, l2: str
 def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -> list[ArgumentSet]:
     """Draw argument sets; copy each tensor to a random offset, because placement biases a comparison.
 
-    All sets hold the same values. Different addresses are enough to make a call find the cache cold, and drawing and
-    packing each set of w4a16 anew took as long as timing it.
+    All sets hold the same values. Different addresses are enough to make each call find the cache cold. Drawing and
+    packing each set of w4a16 separately took as long as timing it.
     """
     new = Draw(device.torch_device, seed)
     chance = random.Random(seed)
@@ -92,10 +92,10 @@ def draw_sets(suite: Suite, case: Case, device: Device, count: int, seed: int) -
 
 
 def place(value: Any, chance: random.Random) -> Any:
-    """Return the same tensors, each copied to a random offset of a buffer of its own."""
+    """Return the same tensors, each copied to a random offset in a buffer of its own."""
 
     def elsewhere(tensor: torch.Tensor) -> torch.Tensor:
-        flat = span(tensor)  # with its strides, gaps and overlaps
+        flat = span(tensor)  # includes gaps and overlaps of its strides
         size = tensor.element_size()
         slack = min(SLACK, max(ALIGNMENT, flat.numel() * size))
         offset = chance.randrange(slack // ALIGNMENT + 1) * ALIGNMENT // size
@@ -107,11 +107,11 @@ def place(value: Any, chance: random.Random) -> Any:
 
 
 def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
-    """Return what restores the inputs that calls write to their values now, which are the same in all sets.
+    """Return a function that restores the inputs that calls write. It restores their values of now, equal in all sets.
 
     Args:
-        sets: of one draw.
-        inout: names of the inputs; ``None`` is returned if there are none.
+        sets: argument sets of one draw.
+        inout: names of the inputs that calls write; the result is ``None`` if there are none.
     """
     if not inout:
         return None

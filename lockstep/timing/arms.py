@@ -1,6 +1,6 @@
 """Arms: a variant bound to argument sets that the harness draws, places and rotates.
 
-All arms of a comparison share inputs and outputs; only what a variant prepared offline (packed weights) is its own.
+All arms of a comparison share inputs and outputs; only what a variant prepares offline (packed weights) is its own.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ArmReplay:
     """A captured arm.
 
     Attributes:
-        run: the rotations.
-        results: returns what each call of the last rotation returned, in the order of the sets.
+        run: runs the captured rotations.
+        results: returns the result of each call of the last rotation, in the order of the sets.
     """
 
     run: Replay
     results: Callable[[], list[Any]]
 
     def __call__(self) -> None:
-        """Run the rotations once."""
+        """Run the captured rotations once."""
         self.run()
 
 
@@ -54,9 +54,9 @@ class Arm:
     """A variant with its arguments for each set.
 
     Attributes:
-        name: of the arm.
-        calls: one a set.
-        once: a replay is one rotation, because calls change their arguments.
+        name: the arm's name.
+        calls: one call for each set.
+        once: whether a replay is a single rotation, because calls change their arguments.
     """
 
     name: str
@@ -66,11 +66,11 @@ class Arm:
     def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
         """Return a replay of ``times`` rotations through the sets.
 
-        Outputs that the variant allocates itself stay alive for one rotation, so that they rotate through memory like
-        all other buffers. The next arm captured in this pool takes the same memory, so arms share these outputs too.
+        Outputs that the variant allocates stay alive for one rotation, so that they rotate through memory like all
+        other buffers. The next arm captured in this pool reuses their memory, so arms share these outputs too.
 
         Raises:
-            Disqualified: on CUDA, a captured call returned something else than real tensors.
+            Disqualified: on CUDA, a captured call returned something other than real tensors.
         """
         alive: deque[Any] = deque(maxlen=len(self.calls))
 
@@ -92,13 +92,13 @@ def make_arms(
 ) -> list[Arm]:
     """Bind arms to their variants' arguments in every set.
 
-    Variants that the same function prepares share its result (packed weights), placed at random like the inputs. So
-    twins of an A/A comparison share every buffer, and so do most rivals.
+    Variants with the same ``prepare`` function share its result (packed weights), placed at random like the inputs. So
+    the twins of an A/A comparison share every buffer, and most other arms do as well.
 
     Args:
-        variants: name of an arm to name of its variant.
+        variants: variant name of each arm, by the arm's name.
         family: the variants' family.
-        sets: the inputs and outputs, all of one draw.
+        sets: the inputs and outputs, all from one draw.
         seed: seed of the placement.
         once: see ``Arm``.
     """
@@ -123,5 +123,5 @@ def make_arms(
 def move(scratch: MutableMapping[Any, torch.Tensor], chance: random.Random) -> None:
     """Move scratch buffers to other addresses. No kernel that reads them may be running."""
     for name, buffer in list(scratch.items()):
-        if buffer.device.type != "meta":  # a meta buffer was never used
+        if buffer.device.type != "meta":  # no kernel uses a meta buffer
             scratch[name] = place(buffer, chance)

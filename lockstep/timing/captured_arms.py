@@ -1,4 +1,4 @@
-"""Capture the arms of an epoch, each with a replay that is long enough; drop those that fail, and no other."""
+"""Capture the arms of an epoch, each with a long enough replay; drop only those that fail."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def capture_arms(
     """Capture replays of at least ``replay_s`` seconds.
 
     Args:
-        arms: of one epoch.
-        device: where.
+        arms: the arms of one epoch.
+        device: the device to capture on.
         replay_s: shortest replay, seconds.
-        per_call: seconds a call by arm; the first epoch fills it.
-        failures: gets the errors by arm.
-        trusted: compared after each arm.
-        listener: called with "capture" and the arm before it runs.
+        per_call: seconds a call, by arm; the first epoch fills it.
+        failures: receives the errors, by arm.
+        trusted: the original functions; they are compared after each arm.
+        listener: called with "capture" and the arm's name before the arm runs.
 
     Raises:
         DeviceLost: an arm broke the device.
     """
     captured: list[Captured] = []
     pool = device.new_pool()
-    probes: list[Replay] = []  # alive until the pool has other graphs
+    probes: list[Replay] = []  # stay alive until the pool has other graphs
     for arm in arms:
         listener("capture", arm.name)
         try:

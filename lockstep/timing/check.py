@@ -1,4 +1,4 @@
-"""Check results before timing: fresh inputs, poisoned outputs, errors against a float reference."""
+"""Check results before timing: draw fresh inputs, fill outputs with NaN, compare with a high-precision reference."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from lockstep.timing.outputs import outputs_of, poison, refuse_aliases, refuse_o
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.tolerance import coarsest, default_tolerance, refusal
 
-#: Who says on a machine without a GPU that there is none, by a part of the message: Triton at the first launch
-#: (``triton/runtime/driver.py``), torch at the first question (``torch/cuda/__init__.py``), as an autotuner asks.
+#: Parts of error messages on a machine without a GPU, and the package that raises each: Triton at the first launch
+#: (``triton/runtime/driver.py``), torch at the first question about a GPU (``torch/cuda/__init__.py``), as autotuners ask.
 _NO_GPU = {
     "0 active drivers": "Triton",
     "Torch not compiled with CUDA enabled": "torch",
@@ -42,7 +42,7 @@ class WrongResult(Disqualified):
 
 @dataclass(frozen=True)
 class Checked:
-    """A variant that passed: its errors, and whether it is deterministic (``None`` where memory was short)."""
+    """A variant that passed: its errors, and whether it is deterministic (``None`` if memory did not suffice)."""
 
     accuracy: Accuracy
     deterministic: bool | None
@@ -94,12 +94,12 @@ class Checker:
 
     @cached_property
     def _asked(self) -> tuple[torch.dtype | None, ...]:
-        """The dtype of each output: that of the suite's buffers, never the one that a variant chose.
+        """Return the expected dtype of each output: that of the suite's buffers, never the dtype that a variant chose.
 
-        Without buffers it is the coarsest of the inputs; ``None`` for an output that is an integer or a boolean in the
-        reference, or where inputs say nothing.
+        Without buffers it is the coarsest dtype of the inputs. It is ``None`` for an output that is an integer or a
+        boolean in the reference, or if no input has a floating-point dtype.
         """
-        # On "meta" buffers take no memory.
+        # Buffers on the "meta" device take no memory.
         out = self.out if self.out is not None else buffers_of(self.suite, self.case, Draw("meta", 0))
         buffers = [tensor.dtype for tensor in tensors_of(out)]
         if len(buffers) == len(self.reference):
@@ -111,7 +111,7 @@ class Checker:
 
     @cached_property
     def tolerances(self) -> tuple[float, ...]:
-        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's, or by default that of its dtype."""
+        """The accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or the default of its dtype."""
         if self.suite.tolerance is not None:
             return (self.suite.tolerance,) * len(self.reference)
         inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
@@ -121,16 +121,17 @@ class Checker:
 
     @cached_property
     def _sums(self) -> list[int]:
-        """The checksums of the inputs that a variant and its preparation only read, as they were drawn."""
+        """Return the checksums, as drawn, of the inputs that a variant and its preparation may only read."""
         return checksums([tensor for _, tensor in named_tensors(self.inputs, self.suite.inout)])
 
     def accuracy(self, family: Family, variant: str) -> Accuracy:
         """Return the errors of ``variant``, the worst over its outputs.
 
         Raises:
-            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape, or of a narrower dtype.
-            Disqualified: it wrote into an input, or its outputs are not tensors of their own.
-            NotImplementedError: the variant does not support this case, or launches Triton kernels where no GPU is.
+            WrongResult: an error exceeds its limit, an output is NaN, or the outputs differ from the reference in
+                number or shape or have a narrower dtype.
+            Disqualified: it wrote into an input, or its outputs are not tensors with memory of their own.
+            NotImplementedError: the variant does not support this case, or it launches Triton kernels without a GPU.
         """
         return self._accepted(family, variant, self._call(family, variant))
 
@@ -156,10 +157,10 @@ class Checker:
         return found
 
     def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
-        """Return the errors of these outputs of ``variant``, the worst over all.
+        """Return the errors of these outputs of ``variant``, the worst over all outputs.
 
         Raises:
-            WrongResult: an error beyond its limit, NaN, or outputs of another number or shape, or of a narrower dtype.
+            WrongResult: as ``accuracy``.
         """
         if len(outputs) != len(self.reference):
             raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
@@ -174,15 +175,15 @@ class Checker:
             raise WrongResult(f"{variant} output {index} {wrong}")
         asked = self._asked[index]
         if asked is not None and got.element_size() < min(asked.itemsize, want.element_size()):
-            # Fewer bytes are written than the baseline writes, however exact they are.
-            raise WrongResult(f"{variant} output {index} is of {got.dtype}, narrower than {asked}, which is asked for")
+            # The variant writes fewer bytes than the baseline, however exact its values are.
+            raise WrongResult(f"{variant} output {index} is of {got.dtype}, narrower than {asked}, the expected dtype")
         return found
 
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
-        """Return the tensors of one call, which finds outputs full of NaN."""
+        """Return the tensors of one call; the output buffers are full of NaN before it."""
         before = self._sums
         if self.suite.inout:
-            self._restore()  # a call before may have written them
+            self._restore()  # an earlier call may have written the inputs
         function = family.variants[variant]
         arguments = self.arguments(family, variant)
         if self.out is not None and takes_out(function):
@@ -203,30 +204,30 @@ class Checker:
             self._restore()
             raise Disqualified(Rule.WRITTEN_INPUT, f"{variant} wrote into its input {', '.join(sorted(written))}")
         outputs = outputs_of(variant, result, self.reference[0].device)
-        # An operation in place need not return what it wrote.
+        # An in-place operation need not return the tensors that it wrote.
         return outputs or [tensor for name in self.suite.inout for tensor in tensors_of(self.inputs[name])]
 
     def _restore(self) -> None:
-        """Write the drawn values into the inputs again."""
+        """Write the drawn values into the inputs again, for variants that change them."""
         if self.seed is not None and self.reference:
             new = Draw(self.reference[0].device, self.seed)
             write(self.inputs, inputs_of(self.suite, self.case, new), set())
 
     def poison_free_memory(self) -> None:
-        """Fill memory with NaN and free it: what a variant allocates next is likely to lie there."""
+        """Fill memory with NaN and free it: a variant is likely to get this memory for what it allocates next."""
         for expected in self.reference:
             poison(torch.empty_like(expected))
 
 
 def named_tensors(arguments: Mapping[str, Any], inout: Sequence[str] = ()) -> list[tuple[str, torch.Tensor]]:
-    """Return every tensor that a variant only reads, with its argument's name: neither ``out`` nor ``inout``."""
+    """Return every tensor that a variant may only read, with its argument's name: all but ``out`` and ``inout``."""
     read = {name: value for name, value in arguments.items() if name != "out" and name not in inout}
     return [(name, tensor) for name, value in read.items() for tensor in tensors_of(value)]
 
 
 @contextlib.contextmanager
 def _blamed(suite: Suite, part: str) -> Iterator[None]:
-    """Raise ``SuiteError`` for an error of the suite; running out of memory is due to the shape."""
+    """Raise ``SuiteError`` for an error in the suite's function, except for out of memory, which the shape causes."""
     try:
         yield
     except (SuiteError, torch.cuda.OutOfMemoryError):
@@ -242,7 +243,7 @@ def without_frames(error: Exception) -> Exception:
 
 
 def brief(error: BaseException) -> str:
-    """Return type or rule of an error and its first line, with a hint about files that a commit lacks."""
+    """Return the type (or rule) and first line of an error, with a hint about files that the commit lacks."""
     first = without_tree(str(error).strip().split("\n", 1)[0])
     kind = error.rule.value if type(error) is Disqualified else type(error).__name__
     parts = [f"{kind}: {first}" if first else kind, hint(error)]

@@ -1,32 +1,33 @@
 """Three clocks of one run must agree: events around each replay, the GPU's nanosecond timer, and the host's clock.
 
-A stamp of the GPU's timer precedes and follows each replay, outside its events. So the events' time is never longer
-than the time between the stamps, and shorter by the gaps only: the GPU waits there for launches.
+A stamp of the GPU's timer precedes and follows each replay, outside its events. So the time between the events is never
+longer than the time between the stamps. It is shorter only by gaps in which the GPU waits for launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: Seconds, and share of the time between the stamps, by which events may differ from them. A gap is a few microseconds
-#: where launches are queued; the bound leaves room for a GPU that waits for its host.
+#: How much events may differ from the stamps around them: seconds, and a share of the time between the stamps. A gap is
+#: a few microseconds where launches are queued; the bound leaves room for a GPU that waits for its host.
 SLACK_S = 1e-4
 SLACK_SHARE = 0.05
 
-#: Replays of an arm that must all disagree: a pause of the host lengthens one gap, not each.
+#: An arm is refused only if at least this many replays, all of them, disagree: a pause of the host lengthens one gap
+#: only.
 FEWEST = 3
 
-#: Seconds, and share, by which the host's clock may exceed all stamps together: launching and waking take time, and
+#: How much the host's clock may exceed all stamps together: seconds, and a share. Launching and waking take time, and
 #: other processes may delay the host.
 HOST_SLACK_S = 0.05
 HOST_SLACK_SHARE = 0.2
 
-#: Seconds that waiting for an idle device may take once its stream is idle.
+#: Seconds that the device may take to become idle after the stream of the replays is idle.
 LATE_S = 5e-4
 
 
 def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
-    """Return how the events of one arm's replays disagree with the stamps around them, or "".
+    """Return a sentence if the events of one arm's replays disagree with the stamps around them, else "".
 
     Args:
         events_s: seconds between the events of each replay.
@@ -46,7 +47,7 @@ def disagreement(events_s: Sequence[float], stamps_s: Sequence[float]) -> str:
 
 
 def host_disagreement(stamps_s: float, host_s: float) -> str:
-    """Return how the host's clock disagrees with the stamps of the same run, or "".
+    """Return a sentence if the host's clock disagrees with the stamps of the same run, else "".
 
     Args:
         stamps_s: seconds between the first stamp and the last.
@@ -55,15 +56,15 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
     if stamps_s <= host_s <= HOST_SLACK_S + (1 + HOST_SLACK_SHARE) * stamps_s:
         return ""
     if host_s < stamps_s <= 1.01 * host_s + 1e-5:
-        return ""  # two oscillators, and the timer's resolution
+        return ""  # within the drift of two oscillators and the timer's resolution
     return f"the GPU's timer says {stamps_s * 1e3:.2f} ms for all replays, the host's clock {host_s * 1e3:.2f} ms"
 
 
 def late_work(late_s: float) -> str:
-    """Return what the device did after the stream of the replays was idle, or "".
+    """Return a sentence if the device went on working after the stream of the replays was idle, else "".
 
     Args:
-        late_s: seconds from then until the whole device was idle.
+        late_s: seconds from when that stream was idle until the whole device was idle.
     """
     if late_s <= LATE_S:
         return ""

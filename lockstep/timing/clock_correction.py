@@ -1,16 +1,18 @@
 """Normalise timings of arms that ran at different clocks.
 
 Under a power cap the clock of an H200 varies by 2 % within the rounds of an epoch, so two arms of one round never run
-at the same clock. From one run to the next, as the chip warms, it varies by another 1 %. Where an arm's time follows
-its clock, this module removes the clock's share from a ratio. Time that does not depend on the clock (memory,
-launches) stays as it is; so do all timings where clocks are unknown.
+at the same clock. From one run to the next, as the chip warms, it varies by another 1 %. Where an arm's time depends on
+its clock, this module removes the clock's effect from a ratio. Time that does not depend on the clock (memory,
+launches) is not changed, nor is any timing whose clock is unknown.
 
-There are two ways. Two versions of one kernel, which draw similar power, are normalised to one clock that both met. Two
-different kernels, which a power cap keeps up to 8 % apart, are each normalised to its own reference clock, that of the
-first measurement of its series. One clock for both would extrapolate one of them across that gap in every run.
+There are two methods. Two versions of one kernel, which draw similar power, are normalised to one clock within the
+range of both. Two different kernels, which a power cap can hold up to 8 % apart, are each normalised to its own
+reference clock: the clock of the first measurement of its series. A common clock would extrapolate one of them across
+that gap in every run.
 
-The shares below are of 64 speedups in 30 cases on H200s with free clocks, nine epochs of six rounds in each process:
-how many of them agree within 0.3 %, between four processes on one GPU, and five on another.
+The shares given below refer to 64 speedups in 30 cases on H200s with free clocks, with nine epochs of six rounds in
+each process. Each is the share of speedups that agree within 0.3 %, between four processes on one GPU and five on
+another.
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ from statistics import fmean
 
 from lockstep.timing.device import Timing
 
-#: Spread of a clock (log units) at which the fitted slope is halved. Under the power cap clocks spread by 1–4 % and
-#: slopes agree from process to process to 0.02; otherwise they spread by under 0.1 %, too little for a fit.
-#: A threshold instead, asked of each epoch, let the ratio of one grouped product jump by 2.5 % between epochs, as it
-#: was passed or not.
+#: Spread of a clock (log units) at which the fitted slope is halved. Under the power cap, clocks spread by 1–4 % and
+#: slopes agree to 0.02 from process to process; otherwise clocks spread by under 0.1 %, too little for a fit.
+#: With a hard threshold for each epoch instead, the ratio of one grouped product jumped by 2.5 % between epochs,
+#: depending on whether the spread passed the threshold.
 BELIEVED_SPREAD = 0.003
 
-#: How far beyond the mean clock that an arm met, in standard deviations, its law is trusted. Too near, and the limit
-#: itself is what scatters: with 2 a grouped product's ratio moved by 0.8 % from run to run, with 6 by 0.2 %.
+#: How far from an arm's mean clock, in standard deviations, its fitted law is applied. If the limit is too close, the
+#: limit itself scatters: with 2 a grouped product's ratio moved by 0.8 % from run to run, with 6 by 0.2 %.
 REACH = 6.0
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The timings of two arms in one epoch, round by round, in seconds a call."""
+    """The timings of two arms in one epoch, by round; seconds are of one call."""
 
     mine: tuple[Timing, ...]
     rival: tuple[Timing, ...]
@@ -43,12 +45,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class ClockLaw:
-    """How the time of an arm follows its clock.
+    """How an arm's time depends on its clock.
 
     Attributes:
         slope: d log seconds / d log clock, between −1 (SM-bound) and 0.
-        clock: mean log clock of the rounds that it was learned from; NaN where a clock is unknown.
-        spread: standard deviation of the log clock within their epochs.
+        clock: mean log clock of the rounds that the law was fitted to; NaN where a clock is unknown.
+        spread: standard deviation of the log clock within the epochs.
     """
 
     slope: float
@@ -56,7 +58,7 @@ class ClockLaw:
     spread: float
 
     def at(self, timings: Sequence[Timing], clock: float) -> list[float]:
-        """Return log seconds normalised to a log clock, or to the nearest clock within the limit of the law."""
+        """Return log seconds normalised to ``clock`` (log MHz), or to the nearest clock within the law's ``REACH``."""
         if not self.slope:
             return [math.log(timing.seconds) for timing in timings]
         reach = REACH * self.spread
@@ -87,9 +89,9 @@ def law_of(epochs: Sequence[Sequence[Timing]]) -> ClockLaw:
 def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
     """Return log(first arm / rival) by epoch and round, at the lower of the two arms' mean clocks.
 
-    For two versions of one kernel, or a kernel and itself. One of the two stays as measured, and both reach that clock.
-    Mean clocks repeat; the median clock of an epoch's few rounds does not. All rounds count: leaving out the 9 % with
-    an unusual clock ratio made fewer ratios agree.
+    Use this for two versions of one kernel, or a kernel and itself. The arm with the lower clock stays as measured,
+    and the other arm reaches that clock as well. Mean clocks repeat; the median clock of an epoch's few rounds does
+    not. All rounds count: leaving out the 9 % with an unusual clock ratio made fewer ratios agree.
     """
     mine, rival = _laws(pairs)
     clocks = [law.clock for law in (mine, rival) if not math.isnan(law.clock)]
@@ -98,10 +100,14 @@ def at_common_clock(pairs: Sequence[Pair]) -> list[list[float]]:
 
 
 def at_reference_clocks(pairs: Sequence[Pair], mine_mhz: float | None, rival_mhz: float | None) -> list[list[float]]:
-    """Return the same with each arm at its own reference clock, in MHz; ``None`` is its mean clock here.
+    """Return ``log(mine / rival)`` by epoch and round, with each arm at its own reference clock.
 
-    Share of ratios that agree between four processes and five: 94 and 95 % this way, 94 and 81 % at the lower mean
-    clock, 50 and 53 % without normalisation, 16 and 30 % at one clock for all kernels of a GPU.
+    Args:
+        pairs: the epochs of both arms.
+        mine_mhz, rival_mhz: reference clocks in MHz; ``None`` takes the arm's mean clock in these epochs.
+
+    Shares of ratios that agree between four processes and between five: 94 and 95 % with this function, 94 and 81 % at
+    the lower of the two mean clocks, 50 and 53 % without normalisation, 16 and 30 % with one clock for all kernels.
     """
     mine, rival = _laws(pairs)
     return _normalised(pairs, mine, _log(mine_mhz, mine), rival, _log(rival_mhz, rival))
@@ -125,10 +131,10 @@ def _normalised(
 
 
 def midmean(values: Sequence[float]) -> float:
-    """Return the mean of the middle half: as robust to a disturbed round as a median, and steadier between two modes.
+    """Return the mean of the middle half of the values.
 
-    cuBLAS takes 13.6 or 14.0 µs for 32 × 7168 × 2112, from replay to replay (an H200); a median jumps from the one to
-    the other.
+    It resists a disturbed round as well as a median does, and is steadier where times have two modes. cuBLAS takes 13.6
+    or 14.0 µs for 32 × 7168 × 2112 from replay to replay (H200); a median jumps between the two.
     """
     ordered = sorted(values)
     cut = len(ordered) // 4

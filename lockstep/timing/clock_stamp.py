@@ -1,7 +1,7 @@
-"""A one-thread kernel that notes SM cycles, nanoseconds and the SM it ran on.
+"""A one-thread kernel that records SM cycles, nanoseconds and the number of the SM that it ran on.
 
 ``%clock64`` counts one SM's cycles and ``%globaltimer`` the GPU's nanoseconds (PTX ISA, special
-registers); two stamps of one SM give its mean clock in between.
+registers); two stamps on one SM give its mean clock between them.
 """
 
 from __future__ import annotations

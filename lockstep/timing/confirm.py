@@ -1,4 +1,4 @@
-"""Confirm the records of a case by what a judge in another process saw (``lockstep.timing.isolated``)."""
+"""Confirm the records of a case by what a judge in another process measured (``lockstep.timing.isolated``)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from lockstep.timing.isolated import Refused
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.whole_runs import Isolated
 
-#: How many times as large a speedup may be in one process as the largest that the judge's runs allow. The judge's sets
-#: are always cold and its runs short, so a warm series differs, and on a CPU other work disturbs.
+#: Accepted ratio of a speedup measured in one process to the largest speedup that the judge's runs allow. The judge's
+#: sets are always cold and its runs short, so a warm series differs; on a CPU other work disturbs as well.
 LARGEST_EXCESS = {"cold": 1.25, "warm": 2.0}
 
 
 def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list[Record]:
-    """Return the records of one case: what the judge refuses is failed, what it cannot confirm loses its speedup.
+    """Return one case's records after judging each variant in a process of its own.
+
+    A record that the judge refuses is marked failed. A record that it cannot confirm stays but loses its speedup.
 
     Args:
-        records: of one case.
-        judge: judges a variant by name; raises as ``lockstep.timing.isolated.judge``.
+        records: all records of the case.
+        judge: called with a variant's name; raises the same errors as ``lockstep.timing.isolated.judge``.
     """
     seen: dict[str, Isolated] = {}
     confirmed = []
@@ -49,11 +51,11 @@ def confirm(records: Sequence[Record], judge: Callable[[str], Isolated]) -> list
 
 
 def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | None) -> str:
-    """Refuse a speedup that the judge's runs do not allow; return why they say nothing about it, or ""."""
+    """Refuse a speedup that the judge's runs do not allow; return why they cannot confirm it, or "" if they do."""
     if record.speedup is None or record.variant == record.baseline:
         return ""
     if baseline is None:
-        return "its speedup is not confirmed: the baseline was not judged"
+        return "its speedup is not confirmed: the baseline was not judged in isolation"
     if own.low <= 0:
         return (
             f"its speedup is not confirmed: the judge's runs are too short to resolve {own.seconds * 1e6:.3g} µs a call"
@@ -63,7 +65,7 @@ def _require_confirmation(record: Record, own: Isolated, baseline: Isolated | No
         raise Disqualified(
             Rule.UNCONFIRMED_TIME,
             f"{record.variant} has a speedup of {record.speedup.value:.3g} in one process, "
-            f"and of {baseline.seconds / own.low:.3g} at most when it is judged from another",
+            f"but at most {baseline.seconds / own.low:.3g} when it is judged from another",
         )
     if record.speedup.low > allowed * baseline.low:
         return "its speedup is not confirmed: the judge's runs of the baseline differ too much"
@@ -80,7 +82,7 @@ def _noted(record: Record, note: str) -> Record:
 
 
 def _withheld(record: Record, why: str) -> Record:
-    """Return the record without its speedup, which nobody confirmed; a baseline's is that of itself."""
+    """Return the record without its unconfirmed speedup; a baseline, whose speedup is 1 by definition, keeps it."""
     told = _noted(record, why)
     if record.speedup is None or record.variant == record.baseline:
         return told

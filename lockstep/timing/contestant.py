@@ -1,9 +1,9 @@
 """The process that runs one variant for a judge in another process (``lockstep.timing.isolated``).
 
-It holds no reference, no seed, no clock that counts and no verdict. Requests: first ``{"address", "sets"}`` of the
-arena, ``idle`` any number of times, ``load``, then ``setup`` (lengths), ``prepare`` (sets), ``run`` (sets). Events:
-``up``, ``idle``, ``ready``, ``done``, the last two with an ``error`` or "". What it answers is not believed: the judge
-takes the time and looks at the outputs.
+This process holds no reference, no seed, no verdict, and no clock that the result depends on. Requests: first
+``{"address", "sets"}`` of the arena, ``idle`` any number of times, ``load``, then ``setup`` (lengths), ``prepare``
+(sets), ``run`` (sets). Events: ``up``, ``idle``, ``ready``, ``done``; ``ready`` and ``done`` carry an ``error`` or "".
+The judge does not rely on these answers: it takes the time and reads the outputs itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
     """Serve a judge's requests until standard input ends.
 
     Args:
-        process: tied to its parent; torch is loaded.
+        process: this process, tied to its parent; torch is loaded.
         scratch: the folder that the code under test may write to.
         load: imports the code under test and returns its family and the variant's name.
     """
@@ -67,7 +67,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
     process.emit("up")
     requests = process.requests()
     arena = next(requests)
-    # Before the restriction: CUDA's handles are opened through files.
+    # Before the sandbox: opening CUDA's handles needs file access.
     buffer = attach(arena["address"])
     sets = [decode(one, buffer) for one in arena["sets"]]
     device = open_device()
@@ -80,7 +80,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
         idle()
         device.synchronize()
         process.emit("done", error="")
-    # Code under test from here on.
+    # From this line on, code under test runs in the process.
     try:
         contestant = _Contestant(*load(), device, sets)
     except Exception as error:
@@ -103,7 +103,7 @@ def serve(process: WorkerProcess, scratch: Path, load: Callable[[], tuple[Family
 
 
 def _idle_replay(device: Device) -> Replay:
-    """Return a replay that does next to nothing: what a run costs without code under test."""
+    """Return a replay that does almost nothing: it measures what a run costs without code under test."""
     # Start-up: torch, after the process is tied to its parent.
     import torch
 
@@ -115,7 +115,7 @@ def _idle_replay(device: Device) -> Replay:
 
 @dataclass
 class _Contestant:
-    """A variant bound to the sets, which are dicts of ``inputs``, ``out`` and ``results``."""
+    """A variant bound to argument sets; each set is a dict of ``inputs``, ``out`` and ``results``."""
 
     family: Family
     variant: str
@@ -133,7 +133,7 @@ class _Contestant:
         return list(bind(prepare, self.sets[0]["inputs"])) if prepare else []
 
     def prepare(self, count: int) -> None:
-        """Prepare the first ``count`` sets anew, in place."""
+        """Prepare the first ``count`` sets again, in place."""
         # Start-up: torch, after the process is tied to its parent.
         from lockstep.suite.inputs import tensors_of
 
@@ -167,23 +167,23 @@ class _Contestant:
             self._replays[length] = self.device.capture(calls[:length], pool)
 
     def run(self, count: int) -> None:
-        """Call the variant once on each of the first ``count`` sets, and wait."""
+        """Call the variant once on each of the first ``count`` sets, and wait until the device has finished."""
         self._replays[count]()
         self.device.synchronize()
 
 
 def _call(function: Any, arguments: dict[str, Any], results: Sequence[Tensor]) -> Callable[[], None]:
-    """Return a call that leaves its outputs in ``results``: written there, or copied."""
+    """Return a call that leaves its outputs in ``results``: it writes them there, or copies them."""
     # Start-up: torch, after the process is tied to its parent.
     from lockstep.suite.inputs import tensors_of
 
     def call() -> None:
         returned = tensors_of(function(**arguments))
         if len(returned) != len(results):
-            raise ValueError(f"it returned {len(returned)} tensors, not {len(results)}")
+            raise ValueError(f"it returned {len(returned)} tensors, expected {len(results)}")
         for target, value in zip(results, returned, strict=True):
             if target.shape != value.shape:
-                raise ValueError(f"it returned shape {list(value.shape)}, not {list(target.shape)}")
+                raise ValueError(f"it returned shape {list(value.shape)}, expected {list(target.shape)}")
             if value.data_ptr() != target.data_ptr():
                 target.copy_(value)
 

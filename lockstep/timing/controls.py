@@ -1,6 +1,6 @@
-"""Controls: fixed work that is timed around the epochs. If a control moves, the machine changed, not the code.
+"""Controls: fixed work that is timed around the epochs. If the time of a control moves, the machine changed.
 
-Their best rates are the machine's measured limits, from which floors are computed.
+The controls' best rates are the machine's measured limits, from which floors are computed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lockstep.timing.device import Device, Replay, Timing
 
 @dataclass(frozen=True)
 class Control:
-    """A fixed piece of work.
+    """A fixed piece of work, captured and ready to be timed.
 
     Attributes:
         name: "copy", "matmul" or "empty".
-        replay: ready to run.
+        replay: the captured work.
         calls: calls in one replay.
         work: bytes or operations in one call; 0 if it has no rate.
         unit: "B/s" or "FLOP/s", of ``work`` over time.
@@ -76,7 +76,11 @@ class Controls:
         )
 
     def take(self, device: Device) -> dict[str, Timing]:
-        """Time each control once and return seconds a call and clock by name; add the seconds to the history."""
+        """Time each control once; add the seconds to the history.
+
+        Returns:
+            Seconds a call and clock, by the control's name.
+        """
         # The first replay after a pause includes the launch latency, so it does not count.
         replays = [control.replay for control in self.controls]
         timings = device.time([replays[0], *replays])[1:]
@@ -91,8 +95,8 @@ class Controls:
     def moved(self, before: dict[str, Timing], after: dict[str, Timing]) -> str:
         """Return which control changed by more than its own noise, or "".
 
-        A control counts as moved if it changed in seconds and in cycles. A product that takes as many cycles as before
-        ran at another clock, as every arm of the epoch did.
+        A control moved if it changed both in seconds and in cycles. A product that takes more seconds but the same
+        cycles ran at another clock, as did every arm of the epoch; that is corrected elsewhere.
         """
         for name, timing in before.items():
             change = abs(math.log(after[name].seconds / timing.seconds))
@@ -106,9 +110,9 @@ class Controls:
     def tolerance(self, name: str) -> float:
         """Return the largest change (log units) of a control between two timings that counts as noise.
 
-        It is six robust standard deviations (1.4826 · MAD) of its changes so far, at least 10 %, and 20 % until ten
-        changes are known. With 5 %, a quarter of an H200's series lost epochs to single replays of copy and empty that
-        were off by 6–7 %. Drift below the tolerance cancels within the rounds.
+        It is six robust standard deviations (1.4826 · MAD) of the control's changes so far, but at least 10 %, and 20 %
+        until ten changes are known. With 5 %, a quarter of an H200's series lost epochs to single replays of copy and
+        empty that were 6–7 % off. Drift below the tolerance cancels within the rounds.
         """
         values = self.history.get(name, [])
         changes = [math.log(b / a) for a, b in pairwise(values)]

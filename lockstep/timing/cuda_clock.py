@@ -1,4 +1,4 @@
-"""The clocks of a CUDA device: events, and stamps of the GPU's own timer between replays."""
+"""The clocks of a CUDA device: events, and timestamps that the GPU takes between replays."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import torch
 
 
 class CudaClock:
-    """Torch's compiled functions that time and wait, taken before a variant is imported.
+    """Torch's compiled functions that time and wait, saved before a variant is imported.
 
-    Those of the Python classes above them (``torch.cuda.Event``) can be replaced by any module.
+    The Python classes above them (``torch.cuda.Event``) are not used, because any module can replace their methods.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class CudaClock:
 
 @dataclass(frozen=True)
 class Interval:
-    """What lies between two stamps: seconds, and the mean SM clock in MHz (NaN if they ran on different SMs)."""
+    """The time between two stamps in seconds, and the mean SM clock in MHz (NaN if they ran on different SMs)."""
 
     seconds: float
     sm_mhz: float
@@ -40,8 +40,8 @@ class Interval:
 class Stamps:
     """SM cycles and nanoseconds, written by a one-thread kernel between replays.
 
-    Stamps lie outside the events, so they add nothing to the measured time. Two of them give the mean SM clock in
-    between. A stamp that ran on another SM, which has another counter, is not used.
+    Stamps lie outside the events, so they add nothing to the measured time. Two stamps give the mean SM clock between
+    them. Each SM has its own counter, so two stamps on different SMs give no clock.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -54,7 +54,7 @@ class Stamps:
         self._slot = 0
 
     def start(self, count: int) -> None:
-        """Make room for ``count`` stamps."""
+        """Allocate space for ``count`` stamps."""
         if self._buffer.numel() < 3 * count:
             self._buffer = torch.zeros(3 * count, dtype=torch.int64, device=self._device)
         self._slot = 0

@@ -13,10 +13,10 @@ POWER = 0.8
 
 
 def detectable(epochs: Sequence[float]) -> float:
-    """Smallest relative change of the ratio that as many epochs would show.
+    """Return the smallest relative change of the ratio that this number of epochs would detect.
 
-    The minimal detectable effect of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, taken
-    against a history known much better than one measurement (Bloom 1995, "Minimum detectable effects").
+    It is the minimal detectable effect of a two-sided t test, ``(t_{1-α/2} + t_{power}) · s / √n``, against a history
+    that is known much better than one measurement (Bloom 1995, "Minimum detectable effects").
     """
     if len(epochs) < 2:
         return math.inf
@@ -24,7 +24,7 @@ def detectable(epochs: Sequence[float]) -> float:
 
 
 def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
-    """How many epochs would show a relative change of ``effect``; None from fewer than two epochs."""
+    """Return how many epochs would detect a relative change of ``effect``; None from fewer than two epochs."""
     if len(epochs) < 2:
         return None
     spread, target = stdev(epochs), math.log1p(effect)
@@ -35,5 +35,5 @@ def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
 
 
 def _reach(freedom: int) -> float:
-    """How many standard errors a change must be to show with the stated confidence and power."""
+    """Return how many standard errors large a change must be to be detected with the stated confidence and power."""
     return t_quantile(0.5 + CONFIDENCE / 2, freedom) + t_quantile(POWER, freedom)

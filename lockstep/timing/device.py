@@ -26,15 +26,15 @@ from lockstep.timing.rules import Disqualified, Rule
 
 Call = Callable[[], Any]
 
-#: Runs that the host's clock must all contradict: the host may have been paused in one.
+#: The host's clock must contradict this many runs in a row: the host may have been paused during one of them.
 _HOST_TRIES = 3
 
 
 class DeviceLost(RuntimeError):
     """This process cannot measure any more: the CUDA context is broken, for example by an illegal access.
 
-    Or what it measures with was replaced while several variants were timed (``rule`` says so): the culprit is unknown
-    then, and ``variant`` is "".
+    It is also raised if a function that measuring trusts was replaced while several variants were timed: ``rule`` names
+    the rule then. The culprit is unknown in that case, and ``variant`` is "".
     """
 
     def __init__(self, variant: str, reason: str, rule: str = "") -> None:
@@ -45,7 +45,7 @@ class DeviceLost(RuntimeError):
 
 
 class Mistimed(Disqualified):
-    """The clocks disagree about one replay; ``replay`` is it."""
+    """The clocks disagree about ``replay``, and about no other replay of the same timing."""
 
     def __init__(self, replay: Replay, evidence: str) -> None:
         super().__init__(Rule.CHANGED_CLOCK, evidence)
@@ -54,7 +54,7 @@ class Mistimed(Disqualified):
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of one whole replay in seconds, and its SM clock in MHz (NaN if unknown)."""
+    """The seconds that one whole replay takes, and its SM clock in MHz (NaN if unknown)."""
 
     seconds: float
     sm_mhz: float = math.nan
@@ -80,14 +80,14 @@ class Device(Protocol):
 
     @property
     def cache_bytes(self) -> int:
-        """Return the size of the last cache before memory: L2 of a GPU, the last level of a CPU."""
+        """Return the bytes of the last cache before memory: the L2 of a GPU, the last level of a CPU."""
 
     @property
     def memory_bytes(self) -> int:
         """Return the bytes of memory that argument sets may take."""
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Return a replay of ``calls``; ``pool`` (from ``new_pool``) owns what they allocate."""
+        """Return a replay of ``calls``; the memory that they allocate comes from ``pool`` (see ``new_pool``)."""
 
     def new_pool(self) -> Any:
         """Return a memory pool that the replays of one epoch share."""
@@ -96,12 +96,12 @@ class Device(Protocol):
         """Run the replays one after another and time each.
 
         Raises:
-            Mistimed: the device's clocks disagree about a replay.
-            Disqualified: they disagree about all of them, or the device works on after them.
+            Mistimed: the device's clocks disagree about one replay.
+            Disqualified: the clocks disagree about all replays, or the device goes on working after the last replay.
         """
 
     def synchronize(self) -> None:
-        """Wait until everything has run."""
+        """Wait until all enqueued work has finished."""
 
     def release(self) -> None:
         """Return cached memory to the driver."""
@@ -110,7 +110,7 @@ class Device(Protocol):
         """Return whether the device still works; a CUDA fault breaks the whole process."""
 
     def sample_clocks(self) -> Clocks:
-        """Return temperature, power and clock-event reasons now."""
+        """Return the current temperature, power and clock-event reasons."""
 
 
 def open_device() -> Device:
@@ -122,7 +122,7 @@ def open_device() -> Device:
 
 
 class CpuDevice:
-    """A CPU behind the same interface: wall clock, one thread for each processor, or ``OMP_NUM_THREADS`` threads."""
+    """A CPU: wall clock, one thread for each processor or ``OMP_NUM_THREADS`` threads."""
 
     kind = "cpu"
 
@@ -166,12 +166,12 @@ class CpuDevice:
         return True
 
     def sample_clocks(self) -> Clocks:
-        """Return unknown clocks."""
+        """Return clocks with every field unknown."""
         return Clocks()
 
 
 class CudaDevice:
-    """One NVIDIA GPU: CUDA graphs timed by events, with a clock stamp on either side of each replay."""
+    """One NVIDIA GPU: CUDA graphs timed by events, with a clock stamp before and after each replay."""
 
     kind = "cuda"
 
@@ -181,18 +181,18 @@ class CudaDevice:
         self.torch_device = torch.device("cuda", index)
         properties = torch.cuda.get_device_properties(index)
         self.cache_bytes = int(properties.L2_cache_size)
-        # A quarter: two epochs of sets may be alive at once, and the variants need memory too.
+        # A quarter of the memory: the sets of two epochs may be alive at once, and the variants need memory too.
         self.memory_bytes = int(properties.total_memory) // 4
         self._gpu = find_gpu(str(properties.uuid))
         self._events: list[Any] = []
         self._stamps: Stamps | None = None
 
     def new_pool(self) -> Any:
-        """Return a graph memory pool. Arms that share it overwrite the same outputs, as intended."""
+        """Return a graph memory pool. Arms that share it overwrite each other's outputs, as intended."""
         return torch.cuda.graph_pool_handle()
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Capture the calls in one CUDA graph. Raises as ``capture_graph``."""
+        """Capture the calls in one CUDA graph. Raises the same errors as ``capture_graph``."""
         self._clock.synchronize()
         graph = capture_graph(calls, pool)
         return _Graph(functools.partial(self._clock.replay, graph), tuple(calls))
@@ -243,8 +243,8 @@ class CudaDevice:
     def healthy(self) -> bool:
         """Return whether a graph can be captured and run.
 
-        A capture that ends well also resets torch's random generator, which one that failed leaves in its state of
-        capturing (torch 2.11, ``CUDAGeneratorState::capture_prologue``).
+        A capture that ends without error also resets torch's random generator. A capture that failed leaves the
+        generator in its capturing state (torch 2.11, ``CUDAGeneratorState::capture_prologue``).
         """
         try:
             self._clock.synchronize()
@@ -255,7 +255,7 @@ class CudaDevice:
             return False
 
     def sample_clocks(self) -> Clocks:
-        """Return what NVML reports now; unknown clocks if it does not answer."""
+        """Return what NVML reports now; all fields are unknown if NVML does not answer."""
         if self._gpu is None:
             return Clocks()
         now = self._gpu.sample()
@@ -265,7 +265,7 @@ class CudaDevice:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph with its calls: a graph holds addresses and does not keep tensors alive."""
+    """A captured graph and its calls, which own tensors: a graph holds addresses and does not keep tensors alive."""
 
     launch: Callable[[], None]
     calls: tuple[Call, ...]
@@ -275,7 +275,7 @@ class _Graph:
 
 
 def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], stamps_s: Sequence[float]) -> None:
-    """Compare events with stamps, replay by replay. Raises as ``Device.time``."""
+    """Compare the events with the stamps of each replay. Raises the same errors as ``Device.time``."""
     for replay in {id(replay): replay for replay in replays}.values():
         mine = [index for index, other in enumerate(replays) if other is replay]
         if evidence := disagreement([events_s[i] for i in mine], [stamps_s[i] for i in mine]):
@@ -283,7 +283,7 @@ def _require_agreement(replays: Sequence[Replay], events_s: Sequence[float], sta
 
 
 def _last_level_cache() -> int:
-    """Return the bytes of the last cache level, from sysfs; 32 MiB if sysfs does not have it."""
+    """Return the bytes of the last cache level from sysfs; 32 MiB if sysfs does not report it."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()

@@ -1,4 +1,4 @@
-"""The epochs of one case: draw the arms' buffers, restore what they write, verify what was timed."""
+"""Run the epochs of one case: draw the arms' buffers, restore what they write, verify what was timed."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lockstep.timing.device import Device
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.verify import Timed, Verified, Verifier
 
-#: Called before anything that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
-#: and the variant ("" for all of them).
+#: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
+#: and the variant ("" for a step of all variants).
 Listener = Callable[[str, str], None]
 
 
 @dataclass
 class Epochs:
-    """Makes and verifies the epochs of one case.
+    """Draws and verifies the epochs of one case.
 
     Attributes:
-        suite, case, device, family: whose.
-        arms: name of an arm to name of its variant.
-        sets: argument sets of an epoch.
+        suite, case, device, family: what is measured, and on which device.
+        arms: variant name of each arm, by the arm's name.
+        sets: number of argument sets of an epoch.
         thorough: see ``Verifier.repeat``.
         stages: collects the seconds of "draw".
-        listener: called with a stage and a variant.
+        listener: called with a stage and a variant before the stage runs.
     """
 
     suite: Suite
@@ -45,7 +45,7 @@ class Epochs:
     _restore: Callable[[], None] | None = None
 
     def listen(self, stage: str, arm: str) -> None:
-        """Tell the listener a stage of an arm, by its variant."""
+        """Report a stage of an arm to the listener, by the arm's variant."""
         self.listener(stage, self.arms.get(arm, ""))
 
     def draw_arms(self, seed: int, names: Sequence[str]) -> list[Arm]:
@@ -53,7 +53,7 @@ class Epochs:
         self.listener("draw", "")  # this runs the variants' preparation too
         inout = self.suite.inout
         with self.stages.stage("draw"):
-            # Before the next draw: both together may not fit.
+            # Freed before the next draw: the buffers of two draws together may not fit.
             self._drawn, self._restore = {}, None
             sets = draw_sets(self.suite, self.case, self.device, self.sets, seed)
             made = make_arms({name: self.arms[name] for name in names}, self.family, sets, seed, bool(inout))
@@ -62,12 +62,12 @@ class Epochs:
         return made
 
     def restore(self) -> None:
-        """Give the inputs that the epoch's arms write their values again."""
+        """Write the drawn values into the inputs that the epoch's arms change."""
         if self._restore is not None:
             self._restore()
 
     def verify(self, seed: int, replays: Mapping[str, ArmReplay]) -> Verified:
-        """Verify the replays of the epoch with this seed, by arm."""
+        """Verify the replays of the epoch that was drawn with this seed; ``replays`` is by arm."""
         verifier = Verifier(self.suite, self.case, self.device, self.thorough, listener=self.listen)
         timed = [Timed(self._drawn[arm], replay, self.family, self.arms[arm]) for arm, replay in replays.items()]
         return verifier.verify(timed, seed)

@@ -16,18 +16,21 @@ from lockstep.timing.intervals import exponential, half_width, half_width_after,
 MOST_SAMPLES = 20
 
 
-#: Measuring stops for a ratio whose interval would stay this many times as wide as asked even after the most epochs. A
-#: warm series has one set at one address, which moves it by 1.5–3 % between epochs; it took a tenth of a run's time.
+#: Measuring of a ratio stops if even the most epochs would leave its interval this many times as wide as requested. A
+#: warm series has one set at one address, which moves its ratio by 1.5–3 % between epochs; such series took a tenth of
+#: a run's time.
 HOPELESS = 1.5
 
 
 @dataclass
 class Series:
-    """The epochs of one arm. Times are seconds a call; ratios are rival (mostly the baseline) over arm.
+    """The epochs of one arm. Times are seconds a call; a ratio is the rival's time over the arm's.
+
+    The rival is the baseline, or for a twin its own variant.
 
     Attributes:
-        reference_mhz: clocks that the arm and its rival are normalised to; ``None`` is the mean clock here.
-        again: the rival is the same kernel: both are normalised to one clock.
+        reference_mhz: clocks that the arm and its rival are normalised to; ``None`` takes the mean clock of the epochs.
+        again: whether the rival is the same kernel; both are then normalised to one common clock.
     """
 
     reference_mhz: tuple[float | None, float | None] = (None, None)
@@ -40,7 +43,7 @@ class Series:
     voided: int = 0
 
     def ratios(self) -> list[list[float]]:
-        """Return the log ratio of each round by epoch; all epochs together show how times follow clocks."""
+        """Return the log ratio of each round, by epoch; the clock law is fitted to all epochs together."""
         ratios = at_common_clock(self.pairs) if self.again else at_reference_clocks(self.pairs, *self.reference_mhz)
         return [[-ratio for ratio in epoch] for epoch in ratios]
 
@@ -60,8 +63,8 @@ class Outcome:
         latency: seconds a call.
         ratio: latency of the baseline over that of this arm; ``None`` without a baseline.
         mde: minimal detectable effect, a relative change.
-        rounds, epochs, voided: counts of timed rounds, epochs, and voided rounds.
-        converged: whether the interval of the ratio became as narrow as asked.
+        rounds, epochs, voided: number of timed rounds, of epochs, and of voided rounds.
+        converged: whether the interval of the ratio became as narrow as requested.
         clocks: clocks while the arm ran.
         latency_samples, ratio_samples: samples of the rounds.
     """
@@ -81,15 +84,15 @@ class Outcome:
 def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:
     """Return whether a ratio needs no more epochs.
 
-    The half-width of its interval is at most ``width``, in log units, or would still be ``HOPELESS`` times that after
-    ``most`` epochs.
+    It needs none if the half-width of its interval is at most ``width``, in log units, or would still be more than
+    ``HOPELESS`` times that after ``most`` epochs.
     """
     epochs = [midmean(epoch) for epoch in series.ratios()]
     return _narrow(epochs, is_baseline, width) or half_width_after(most, epochs) > HOPELESS * width
 
 
 def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
-    """Return the result of an arm; ``clocks`` are the device's at the end."""
+    """Return the result of an arm; ``clocks`` are the device's clocks at the end."""
     rounds = series.ratios()
     epochs = [midmean(epoch) for epoch in rounds]
     return Outcome(

@@ -1,9 +1,10 @@
-"""Capture calls in a CUDA graph, so that a call that fails leaves no trace in the process.
+"""Capture calls in a CUDA graph, and clean up so that a failed call has no effect on later captures.
 
-If a call invalidates a capture, ``capture_end`` of torch 2.11 raises before it tells the allocator, and
-``torch.cuda.graph`` does not leave its stream. The pool then refuses every further capture ("already recording to
-mempool_id"), and an honest variant would be accused. torch 2.12 ends the pool itself (pytorch#180395), but leaves the
-stream as it is. Sources: ``CUDAGraph::capture_end`` in aten/src/ATen/cuda/CUDAGraph.cpp, ``torch.cuda.graph``.
+If a call invalidates a capture, ``capture_end`` of torch 2.11 raises before it informs the allocator, and
+``torch.cuda.graph`` does not leave its stream. The pool then refuses every later capture ("already recording to
+mempool_id"), and an honest variant would be blamed. torch 2.12 ends the pool's recording itself (pytorch#180395) but
+does not restore the stream. Sources: ``CUDAGraph::capture_end`` in aten/src/ATen/cuda/CUDAGraph.cpp,
+``torch.cuda.graph``.
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ import torch
 from lockstep.timing.graph_nodes import require_work
 from lockstep.timing.rules import Disqualified
 
-#: Graphs whose capture failed and whose memory torch did not end. The allocator of pinned memory keeps a function that
-#: reads such a graph, so it must outlive the process's last allocation.
+#: Graphs whose capture failed and whose memory torch did not release. The allocator of pinned memory holds a callback
+#: that reads such a graph, so the graph must outlive the process's last allocation.
 _ABANDONED: list[torch.cuda.CUDAGraph] = []
 
 
 class CaptureError(RuntimeError):
-    """A variant cannot be captured in a CUDA graph. It is not timed another way, which would show 6–7× its time."""
+    """A variant cannot be captured in a CUDA graph. It is not timed without a graph: that would show 6–7× its time."""
 
 
 def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.CUDAGraph:
-    """Return a graph of the calls, ready to be launched.
+    """Return a graph of the calls, ready to launch.
 
     Args:
-        calls: what to capture; each must launch something.
-        pool: owns what they allocate. After an error take another: a pool whose last graph is gone cannot be captured
-            into again (torch 2.11).
+        calls: the calls to capture; each must launch work on the GPU.
+        pool: owns the memory that they allocate. After an error use another pool: a pool whose last graph is gone
+            cannot be captured into again (torch 2.11).
 
     Raises:
-        CaptureError: a call synchronises, allocates outside torch, raises, or is otherwise unfit.
-        NotImplementedError: from a call.
-        torch.cuda.OutOfMemoryError: no room.
-        Disqualified: ``EMPTY_GRAPH``, a call launched nothing.
+        CaptureError: a call synchronises, allocates outside torch, raises, or cannot be captured for another reason.
+        NotImplementedError: raised by a call.
+        torch.cuda.OutOfMemoryError: the device has too little memory.
+        Disqualified: ``EMPTY_GRAPH``, the calls launched less work than one operation each.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     stream = torch.cuda.current_stream()
-    failed: Exception | None = None  # in a call; ending the broken capture may raise as well
+    failed: Exception | None = None  # raised by a call; ending the broken capture may raise another error
     try:
         with torch.cuda.graph(graph, pool=pool):
             try:
@@ -63,11 +64,11 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any) -> torch.cuda.C
 
 
 def _abandon(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> None:
-    """End a capture wherever it stopped, give its memory back, and go on with ``stream``."""
+    """End a capture wherever it stopped, free its memory, and make ``stream`` current again."""
     native: Any = torch._C
     capturing = torch.cuda.graph.default_capture_stream
     if capturing is not None:
-        # A call that changed the current stream kept torch from ending the capture.
+        # A call that changed the current stream prevented torch from ending the capture.
         torch.cuda.set_stream(capturing)
         if torch.cuda.is_current_stream_capturing():
             with contextlib.suppress(RuntimeError):
@@ -77,7 +78,7 @@ def _abandon(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) 
     try:
         native._cuda_endAllocateToPool(stream.device_index, pool)
     except RuntimeError:
-        return  # torch has ended it, and gives the memory back with the graph
+        return  # torch has ended it, and frees the memory with the graph
     _ABANDONED.append(graph)
     native._cuda_releasePool(stream.device_index, pool)
 

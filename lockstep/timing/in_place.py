@@ -1,4 +1,4 @@
-"""Write other values into tensors whose addresses a replay holds, and see whether anyone else wrote there."""
+"""Write other values into tensors whose addresses a replay holds, and detect writes by others."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lockstep.timing.outputs import span
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
-#: Words that are weighted at once for a checksum.
+#: Words that are multiplied by their weights at once for a checksum.
 _CHUNK = 1 << 22
 
 
 def fits(old: Any, new: Any) -> bool:
-    """Return whether ``new`` can be written in place of ``old``: tensors alike in layout, numbers equal.
+    """Return whether ``new`` can be written in place of ``old``: tensors have the same layout, numbers are equal.
 
-    Objects of other classes count as equal. If what they hold depends on the values, the arm is found wrong.
+    Objects of other classes count as equal. If their content depends on the values, the comparison of results fails.
     """
     if isinstance(old, torch.Tensor):
         return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)
@@ -33,23 +33,23 @@ def fits(old: Any, new: Any) -> bool:
 
 
 def floats(value: Any) -> bool:
-    """Return whether a value consists of tensors of floating point, and of at least one."""
+    """Return whether a value consists of floating-point tensors only, and of at least one."""
     tensors = tensors_of(value)
     return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
 
 
 def write(old: Any, new: Any, written: set[int]) -> None:
-    """Copy the tensors of ``new`` into those of ``old``; what does not fit stays as it is.
+    """Copy the tensors of ``new`` into those of ``old``; leave unchanged what does not fit.
 
     Args:
         old: tensors, also in dicts, lists and tuples.
         new: the same structure.
-        written: addresses that hold their values already; added to.
+        written: addresses that already hold their new values; the addresses written by this call are added.
     """
     if isinstance(old, torch.Tensor):
         if isinstance(new, torch.Tensor) and _layout(old) == _layout(new) and old.data_ptr() not in written:
             written.add(old.data_ptr())
-            # ``data``: a variant must not learn of it by the tensor's version.
+            # ``data``: a variant must not see the write in the tensor's version counter.
             span(old.data).copy_(span(new))
     elif isinstance(old, dict) and isinstance(new, dict):
         for name in old.keys() & new.keys():
@@ -60,19 +60,19 @@ def write(old: Any, new: Any, written: set[int]) -> None:
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's memory as integers, gaps included: NaN is not equal to itself."""
+    """Return a tensor's memory as integers, gaps included; NaN values can then be compared."""
     return span(tensor).view(_INTEGERS.get(tensor.element_size(), torch.int64))
 
 
 def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Return a sum of each tensor's memory, computed where the tensor is; weighted, so that an exchange shows."""
+    """Return a weighted sum of each tensor's memory, computed on its device; the weights detect exchanged elements."""
     if not tensors:
         return []
     sums = []
     for tensor in tensors:
         whole = torch.zeros((), dtype=torch.int64, device=tensor.device)
         for words in _words(tensor):
-            # Odd, so that no bit is lost.
+            # Odd weights, so that no bit is lost.
             weights = torch.arange(min(len(words), _CHUNK), device=tensor.device) * 2 + 1
             for number, part in enumerate(words.split(_CHUNK)):
                 whole = whole * 31 + (part * weights[: len(part)]).sum() + number
@@ -81,7 +81,7 @@ def checksums(tensors: Sequence[torch.Tensor]) -> list[int]:
 
 
 def _words(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return a tensor's memory, gaps included, as words of eight bytes and the bytes after the last one."""
+    """Return a tensor's memory, gaps included, as 8-byte words and the bytes after the last word."""
     memory = span(tensor).view(torch.uint8)
     if memory.data_ptr() % 8 or memory.storage_offset() % 8:
         return [memory]

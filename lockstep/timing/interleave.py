@@ -1,9 +1,9 @@
 """Time every arm in turn, round after round, in epochs of fresh buffers.
 
 A round is one timed replay of each arm. Every second round reverses the order of the round before, so that each pair of
-arms runs in both orders. Then the order is shuffled, so that no arm has the same neighbours for long: a replay shows
-what ran before it. Measuring stops when every ratio to the baseline has an interval as narrow as asked or cannot reach
-it, or when the time is up.
+arms runs in both orders. The order is then shuffled, so that no arm has the same neighbours for long: the time of a
+replay depends on what ran before it. Measuring stops when every ratio to the baseline has an interval as narrow as
+requested or cannot reach that width, or when the time is up.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
 from lockstep.timing.verify import Verified
 
-#: Epochs between two timings of the controls, which take 7 ms on an H200, where an arm's epoch takes 33 ms. None of the
-#: 4,100 epochs of its last two histories was void. If a control moves, all epochs between its two timings are void.
+#: Epochs between two timings of the controls. The controls take 7 ms on an H200, an arm's epoch 33 ms. None of the
+#: 4,100 epochs of the H200's last two histories was void. If a control moves, all epochs between its two timings are
+#: void.
 EPOCHS_A_CONTROL = 3
 
-#: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and load of the others.
-#: Without them a product of 50–70 µs (w4a16, M = 256) moved by 2.3 % between five runs of an H200, with them by 0.5 %;
-#: 57 % of the hardest series were within 0.05 % A/A, with them 71 %.
+#: Rounds at the start of an epoch that do not count: clocks and caches settle under the order and load of the epoch.
+#: A product of 50–70 µs (w4a16, M = 256) moved between five runs of an H200 by 2.3 % without lead rounds, by 0.5 % with
+#: them. Of the hardest series, 57 % were within 0.05 % A/A without lead rounds, 71 % with them.
 LEAD_ROUNDS = 2
 
 
@@ -42,14 +43,14 @@ class Plan:
     """How long to measure.
 
     Attributes:
-        replay_s: shortest replay, seconds. On an H200 the first call after a pause and the arm before
-            disturb a 1 ms replay of a 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms one by 0.05 %.
-        rounds: timed rounds an epoch: an even number, so that each order is met flipped as well.
-        min_epochs, max_epochs: sets of fresh buffers.
+        replay_s: shortest replay, seconds. On an H200 the first call after a pause and the preceding arm
+            disturb a 1 ms replay of a 10 µs kernel by 0.3 … 0.7 % (A/A, one epoch), a 3 ms replay by 0.05 %.
+        rounds: timed rounds an epoch: an even number, so that each order also runs reversed.
+        min_epochs, max_epochs: bounds on the number of epochs, each with fresh buffers.
         width: half-width of the ratio's interval at which measuring may stop (0.01 is 1 %).
-        budget_s: seconds after which no further epoch starts (``min_epochs`` are always taken, and rounds are fewer,
-            three at least, where those would take longer).
-        warmup_s: seconds of joint warm-up before the first epoch; later ones have their lead rounds.
+        budget_s: seconds after which no further epoch starts. ``min_epochs`` are always taken; if they would take
+            longer, each has fewer rounds, but at least three.
+        warmup_s: seconds of joint warm-up before the first epoch; later epochs only have their lead rounds.
     """
 
     replay_s: float = 3e-3
@@ -62,24 +63,24 @@ class Plan:
 
     @classmethod
     def on(cls, device: Device) -> Plan:
-        """Return the plan for a device: other work on a CPU keeps ±0.3 % out of reach, with any number of epochs."""
+        """Return the plan for a device: four epochs on a CPU, where other work prevents ±0.3 % with any number."""
         return cls(rounds=8, min_epochs=4, max_epochs=4) if device.kind == "cpu" else cls()
 
 
-#: The shortest measurement, to find errors; do not compare its numbers.
+#: The shortest measurement, for finding errors; do not compare its numbers.
 QUICK = Plan(replay_s=1e-3, rounds=3, min_epochs=2, max_epochs=2, budget_s=0.3, warmup_s=0.02)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcomes and failures by arm name, and a note on voided epochs and on what was not verified."""
+    """Outcomes and failures by arm name, and a note on voided epochs and unverified results."""
 
     outcomes: dict[str, Outcome]
     failures: dict[str, Exception]
     note: str
 
 
-#: Replays an epoch's arms on other values after their timing: ``(seed of the epoch, replays by arm)`` to what it found.
+#: Replays an epoch's arms on other values after they were timed: ``(seed of the epoch, replays by arm)`` to the result.
 Verify = Callable[[int, Mapping[str, ArmReplay]], Verified]
 
 
@@ -102,30 +103,32 @@ def compare(
     """Measure the arms against each other.
 
     Args:
-        draw_arms: ``(seed, names)`` to arms on fresh buffers.
+        draw_arms: returns the named arms on fresh buffers, given a seed and the names.
         names: arms to measure.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
-        device: where.
-        controls: timed before the first epoch, after every ``EPOCHS_A_CONTROL`` of the least number of epochs, and
-            after each further epoch, because each may be the last.
+        device: the device to measure on.
+        controls: timed before the first epoch, after every ``EPOCHS_A_CONTROL`` of the ``min_epochs``, and after each
+            further epoch, because each of those may be the last.
         plan: how long to measure.
         seed: seed of the order and the buffers.
         stages: collects the seconds of each stage.
-        reference_mhz: arm to the clock that its ratio is normalised to; otherwise its mean clock here.
-        listener: called with "capture" and an arm before it is captured and run alone, with "time" and "" before all
-            run in turn: what may hang or crash, and whose doing it is.
-        trusted: the originals of what is measured with; by default as they are now.
-        verify: called after the last epoch and, if ``early``, after an earlier one, which the arms cannot foresee.
+        reference_mhz: clock that an arm's ratio is normalised to, by arm; by default its mean clock in this
+            measurement.
+        listener: called with "capture" and an arm before the arm is captured and run alone; with "time" and "" before
+            all arms run in turn. It shows which arm hung or crashed.
+        trusted: the original functions that measuring relies on; by default those loaded now.
+        verify: called after the last epoch and, if ``early``, also after an earlier epoch that arms cannot foresee.
         restore: called before each timed replay; it restores inputs that the epoch's arms write.
 
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
     Raises:
         DeviceLost: an arm broke the device while it was captured.
-        Disqualified: what measuring trusts was replaced while all arms were timed, so the culprit is unknown.
+        Disqualified: a function that measuring trusts was replaced while all arms were timed, so the culprit is
+            unknown.
     """
-    # Apart, because a shuffle takes more from its source the more arms there are: a commit that adds a
-    # variant must meet the same buffers as before.
+    # Two generators, because a shuffle takes more random numbers the more arms there are: a commit that adds a
+    # variant must draw the same buffers as before.
     buffers, order = random.Random(seed), random.Random(seed)
     stages = stages or Stages()
     trusted = trusted or Trusted()
@@ -135,15 +138,15 @@ def compare(
     per_call: dict[str, float] = {}
     void_reasons: list[str] = []
     notes: dict[str, None] = {}
-    # Epochs timed before the early verification.
+    # Number of epochs before the early verification.
     until_early = random.SystemRandom().randrange(max(1, plan.min_epochs - 1)) if early else -1
     started = monotonic()
     taken = 0
     before: dict[str, Timing] | None = None
-    pending: list[dict[str, list[Timing]]] = []  # epochs since the controls were taken
+    pending: list[dict[str, list[Timing]]] = []  # epochs since the last timing of the controls
 
     def verified(of_seed: int, epoch: Sequence[Captured]) -> None:
-        """Verify an epoch's arms; drop those that fail, and every number that they are part of."""
+        """Verify an epoch's arms; drop those that fail, with every number that depends on them."""
         with stages.stage("verify"):
             found = verify(of_seed, {arm.name: arm.replay.once for arm in epoch if arm.name in series})
             trusted.require()
@@ -173,7 +176,7 @@ def compare(
             try:
                 pending.append(_time_rounds(captured, _rounds(captured, per_call, plan), device, order, restore))
             except Mistimed as error:
-                # The arm's earlier epochs go as well; those of the others count.
+                # The failed arm's earlier epochs are dropped as well; those of the other arms count.
                 culprit = next(arm.name for arm in captured if arm.replay is error.replay)
                 failures[culprit] = error
                 del series[culprit]
@@ -189,7 +192,7 @@ def compare(
                 moved = controls.moved(before, after)
                 before = after
         if moved and len(void_reasons) < plan.min_epochs:
-            # Not for ever: a machine that never settles is measured all the same, and marked.
+            # Only a limited number of epochs is voided: a machine that never settles is measured too, and marked.
             void_reasons += [moved] * len(pending)
             for name, one in series.items():
                 one.voided += sum(len(timings[name]) for timings in pending)
@@ -215,7 +218,7 @@ def compare(
 
 
 def _rounds(captured: Sequence[Captured], per_call: dict[str, float], plan: Plan) -> int:
-    """Return the rounds that fit an epoch's share of the budget; slow arms get fewer, but at least three."""
+    """Return the rounds that fit an epoch's share of the budget; slow arms get fewer rounds, but at least three."""
     one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
     return max(min(3, plan.rounds), min(plan.rounds, int(plan.budget_s / plan.min_epochs / one_round) - LEAD_ROUNDS))
 
@@ -227,7 +230,7 @@ def _time_rounds(
     chance: random.Random,
     restore: Callable[[], None] | None,
 ) -> dict[str, list[Timing]]:
-    """Time each arm once a round, in seconds a call; the lead rounds run and do not count."""
+    """Time each arm once a round, in seconds a call; the lead rounds run but do not count."""
     order = list(captured)
     sequence: list[Captured] = []
     for number in range(LEAD_ROUNDS + rounds):
@@ -259,5 +262,5 @@ def _add_epoch(
 
 
 def _rival(name: str, baseline: str) -> str:
-    """Return the arm that an arm's ratio refers to: a twin's is its variant, which makes an A/A comparison."""
+    """Return the arm that an arm's ratio refers to: for a twin its variant (an A/A comparison), else the baseline."""
     return name.removesuffix(TWIN) if name.endswith(TWIN) else baseline

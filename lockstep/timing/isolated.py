@@ -1,12 +1,12 @@
-"""Judge a variant from another process: the code under test can touch neither clock nor verdict.
+"""Judge a variant from another process: the code under test can reach neither the clock nor the verdict.
 
-The judge draws inputs with seeds of its own, holds the reference, and shares with a contestant process nothing but
-buffers (``lockstep.timing.arena``). It never imports the code under test. A run: stop the contestant's processes, draw
-other values into every set, fill the outputs with NaN, let the contestant go on, ask it for one call on each of the
-first n sets, copy the outputs of a few sets that only the judge knows, and stop the clock. The copies are compared with
-the reference. So an answer that comes early counts for nothing.
+The judge draws inputs with secret seeds, holds the reference, and shares only buffers with a contestant process
+(``lockstep.timing.arena``). It never imports the code under test. One run consists of these steps: stop the
+contestant's processes, draw other values into every set, fill the outputs with NaN, and let the contestant continue.
+Ask it for one call on each of the first n sets, copy the outputs of a few sets that only the judge knows, and stop the
+clock. The copies are compared with the reference, so an answer given too early gains nothing.
 
-``lockstep.timing.whole_runs`` says what the runs' times tell.
+``lockstep.timing.whole_runs`` computes the time of a call from the times of the runs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from lockstep.timing.outputs import poison, span
 from lockstep.timing.rules import Disqualified, Rule
 from lockstep.timing.whole_runs import Isolated, require_growth, time_of_call, waiting
 
-#: Runs of each length, and how many times as many where these do not resolve the time of a call.
+#: Number of runs of each length, and the factor by which it grows if these runs do not resolve the time of a call.
 RUNS = 7
 MOST_ROUNDS = 3
 
-#: Most sets of a run, and the bytes that all may take, by kind of device.
+#: Maximum number of sets of a run, and the bytes that all sets may take, by kind of device.
 MOST_SETS = 128
 ARENA_BYTES = {"cpu": 32 << 20, "cuda": 2 << 30}
 
@@ -50,15 +50,15 @@ SAMPLED = 3
 
 
 class Under(Protocol):
-    """The code under test, by the process that runs it."""
+    """The code under test, described by the process that runs it."""
 
     @property
     def module(self) -> str:
-        """Return the module of the process; it calls ``lockstep.timing.contestant.serve``."""
+        """Return the module that the process runs; it calls ``lockstep.timing.contestant.serve``."""
 
     @property
     def silence_s(self) -> float:
-        """Return the seconds that an answer may take."""
+        """Return the maximum seconds until an answer."""
 
     def arguments(self, suite: str, variant: str) -> list[str]:
         """Return the process's arguments for a variant, without ``--scratch``."""
@@ -66,13 +66,13 @@ class Under(Protocol):
 
 @dataclass(frozen=True)
 class Checkout:
-    """Packages under test in a folder.
+    """A folder that holds the packages under test.
 
     Attributes:
-        folder: of the packages.
-        packages: top-level packages imported from there.
-        benchmark_dir: the suites.
-        silence_s: seconds that an answer may take.
+        folder: the folder of the packages.
+        packages: top-level packages imported from that folder.
+        benchmark_dir: the folder of the suites.
+        silence_s: maximum seconds until an answer.
     """
 
     folder: Path
@@ -95,10 +95,10 @@ def judge(under: Under, suite: Suite, case: Case, variant: str, device: Device) 
     """Run one variant at one case in a process of its own, and judge it.
 
     Raises:
-        Disqualified: outputs of a timed run are wrong, inputs changed, or a canary did; or time does not grow with the
+        Disqualified: outputs of a timed run are wrong, inputs or a canary changed, or the time does not grow with the
             number of calls.
         WorkerDied: the contestant hung or died.
-        Refused: the variant raised.
+        Refused: the variant raised an error.
         NotImplementedError: the variant or the suite cannot be judged this way; the message says why.
     """
     with _Trial(under, suite, case, variant, device) as trial:
@@ -106,7 +106,7 @@ def judge(under: Under, suite: Suite, case: Case, variant: str, device: Device) 
         runs: dict[int, list[float]] = {length: [] for length in trial.lengths}
         for _ in range(MOST_ROUNDS):
             for _ in range(RUNS):
-                # In an order that says nothing about the next run.
+                # Random order: the length of one run does not reveal the next.
                 for length in trial.shuffled():
                     runs[length].append(trial.run(length))
             seen = time_of_call(trial.idle, runs, trial.notes)
@@ -129,7 +129,7 @@ class _Trial(contextlib.ExitStack):
         size = size_of(tensors_of([first.inputs, wanted]))
         sets = min(MOST_SETS, ARENA_BYTES[device.kind] // max(size, 1)) // 2 * 2
         if sets < 2:
-            raise NotImplementedError(f"its {size / 1e6:.0f} MB a set do not fit the buffers of an isolated run twice")
+            raise NotImplementedError(f"two sets of {size / 1e6:.0f} MB do not fit into the buffers of an isolated run")
         short = range(max(1, sets // 4), sets // 2 + 1)
         self.lengths = (*sorted(self._chance.sample(short, min(2, len(short)))), sets)
         layout = Layout()
@@ -153,11 +153,11 @@ class _Trial(contextlib.ExitStack):
         self.idle = [self._idle_run() for _ in range(RUNS)]
         self._worker.ask({"load": self.variant})
         ready = self._answer("ready")
-        # Activations are drawn after the preparation, even where it asks for them.
+        # Activations are drawn after the preparation, even if it takes them as inputs.
         self._prepared = [n for n in first.inputs if n in ready["prepares"] and n not in suite.activations]
         self.notes = tuple(str(reason) for reason in ready["missing"])
         if self._prepared and all(name in self._prepared for name, value in first.inputs.items() if tensors_of(value)):
-            self.notes += ("it prepares from every input, so its preparation may do its work",)
+            self.notes += ("it prepares from every input, so its preparation may do the work of the timed call",)
 
     def _start(self, under: Under, scratch: Path) -> Watched:
         folders = {"TMPDIR": "", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
@@ -171,7 +171,7 @@ class _Trial(contextlib.ExitStack):
         )
 
     def set_up(self) -> None:
-        """Let the contestant compile and capture, on values that no run uses."""
+        """Let the contestant compile and capture, on values that no run uses again."""
         for one in self._sets:
             self._fill(one, self._draw())
         self.device.synchronize()
@@ -187,13 +187,13 @@ class _Trial(contextlib.ExitStack):
         return self._timed({"idle": 0}, range(min(SAMPLED, len(self._sets))))[0]
 
     def run(self, length: int) -> float:
-        """Return the seconds of one run. Raises as ``judge``."""
+        """Return the seconds of one run. Raises the same errors as ``judge``."""
         sampled = self._chance.sample(range(length), min(SAMPLED, length))
         with self._worker.paused():
             drawn = [self._draw() for _ in range(length)]
             checkers = {number: Checker.of(self.suite, self.case, drawn[number]) for number in sampled}
             for one, values in zip(self._sets, drawn, strict=False):
-                # What is prepared offline is drawn first: preparation must not see the rest.
+                # Inputs of the preparation are drawn first: the preparation must not see the other inputs.
                 self._fill(one, {name: value for name, value in values.items() if name in self._prepared})
                 for result in tensors_of([one["out"], one["results"]]):
                     poison(result)
@@ -210,7 +210,7 @@ class _Trial(contextlib.ExitStack):
         return seconds
 
     def _timed(self, request: dict[str, Any], sampled: Sequence[int]) -> tuple[float, dict[int, list[torch.Tensor]]]:
-        """Return the seconds until a request is answered and the outputs of some sets are copied, and those copies."""
+        """Return the seconds until the request is answered and outputs of ``sampled`` are copied, and those copies."""
         started = perf_counter()
         self._ask(request)
         outputs = {number: [t.clone() for t in tensors_of(self._sets[number]["results"])] for number in sampled}
@@ -235,7 +235,7 @@ class _Trial(contextlib.ExitStack):
     def _fill(self, one: dict[str, Any], values: dict[str, Any]) -> None:
         for name, value in values.items():
             if _shape(value) != self._shapes[name]:
-                raise NotImplementedError(f"the suite draws another shape or number each time ({name})")
+                raise NotImplementedError(f"the suite draws a different shape or number each time ({name})")
             for target, tensor in zip(tensors_of(one["inputs"][name]), tensors_of(value), strict=True):
                 span(target).copy_(span(tensor))
 
@@ -251,7 +251,7 @@ class _Trial(contextlib.ExitStack):
 
 
 def _shape(value: Any) -> Any:
-    """Return a value with each tensor as its shape, strides and dtype."""
+    """Return a value in which each tensor is replaced by its shape, strides and dtype."""
 
     def describe(tensor: torch.Tensor) -> Any:
         return tuple(tensor.shape), tensor.stride(), tensor.dtype
@@ -264,7 +264,7 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _plain(reference: torch.Tensor) -> torch.Tensor:
-    """Return a buffer for an output of this shape: of float32, whatever precision the reference has."""
+    """Return a float32 buffer for an output of this shape, whatever precision the reference has."""
     dtype = torch.float32 if reference.dtype == torch.float64 else reference.dtype
     return torch.empty(reference.shape, dtype=dtype, device=reference.device)
 

@@ -31,28 +31,28 @@ from lockstep.timing.rules import Disqualified
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.trusted import Trusted
 
-#: Share of a history's cases, chosen at random, that are also verified after an early epoch and by rotations on values
-#: never seen. ``lockstep measure`` does so in every case, where a suite's time matters less.
+#: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
+#: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.
 THOROUGH = 0.1
 
 
 @dataclass
 class Measurer:
-    """Measures cases on one device; remembers controls and checks for the life of the process.
+    """Measures cases on one device; stores controls and checks for the life of the process.
 
     Attributes:
-        device: the device.
+        device: the device to measure on.
         plan: how long to measure.
         seed: seed of the inputs that results are checked on; random unless given.
-        places: changes the placement of buffers and the order of arms; 0, as in a history, gives every run and commit
-            the same ones.
+        places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
+            has the same placement and order.
         listener: called before each stage.
         load: returns a suite's variants; by default those of its family's module.
         observer: records the machine code that runs.
-        history: leave out cases that a history does not measure. Without it the working tree is measured, and what a
-            suite imports must be there: its absence is a failure, where an older commit's is "na".
+        history: leave out cases that a history does not measure. If false, the working tree is measured: a missing
+            module that a suite imports is a failure, while in an older commit of a history it is "na".
         stages: seconds spent in each stage.
-        trusted: the originals of what is measured with; they must be taken before a variant is imported.
+        trusted: the original functions that measuring relies on; they must be taken before a variant is imported.
     """
 
     device: Device
@@ -95,19 +95,20 @@ class Measurer:
         twins: Sequence[str] = (),
         reference_mhz: Mapping[str, float] | None = None,
     ) -> list[Record]:
-        """Measure variants of a case and return their records; the baseline is always among them.
+        """Measure variants of a case and return their records, always including the baseline's.
 
         Args:
             suite: the suite of the case.
             case: the shape.
             l2: "cold" or "warm".
-            variants: names; unknown ones are "na".
-            failed: variants known to kill or hang a process, and how; they are not run.
-            twins: variants measured a second time as an A/A comparison, under the name + ``TWIN``.
-            reference_mhz: variant to the clock that its speedup is normalised to; otherwise its mean clock here.
+            variants: names of the variants; unknown names get the state "na".
+            failed: variants known to kill or hang a process, with the reason; they are not run.
+            twins: variants measured a second time as an A/A comparison, under their name + ``TWIN``.
+            reference_mhz: clock that a variant's speedup is normalised to; by default its mean clock in this
+                measurement.
 
         Raises:
-            DeviceLost: a variant broke the CUDA context, or what is measured with while several were timed.
+            DeviceLost: a variant broke the CUDA context, or replaced a trusted function while several were timed.
         """
         started_at, started = datetime.now(UTC), monotonic()
         names = list(dict.fromkeys([suite.baseline, *variants]))
@@ -211,7 +212,7 @@ class Measurer:
         return list(records.values())
 
     def _check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
-        """Return what the variant's check says; remembered, because cold and warm share it."""
+        """Return the result of the variant's check; it is stored, because the cold and warm series share it."""
         if name not in family.variants:
             raise NotImplementedError("not in this commit")
         if reason := skip_reason(suite, name, case):
@@ -235,13 +236,13 @@ class Measurer:
         return known
 
     def _checker_of(self, suite: Suite, case: Case) -> Checker:
-        """Return inputs and reference of a case; only those of the last case stay in memory."""
+        """Return the inputs and reference of a case; only those of the last case stay in memory."""
         if self._checker is None or self._checker.suite is not suite or self._checker.case != case:
             self._checker = Checker.draw(suite, case, self.device.torch_device, self.seed)
         return self._checker
 
     def _sizes(self, suite: Suite, case: Case, family: Family, names: Sequence[str]) -> tuple[dict[str, int], int]:
-        """Return the bytes that one call of each variant touches, and those of all together; remembered."""
+        """Return the bytes that one call of each variant touches, and those of all variants together; cached."""
         key = suite.name, case.label, tuple(names)
         if key not in self._touched:
             checker = self._checker_of(suite, case)
@@ -263,8 +264,8 @@ class Measurer:
         reference_mhz: Mapping[str, float] | None,
         trusted: Trusted,
     ) -> tuple[dict[str, Outcome], dict[str, Exception], str]:
-        """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant."""
-        # Free the check's tensors before the sets are drawn: both together may not fit.
+        """Return outcomes and failures by arm, and a note. ``arms`` maps an arm's name to its variant's name."""
+        # Free the check's tensors before the sets are drawn: the two together may not fit.
         self._checker = None
         with self.stages.stage("draw"):
             self.device.release()
@@ -295,7 +296,7 @@ class Measurer:
     def _plausible(
         self, suite: Suite, case: Case, l2: str, outcomes: Mapping[str, Outcome]
     ) -> tuple[dict[str, Outcome], dict[str, Exception]]:
-        """Return the outcomes that this device can reach, and errors by arm for the others."""
+        """Return the outcomes that are possible on this device, and errors by arm for the others."""
         cost, limits = cost_of(suite, case), Limits.of(self.device)
         copy_rate = self.controls.best_rate("copy") if self.device.kind == "cuda" else None
         refused: dict[str, Exception] = {}

@@ -1,4 +1,4 @@
-"""The outputs of a variant as memory: real tensors, on the device, apart from the inputs and from each other."""
+"""Inspect the outputs of a variant as memory: real tensors, on the device, separate from the inputs and each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.rules import Disqualified, Rule
 
-#: What an output may be an instance of, exactly: a subclass can compute when it is read, outside the timed part.
+#: Accepted classes of an output. Subclasses are refused: they can compute when they are read, outside the timed part.
 REAL = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -20,7 +20,7 @@ def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Te
     """Return the tensors of a result.
 
     Raises:
-        Disqualified: one of them is a subclass of a tensor, lies on another device, or has less memory than elements.
+        Disqualified: a result is a subclass of a tensor, lies on another device, or has less memory than its elements.
     """
     tensors = tensors_of(result)
     for index, tensor in enumerate(tensors):
@@ -36,7 +36,7 @@ def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Te
         if tensor.layout != torch.strided or tensor.device.type != device.type:
             where = f"a {tensor.layout} tensor on {tensor.device}"
             raise Disqualified(
-                Rule.UNREAL_OUTPUT, f"{variant} output {index} is {where}; return a dense one on {device}"
+                Rule.UNREAL_OUTPUT, f"{variant} output {index} is {where}; return a dense tensor on {device}"
             )
         held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
         if held < needed:
@@ -51,7 +51,7 @@ def refuse_aliases(variant: str, outputs: Sequence[torch.Tensor], inputs: Sequen
     """Refuse outputs that share memory with one of the named tensors that a variant only reads.
 
     Raises:
-        Disqualified: an output does.
+        Disqualified: an output shares memory with an input.
     """
     taken = [(name, _extent(given)) for name, given in inputs]
     for index, output in enumerate(outputs):
@@ -65,20 +65,21 @@ def refuse_aliases(variant: str, outputs: Sequence[torch.Tensor], inputs: Sequen
 
 
 def refuse_overlaps(variant: str, outputs: Sequence[torch.Tensor]) -> None:
-    """Refuse outputs that share an element with each other; slices of one buffer may interleave without.
+    """Refuse outputs that share an element with each other; interleaved slices of one buffer are accepted.
 
     Raises:
-        Disqualified: two outputs do.
+        Disqualified: two outputs share an element.
     """
     for (one, first), (other, second) in combinations(enumerate(outputs), 2):
         if _overlap(first, second):
             raise Disqualified(
-                Rule.ALIASED_OUTPUT, f"{variant} output {one} shares memory with output {other}; return each apart"
+                Rule.ALIASED_OUTPUT,
+                f"{variant} output {one} shares memory with output {other}; return each apart",
             )
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the addresses of the first byte and after the last one; nothing for an empty tensor."""
+    """Return the addresses of a tensor's first byte and of the byte after its last; equal for an empty tensor."""
     begin = tensor.data_ptr()
     if not tensor.numel():
         return begin, begin
@@ -92,7 +93,7 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
         return True
-    # Mark the bytes of one in a picture of their storage.
+    # Mark the bytes of the first tensor in a map of their common storage.
     taken = torch.zeros(one.untyped_storage().nbytes(), dtype=torch.uint8, device=one.device)
     _bytes_in(taken, one).fill_(1)
     return bool(_bytes_in(taken, other).any())
@@ -111,7 +112,7 @@ def span(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill with NaN (the largest value for integers, True for booleans), so that an unwritten element shows."""
+    """Fill with NaN (the largest value for integers, True for booleans), so that unwritten elements are detected."""
     if tensor.is_floating_point() or tensor.is_complex():
         return tensor.fill_(float("nan"))
     return tensor.fill_(True if tensor.dtype == torch.bool else torch.iinfo(tensor.dtype).max)
@@ -119,9 +120,9 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Located:
-    """Where an output lies that a captured graph writes: its tensor is gone, its memory is still the graph's.
+    """Address of an output that a captured graph writes: its tensor is gone, its memory still belongs to the graph.
 
-    Arms share the memory of their outputs, so no arm may keep a tensor there.
+    Arms share the memory of their outputs, so no arm may hold a tensor at this address.
     """
 
     address: int
@@ -132,14 +133,14 @@ class Located:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Located:
-        """Return the place of a CUDA tensor."""
+        """Return the address, shape and strides of a CUDA tensor."""
         size = span(tensor).numel() * tensor.element_size()
         return cls(tensor.data_ptr(), size, tensor.dtype, tuple(tensor.shape), tensor.stride())
 
     def tensor(self, device: torch.device) -> torch.Tensor:
-        """Return a tensor of this memory; valid as long as the graph.
+        """Return a tensor of this memory; valid while the graph exists.
 
-        Source: the CUDA array interface, version 3 (Numba's documentation). It has no bfloat16, hence bytes.
+        Source: the CUDA array interface, version 3 (Numba's documentation). It has no bfloat16, so bytes are used.
         """
         if not self.bytes:
             return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)

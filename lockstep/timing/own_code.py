@@ -1,6 +1,7 @@
-"""The functions that a variant runs: what another variant must not replace.
+"""Find the functions that a variant runs, so that no other variant can replace them.
 
-Variants of a family live in one process, often in one module. One that makes the baseline slower wins every comparison.
+Variants of a family share one process and often one module. A variant that slows the baseline would win every
+comparison.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-#: What holds a function in its ``__dict__``, a module or a stand-in for one, and the function's name there.
+#: An object whose ``__dict__`` holds a function (a module or a stand-in for one), and the function's name in it.
 Place = tuple[Any, str]
 
 
 def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield where the functions of all variants are found: themselves, and what they name, within their packages.
+    """Yield the places of all functions that the variants run: the variants, and functions they name in their packages.
 
-    Of other packages, such as torch, those names are yielded that a variant itself uses, and not what is behind them.
-    Followed are functions alone: a cache or a counter of a module may change.
+    Of other packages, such as torch, only the names that a variant itself uses are yielded, not what those call.
+    Only functions are followed: a cache or a counter of a module may change.
     """
     packages = {_package(function) for function in map(_plain, variants.values()) if function is not None}
     seen: set[int] = set()
@@ -40,7 +41,7 @@ def places_of(variants: Mapping[str, Any]) -> Iterator[Place]:
 
 
 class _Holder:
-    """Holds a function that no module names, or stands for a module of which only the names are known."""
+    """Holds a function that no module names, or replaces a module of which only the names are known."""
 
 
 def _holder(name: str, function: Any) -> _Holder:
@@ -58,7 +59,7 @@ def _named_by(function: FunctionType) -> list[Place]:
     for name in sorted(names - stored):
         value = function.__globals__.get(name, sys.modules.get(name))
         if isinstance(value, ModuleType):
-            # The interpreter of Triton replaces functions of its language while a kernel runs.
+            # Triton's interpreter replaces functions of Triton's language while a kernel runs.
             if value.__name__.partition(".")[0] != "triton":
                 found += [(value, other) for other in names if callable(vars(value).get(other))]
         elif callable(value):
@@ -70,9 +71,9 @@ def _named_by(function: FunctionType) -> list[Place]:
     return found
 
 
-@functools.lru_cache(maxsize=4096)  # every case asks again
+@functools.lru_cache(maxsize=4096)  # called again for every case
 def _names(code: CodeType) -> tuple[set[str], set[str]]:
-    """Return the names that code and the functions within it mention, and those that they store themselves."""
+    """Return the names that code and its inner functions mention, and the names that they assign themselves."""
     names = set(code.co_names)
     stored = {str(one.argval) for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}
     for inner in code.co_consts:

@@ -1,4 +1,4 @@
-"""Refuse times that no machine of this kind can reach, whatever the kernel does."""
+"""Refuse times that the hardware cannot reach, whatever the kernel does."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lockstep.suite.model import Cost
 from lockstep.timing.device import Device
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Operations a cycle of one SM on dense 16-bit matrices, by compute capability: the dense peak over SMs and clock.
+#: Operations a cycle of one SM on dense 16-bit matrices, by compute capability: dense peak / (SMs · clock).
 #: Sources: NVIDIA's whitepapers and datasheets. A100: 312 TFLOP/s, 108 SMs, 1410 MHz. A10: 125, 72, 1695. L40S: 362,
 #: 142, 2490. H100 SXM: 989, 132, 1830. B200: 2250, 148, 1850. RTX 5090: 419, 170, 2407 (accumulated in fp16).
 FLOPS_A_CYCLE = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (10, 3): 8192, (12, 0): 1024}
 
-#: Bytes a cycle from the L2 to one SM (A100 whitepaper: 5120 B a cycle for 80 of its slices; 64 B a port of an SM).
+#: Bytes a cycle from the L2 to one SM (A100 whitepaper: 5120 B a cycle from its 80 L2 slices; 64 B a port of an SM).
 L2_BYTES_A_CYCLE = 64
 
-#: Memory is read at most this many times as fast as the fastest copy of the same run. On an H200 a copy reaches
-#: 4.2 TB/s of the datasheet's 4.8, and no cold kernel of 1,800 records was faster than 0.89 of the copy.
+#: Memory reads may be at most this many times as fast as the fastest copy of the same run. On an H200 a copy reaches
+#: 4.2 TB/s of the datasheet's 4.8, and no cold kernel of 1,800 records exceeded 0.89 of the copy's rate.
 OVER_COPY = 1.25
 
-#: A peak that a measured time may exceed by rounding of clocks.
+#: Factor by which a rate may exceed the peak, because clocks are rounded.
 OVER_PEAK = 1.05
 
 #: No x86 core computes more than 2048 operations a cycle (Intel AMX, int8) or runs above 6.2 GHz.
@@ -32,11 +32,11 @@ CPU_FLOPS_A_CORE = 2048 * 6.2e9
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device cannot exceed.
+    """Upper bounds on what a device can do.
 
     Attributes:
-        flops_a_cycle: operations a cycle on 16-bit matrices; None if unknown.
-        l2_bytes_a_cycle: bytes a cycle out of the L2; None if unknown.
+        flops_a_cycle: operations a cycle on 16-bit matrices, of all SMs; None if unknown.
+        l2_bytes_a_cycle: bytes a cycle read from the L2 by all SMs; None if unknown.
         flops: operations a second at any clock; None if unknown.
     """
 
@@ -65,21 +65,21 @@ def refuse_impossible(
     narrowest: int,
     copy_rate: float | None,
 ) -> None:
-    """Refuse a latency whose whole interval lies below what the device needs for the work.
+    """Refuse a latency whose whole interval lies below the minimum time that the device needs for the work.
 
     Args:
         variant: the name that the message gives.
         latency: seconds a call.
-        cost: of the task.
-        l2: "cold": every byte comes from memory; "warm": from the L2.
-        limits: of the device.
+        cost: operations and bytes of the task.
+        l2: "cold" if every byte comes from memory, "warm" if it comes from the L2.
+        limits: the device's limits.
         sm_mhz: clock while the variant ran.
-        narrowest: bytes of the smallest element among the inputs: tensor cores compute on bytes at twice the rate, and
-            on two packed values of four bits at four times.
+        narrowest: bytes of the smallest element among the inputs. Tensor cores compute on 8-bit elements at twice the
+            16-bit rate, on packed 4-bit values at four times.
         copy_rate: bytes a second of the fastest copy in this run, on a GPU.
 
     Raises:
-        Disqualified: ``IMPOSSIBLE_TIME``, with both numbers.
+        Disqualified: ``IMPOSSIBLE_TIME``; the message gives the measured and the minimum time.
     """
     cycles = sm_mhz * 1e6 if sm_mhz else None
     wider = 4.0 if narrowest == 1 else 1.0

@@ -1,7 +1,7 @@
 """Run one arm inside a marked range, for a profiler; nothing is timed here.
 
-The range is both an NVTX range and what lies between cudaProfilerStart and cudaProfilerStop, so that drawing inputs,
-packing weights and compiling stay outside.
+The range is an NVTX range that also starts and stops the CUDA profiler (cudaProfilerStart, cudaProfilerStop). Drawing
+inputs, packing weights and compiling stay outside it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ RANGE = "lockstep"
 
 
 def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[str, str]:
-    """Return command lines that profile an arm, by profiler.
+    """Return the command line of each profiler that profiles an arm.
 
-    ncu replays each kernel several times: ``--cache-control all`` empties the caches before each, ``none`` leaves them
-    as they are. Clocks are left to ``lockstep clocks``. (Nsight Compute CLI and Nsight Systems user guides.)
+    ncu replays each kernel several times: ``--cache-control all`` empties the caches before each replay, ``none``
+    leaves them as they are. Clocks are left to ``lockstep clocks``. (Nsight Compute CLI and Nsight Systems user
+    guides.)
     """
     verb = ["lockstep", "profile", suite, variant, case, "--l2", l2, "--calls", str(calls)]
     report = f"{suite}-{variant}-{case}-{l2}".replace("=", "").replace(",", "-")
@@ -40,13 +41,13 @@ def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[s
 
 
 def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, calls: int) -> int:
-    """Call the variant ``calls`` times inside the range, each time with the next argument set if cold.
+    """Call the variant ``calls`` times inside the range; a cold case takes the next argument set for each call.
 
     Returns:
-        How many argument sets there are.
+        The number of argument sets.
 
     Raises:
-        SuiteError: no such variant.
+        SuiteError: the suite has no such variant.
         NotImplementedError: the variant does not support the case, or the case cannot be made cold.
     """
     family = load_family(suite)
@@ -57,7 +58,7 @@ def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, 
     count = set_count(touched, touched, 0.0, device, l2)
     del first
     [arm] = make_arms({variant: variant}, family, draw_sets(suite, case, device, count, seed=0), 0)
-    for call in arm.calls:  # compiles, and leaves the last sets in the cache, which are the last to be called again
+    for call in arm.calls:  # compiles; leaves in the cache the last sets, which are called again last
         call()
     device.synchronize()
     order: Sequence[int] = [index % count for index in range(calls)]

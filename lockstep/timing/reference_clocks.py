@@ -1,9 +1,9 @@
-"""The reference clock of each series of a machine: the clock of its first measurement.
+"""Store the reference clock of each series of a machine: the clock of its first measurement.
 
-A power cap lets a warm chip run a percent slower than a cold one, and a product follows that where a copy does not:
-their ratio would be another one every day. So each arm is normalised to one clock for good
-(``lockstep.timing.clock_correction``). The clocks stand in
-``results/MACHINE/usual-clocks.jsonl``, one series a line, beside the results that rest on them.
+Under a power cap a warm chip runs up to a percent slower than a cold chip. A product's time follows the clock, a copy's
+does not, so their ratio would differ from day to day. Each arm is therefore normalised to one fixed clock
+(``lockstep.timing.clock_correction``). The clocks are stored in ``results/MACHINE/usual-clocks.jsonl``, one series a
+line, beside the results that depend on them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from lockstep.record.file import RecordError, replace_file
 from lockstep.record.model import TWIN, Record
 
-#: Not ".json": asv reads every such file of a machine's folder as results.
+#: The suffix is not ".json": asv reads every JSON file in a machine's folder as results.
 NAME = "usual-clocks.jsonl"
 
-#: The fields that name a series, in the order of a file's lines.
+#: The fields that identify a series, in the order in which a line holds them.
 _FIELDS = ("suite", "case", "l2", "variant")
 
 
 class ReferenceClocks:
-    """Reference clocks in MHz by series, stored in a file if one is given."""
+    """Reference clocks in MHz by series; stored in a file if a path is given."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Read the file if it exists.
@@ -36,11 +36,11 @@ class ReferenceClocks:
         self._mhz = _read(path) if path is not None and path.exists() else {}
 
     def of(self, suite: str, case: str, l2: str) -> dict[str, float]:
-        """Return MHz by variant, for the variants of a case that have a reference clock."""
+        """Return the reference clocks in MHz of a case, by variant; variants without a clock are left out."""
         return {variant: mhz for (*at, variant), mhz in self._mhz.items() if at == [suite, case, l2]}
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Store the clocks of series that have none yet; replace the file at once."""
+        """Store the clocks of series that have no reference clock yet; replace the file atomically."""
         new = {
             (record.suite, record.case, record.l2, record.variant): round(record.clocks.told_mhz, 2)
             for record in records
@@ -65,7 +65,7 @@ def _read(path: Path) -> dict[tuple[str, ...], float]:
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"{path}, line {number}: not a series with its clock ({error!r}). Restore the file that belongs to the "
-                f"results; without it, ratios of kernels under a power cap step by up to a percent"
+                f"results; without it, ratios of kernels under a power cap shift by up to a percent"
             ) from error
         found[key] = float(mhz)
     return found

@@ -1,7 +1,7 @@
 """Estimate the time of a call, build replays that are long enough, and run them.
 
-Capturing takes 20–50 µs of Python for every call. Launching a captured graph again takes 1–2 µs of the GPU, the same
-for every arm. So a graph is short, and a replay launches it as often as needed.
+Capturing takes 20–50 µs of Python for every call. Launching a captured graph takes 1–2 µs on the GPU, the same for
+every arm. So a graph is short, and a replay launches it as many times as needed.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from lockstep.timing.device import Device, Replay, Timing
 
 R = TypeVar("R", bound=Replay)
 
-#: Seconds that a graph lasts at least. Whole replays of 3 ms were a third of the time of a full run; and cuBLAS draws
-#: one of its two times (32 × 7168 × 2112, an H200) at every launch of a graph, of which a replay has more so.
+#: Minimum duration of a graph in seconds. Capturing whole replays of 3 ms took a third of a full run. cuBLAS also picks
+#: one of its two times (32 × 7168 × 2112, H200) at each graph launch, and a replay of short graphs has more launches.
 GRAPH_S = 5e-4
 
-#: Shortest replay, in seconds, that gives the time of a call: launching a graph takes some 10 µs.
+#: Shortest replay, in seconds, from which the time of a call is taken: launching a graph takes about 10 µs.
 PROBE_S = 1e-4
 
-#: Most calls in such a replay.
+#: Maximum number of calls in such a replay.
 MOST_PROBES = 1024
 
 
 def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> tuple[float, R]:
     """Return the rough seconds of a call, and the replay that measured it.
 
-    Keep the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
+    Hold the replay until there is another: a pool whose last graph is gone cannot be captured into again (torch 2.11).
 
     Args:
-        capture: returns a replay of so many rotations.
+        capture: returns a replay of the given number of rotations.
         calls: calls of one rotation.
         device: the device.
     """
@@ -50,11 +50,11 @@ def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> t
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Generic[R]):
-    """A captured replay that is launched several times, so that it is long enough.
+    """A captured replay that is launched several times, so that together they take long enough.
 
     Attributes:
-        once: the replay.
-        launches: how often it is launched.
+        once: one captured replay.
+        launches: number of launches.
         calls: calls of all launches together.
     """
 
@@ -72,10 +72,10 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
     """Return a replay of at least ``seconds``.
 
     Args:
-        capture: returns a replay of so many rotations.
+        capture: returns a replay of the given number of rotations.
         calls: calls of one rotation.
         per_call: seconds of one call.
-        seconds: shortest duration.
+        seconds: shortest duration of the replay.
     """
     rotation_s = max(per_call * calls, 1e-9)
     times = math.ceil(min(seconds, GRAPH_S) / rotation_s)
@@ -84,7 +84,7 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
 
 
 def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
-    """Run every replay at least once and until the time is up, so that clocks settle under this load."""
+    """Run every replay at least once, and repeat until the time is up, so that clocks settle under this load."""
     every = tuple(replays)
     until = monotonic() + seconds
     while True:
@@ -98,7 +98,7 @@ def settle(replays: Iterable[Replay], device: Device, seconds: float) -> None:
 def time_undisturbed(
     replays: Sequence[Replay], device: Device, restore: Callable[[], None] | None = None
 ) -> list[Timing]:
-    """Time each replay, one after another, without garbage collection in between; run ``restore`` before each."""
+    """Time the replays one after another, with garbage collection off; run ``restore`` before each."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What disqualifies a variant's number, by name: each rule that measuring enforces, and the error that says so."""
+"""Rules that disqualify a variant's number: their names, and the error that reports a broken rule."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Rule(StrEnum):
 
 
 class Disqualified(AssertionError):
-    """A variant broke a rule; its time means nothing.
+    """A variant broke a rule; its time is not valid.
 
     Attributes:
         rule: the rule.
-        evidence: what was seen, with its numbers; also the message.
+        evidence: what was observed, with numbers; it is also the message.
     """
 
     def __init__(self, rule: Rule, evidence: str) -> None:

@@ -1,7 +1,7 @@
-"""Restrict this process before it imports code under test: no network, no writes, no hand on other processes.
+"""Restrict this process before it imports code under test: no network, no writes, no access to other processes.
 
 Landlock (kernel 5.13 and newer) refuses writes outside a scratch folder and access to the memory of other processes.
-Seccomp refuses system calls. Both come from packages of the extra ``isolated``; what is missing is reported.
+Seccomp refuses system calls. Both need packages of the extra ``isolated``; a missing package is reported.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import errno
 import os
 from pathlib import Path
 
-#: Devices that CUDA opens for writing, and the files of this process that it and Python write.
+#: Paths that CUDA and Python write: devices, and files of this process.
 _WRITABLE = ("/dev/null", "/dev/nvidia*", "/dev/nvidia-caps/*", "/proc/self")
 
-#: Refused whatever their arguments: memory and signals of other processes, and ways around the rules.
+#: Refused with any arguments: memory and signals of other processes, and ways around the rules.
 _REFUSED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "tkill"),
     *("rt_sigqueueinfo", "rt_tgsigqueueinfo", "io_uring_setup", "unshare", "setns", "mount", "bpf"),
 )
 
-#: Answered as if they had worked: a child in another session or group could not be stopped and killed with the rest.
+#: Ignored but answered as successful: a child in another session or group could not be stopped with its parent.
 _IGNORED = ("setsid", "setpgid")
 
 
 def restrict(scratch: Path) -> list[str]:
-    """Restrict this process and its children for good.
+    """Restrict this process and its children permanently.
 
     Args:
         scratch: the only folder that stays writable.
 
     Returns:
-        What is not enforced and why; empty where all is.
+        Restrictions that are not enforced, with the reason; empty if all are enforced.
     """
     return [reason for reason in (_landlock(scratch), _seccomp()) if reason]
 
@@ -45,7 +45,7 @@ def _landlock(scratch: Path) -> str:
         writing |= FSAccess.MAKE_DIR | FSAccess.MAKE_SYM | FSAccess.MAKE_SOCK | FSAccess.MAKE_FIFO
         writing |= FSAccess.MAKE_CHAR | FSAccess.MAKE_BLOCK
         if landlock_abi_version() >= 2:
-            # Landlock refuses a rename from one folder to another unless a rule allows it; Triton's cache needs it.
+            # Landlock refuses a rename between folders unless a rule allows it; Triton's cache needs such renames.
             writing |= FSAccess.REFER
         if landlock_abi_version() >= 3:
             writing |= FSAccess.TRUNCATE

@@ -1,4 +1,4 @@
-"""Where the time of a measurement goes: seconds by stage, each moment in one of them."""
+"""Account for the time of a measurement: seconds by stage; each moment counts for one stage."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-#: What the worker of a commit tells apart; "compile" (ahead of it) and "rest" (asv) come from its parent.
+#: The stages that the worker of a commit reports; its parent adds "compile" (ahead of it) and "rest" (asv).
 STAGES = {
-    "check": "inputs, reference, the first call of every variant (what compiles, compiles here)",
+    "check": "inputs, reference, the first call of every variant (which includes its compilation)",
     "draw": "argument sets and what variants prepare from them",
     "capture": "CUDA graphs, and one rotation to learn how long a call takes",
     "time": "warm-up and timed rounds",
-    "controls": "the controls beside each epoch",
-    "verify": "the timed replays once more on other values, and the comparison of their outputs",
+    "controls": "the controls between epochs",
+    "verify": "replays of the timed arms on other values, and the comparison of their outputs",
 }
 
 
 @dataclass
 class Stages:
-    """Seconds by stage. A stage within another stage does not count for the outer one."""
+    """Seconds by stage. The time of a nested stage does not count for the outer stage."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     now: Callable[[], float] = time.monotonic
@@ -29,7 +29,7 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count the block as ``name``."""
+        """Count the time of the block as stage ``name``."""
         self._turn()
         self._running.append(name)
         try:
@@ -39,7 +39,7 @@ class Stages:
             self._running.pop()
 
     def take(self) -> dict[str, float]:
-        """Return the seconds of each stage since the last call, and start from zero."""
+        """Return the seconds of each stage since the last call, and reset them to zero."""
         self._turn()
         taken, self.seconds = self.seconds, {}
         return taken

@@ -5,26 +5,29 @@ accepted error is
 
     √(20/3) · u(coarsest)  +  2 · √n · u(accumulator).
 
-- *Roundings.* One rounding has a relative error within ±u, u/√3 RMS where it is uniform, and independent ones add in
-  quadrature. The first term is twenty of them in the coarsest dtype of inputs, reference and output: a kernel may keep
-  intermediates in its inputs' dtype. That is 1.0 % for bfloat16 and 0.13 % for float16. Inputs of 8 bits do not count:
-  kernels seldom round intermediates to 8 bits. An output of 8 bits is rounded once; four roundings are accepted.
+- *Roundings.* One rounding has a relative error within ±u; if it is uniform, its RMS is u/√3. Independent errors add in
+  quadrature. The first term allows twenty roundings in the coarsest dtype of inputs, reference and output, because a
+  kernel may hold intermediates in its inputs' dtype. That is 1.0 % for bfloat16 and 0.13 % for float16. 8-bit inputs do
+  not count: kernels seldom round intermediates to 8 bits. For an 8-bit output, which is rounded once, four roundings
+  are accepted.
 - *Sums.* A sum of n terms has a relative error of about √n · u: Higham and Mary, "A new approach to probabilistic
   rounding error analysis", SIAM J. Sci. Comput. 41 (2019), and for data of mean zero "Sharper probabilistic backward
-  error analysis", same journal 42 (2020). Sums are in float32, in float64 where everything is. A suite states n
-  (``Suite.summands``); 65,536 without, which gives 3.1e-5 in float32. Products in TF32 or bfloat16 have 3e-4 and 2e-3.
+  error analysis", same journal 42 (2020). Sums are assumed to accumulate in float32, or in float64 if all tensors are
+  float64. A suite states n (``Suite.summands``). Without it, n is 65,536, and the accepted error in float32 is 3.1e-5.
+  Products in TF32 or bfloat16 have errors of 3e-4 and 2e-3, so both are refused if all tensors are float32.
 - AMD's Composable Kernel derives tolerances from the same two facts, with n instead of √n (``get_relative_threshold``
-  in its ``check_err.hpp``). KernelBench takes 1e-4 for float32 and 1e-2 for 16 bits, an element.
+  in its ``check_err.hpp``). KernelBench accepts an error per element of 1e-4 for float32 and 1e-2 for 16-bit dtypes.
 
 **Slices.** Rows, columns, tiles and elements have fewer elements than the whole, so their RMS error scatters, and
 there are many of them. If the errors are independent and normal, n squares exceed n + 2√(nt) + 2t with a probability
 of e⁻ᵗ (Laurent and Massart, "Adaptive estimation of a quadratic functional", Ann. Statist. 28 (2000), lemma 1). With
 t = ln(10⁶ m) for m slices, one honest output in a million has a slice beyond √(1 + 2√(t/n) + 2t/n) times the accepted
-norm. Twice as much is accepted, because a row shares inputs and its errors are not quite independent. Half is the most:
-a slice that was never computed is off by 1.
+norm. Twice that is accepted, because the elements of a row share inputs and their errors are not quite independent. The
+limit is capped at 0.5, because a slice that was never computed has an error of 1.
 
-**Centred.** Half of the variation must be right, so a constant fails. More is accepted where the reference, rounded to
-the output's dtype, already is off by more than a sixth; nothing is judged where its variation is lost in rounding.
+**Centred.** The error may be at most half of the reference's variation about its mean, so a constant output fails. The
+limit is raised where rounding the reference to the output's dtype already costs more than a sixth of that variation.
+There is no limit where rounding loses the whole variation.
 
 Integers and booleans must be equal, unless the suite states a tolerance.
 """
@@ -40,20 +43,20 @@ from lockstep.record.model import Accuracy
 from lockstep.suite.model import MANY_SUMMANDS
 from lockstep.timing.accuracy import TILE
 
-#: Fewer summands than these are taken for as many: fast-math functions err by some u as well. CUDA's ``__expf(x)`` is
+#: A smaller number of summands counts as this many: fast-math functions err by some u as well. CUDA's ``__expf(x)`` is
 #: accurate to 2 + ⌊|1.173 x|⌋ ulp (CUDA C++ Programming Guide, "Intrinsic Functions").
 FEW_SUMMANDS = 64
 
-#: Roundings of intermediates and of an output of 8 bits.
+#: Accepted number of roundings: of intermediates, and of an 8-bit output.
 ROUNDINGS, ROUNDINGS_8_BIT = 20, 4
 
-#: Rows of gradients (``grouped.mlp_train``, quick cases) err by up to 1.5 times what independent errors would.
+#: Errors in rows of gradients (``grouped.mlp_train``, quick cases) reach 1.5 times those of independent errors.
 DEPENDENT = 2
 
-#: Probability that some slice of an honest output is refused.
+#: Probability that some slice of a correct output is refused.
 FALSE_REFUSAL = 1e-6
 
-#: The most that a slice, or the variation of an output, may be off.
+#: Upper limit of the relative error of a slice, and of the error relative to an output's variation.
 HALF = 0.5
 
 
@@ -61,7 +64,7 @@ def default_tolerance(output: torch.dtype, others: Iterable[torch.dtype], summan
     """Return the accepted ‖got − want‖ / ‖want‖ of an output; 0 for integers and booleans.
 
     Args:
-        output: dtype that was asked for, not the one that a variant chose.
+        output: the expected dtype, not the dtype that a variant chose.
         others: dtypes of inputs and reference.
         summands: terms of the longest sum behind one element.
     """
@@ -82,14 +85,15 @@ def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype | None:
 
 
 def refusal(accuracy: Accuracy, shape: Sequence[int], tolerance: float, at: str = "") -> str:
-    """Return what is wrong with an output of this shape, as the rest of a sentence about it; "" if it is accepted.
+    """Return what is wrong with an output of this shape, as the predicate of a sentence; "" if it is accepted.
 
-    The norm is named first, then the measure that is furthest beyond its limit. ``at`` is the place in the sentence.
+    The norm is checked first, then the measure that exceeds its limit by the largest factor. ``at`` is inserted in the
+    sentence to name the case.
     """
     if accuracy.non_finite:
         return f"is NaN or infinite in {accuracy.non_finite} elements{at}, unlike the reference"
     norm, *others = _measures(accuracy, shape, tolerance)
-    # A value is NaN where squares overflow.
+    # A measure is NaN where squares overflow; the comparison must fail then.
     beyond = [measure for measure in (norm, *others) if not measure[0] <= measure[1]]
     if not beyond:
         return ""
@@ -103,7 +107,7 @@ def _excess(measure: tuple[float, float, str]) -> float:
 
 
 def _measures(accuracy: Accuracy, shape: Sequence[int], tolerance: float) -> Iterator[tuple[float, float, str]]:
-    """Yield each measure with its limit and its denominator."""
+    """Yield each error with its limit and the name of its denominator."""
     columns = shape[-1] if shape else 1
     rows = math.prod(shape[:-1])
     tiles = math.ceil(rows / TILE) * math.ceil(columns / TILE)
@@ -125,7 +129,7 @@ def _slice_limit(tolerance: float, elements: int, slices: int) -> float:
 def _centred_limit(accuracy: Accuracy, tolerance: float) -> float:
     if not accuracy.norm:
         return HALF
-    # Norm of the reference over that of its variation.
+    # Norm of the reference divided by the norm of its variation.
     offset = accuracy.centred / accuracy.norm
     lost = offset * max(3 * accuracy.rounding, _summed(MANY_SUMMANDS, torch.float32))
     return max(HALF, lost, tolerance) if lost < 1 else math.inf

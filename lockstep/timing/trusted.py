@@ -1,8 +1,8 @@
-"""The functions that a measurement trusts, and whether code under test has replaced one.
+"""Detect whether code under test replaced a function that a measurement trusts.
 
-Code under test runs in the process that times and checks it. So whoever measures takes the originals before a variant
-is imported, and compares after each variant has run. This finds what a careless or a simple-minded variant does.
-It is not a sandbox: code that knows this module can deceive it (``docs/measuring.md``).
+Code under test runs in the process that times and checks it. So the originals are saved before a variant is imported,
+and compared after each variant has run. This finds what a careless or unsophisticated variant does. It is not a
+sandbox: code that knows this module can deceive it (``docs/measuring.md``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from lockstep.timing.own_code import places_of
 from lockstep.timing.rules import Disqualified, Rule
 
-#: What reads a clock, waits for the device, or runs a graph.
+#: Functions that read a clock, wait for the device, or run a graph.
 _CLOCKS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (
         time,
@@ -41,7 +41,7 @@ _CLOCKS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.cuda.Stream, ("synchronize", "wait_stream", "wait_event", "query")),
 )
 
-#: What checks and statistics are computed with. A method that ``torch.Tensor`` inherits is replaced by adding it there.
+#: Functions that checks and statistics use. Adding a method to ``torch.Tensor`` replaces one that it inherits.
 _ARITHMETIC: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (builtins, ("abs", "all", "any", "float", "isinstance", "len", "max", "min", "sorted", "sum", "type", "zip")),
     (math, ("ceil", "exp", "fsum", "isfinite", "isnan", "log", "sqrt")),
@@ -57,7 +57,7 @@ _ARITHMETIC: tuple[tuple[Any, tuple[str, ...]], ...] = (
 )
 
 
-#: What torch computes with, for all arms alike: how to read each setting and how to put it back.
+#: Settings of torch that affect all arms: how to read each setting and how to restore it.
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the number of threads": (torch.get_num_threads, torch.set_num_threads),
     "the precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
@@ -66,8 +66,8 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
 }
 
-#: The number of modes that stand between code and torch's operations (``torch.overrides.TorchFunctionMode``,
-#: ``torch.utils._python_dispatch.TorchDispatchMode``), and how to switch the last one off.
+#: How to count the active modes that intercept torch's operations (``torch.overrides.TorchFunctionMode``,
+#: ``torch.utils._python_dispatch.TorchDispatchMode``), and how to switch the innermost mode off.
 _MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
     "function": (torch._C._len_torch_function_stack, torch.overrides._pop_mode),
     "dispatch": (torch._C._len_torch_dispatch_stack, torch.utils._python_dispatch._pop_mode),
@@ -76,11 +76,11 @@ _MODES: dict[str, tuple[Callable[[], int], Callable[[], Any]]] = {
 
 @dataclass(frozen=True)
 class _Taken:
-    """One name as it was: its owner's own entry (``None`` if it was inherited), and its code if it is a function.
+    """A name as it was saved: its owner's own entry (``None`` if inherited), and its code if it is a function.
 
     Attributes:
-        found: what the name stood for, inherited or not. An own entry with an inherited value replaces nothing: code
-            that saves a method of ``torch.Tensor`` and puts it back leaves one.
+        found: the value of the name, inherited or not. An own entry with the inherited value replaces nothing: code
+            that saves a method of ``torch.Tensor`` and restores it leaves such an entry.
     """
 
     rule: Rule
@@ -175,7 +175,7 @@ class _Entries:
 
 
 class Trusted:
-    """The originals, taken now. Create it before code under test is imported."""
+    """The original functions, saved at creation. Create it before code under test is imported."""
 
     def __init__(self) -> None:
         listed = ((Rule.CHANGED_CLOCK, _CLOCKS), (Rule.CHANGED_HARNESS, _ARITHMETIC))
@@ -192,12 +192,12 @@ class Trusted:
         self.accept_settings()
 
     def accept_settings(self) -> None:
-        """Take torch's settings and modes as they are now: an import may choose them, for all arms alike."""
+        """Accept torch's current settings and modes: an import may choose them, because they affect all arms."""
         self._settings = {name: read() for name, (read, _) in _SETTINGS.items()}
         self._modes = {name: count() for name, (count, _) in _MODES.items()}
 
     def with_variants(self, variants: Mapping[str, Any]) -> Trusted:
-        """Return these originals with the code of the variants as it is now, which none of them may replace."""
+        """Return these originals together with the variants' current code, which none of the variants may replace."""
         more = copy(self)
         own = [_take(Rule.CHANGED_BASELINE, owner, name) for owner, name in places_of(variants)]
         more._taken = self._taken + own
@@ -206,9 +206,9 @@ class Trusted:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Run the block, which runs code under test, and ``require`` afterwards, also where it raised.
+        """Run the block, which runs code under test, and call ``require`` afterwards, even if the block raised.
 
-        Settings are put back without a word: the first call of a variant may import what chooses them.
+        Changed settings are restored without an error: a variant's first call may import a module that changes them.
         """
         try:
             yield
@@ -217,19 +217,19 @@ class Trusted:
             self.require()
 
     def require(self) -> None:
-        """Put originals back where they were replaced, switch off modes that were left on, and say so.
+        """Restore replaced originals, switch off modes that were left on, and report them.
 
         Raises:
             Disqualified: ``CHANGED_CLOCK``, ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``, with the replaced names.
         """
-        # Before all else: what follows may use torch.
+        # First, because the code below may use torch.
         modes = self._switch_off_modes()
         changed = [] if self._entries.as_taken() else [one for one in self._taken if one.changed]
         if modes and not changed:
             raise Disqualified(Rule.CHANGED_HARNESS, f"left a torch {modes[0]} mode switched on")
         if not changed:
             if settings := self._restore_settings():
-                raise Disqualified(Rule.CHANGED_HARNESS, f"left torch with another setting: {', '.join(settings)}")
+                raise Disqualified(Rule.CHANGED_HARNESS, f"left torch with a changed setting: {', '.join(settings)}")
             return
         for one in changed:
             one.restore()
@@ -238,7 +238,7 @@ class Trusted:
         raise Disqualified((clocks or changed)[0].rule, f"replaced {names}")
 
     def _switch_off_modes(self) -> list[str]:
-        """Switch off the modes that were added and return their kinds."""
+        """Switch off modes that were added since the originals were saved; return their kinds."""
         added = [kind for kind, (count, _) in _MODES.items() if count() > self._modes[kind]]
         for kind in added:
             count, pop = _MODES[kind]
@@ -247,7 +247,7 @@ class Trusted:
         return added
 
     def _restore_settings(self) -> list[str]:
-        """Put settings back and return the names of those that had changed."""
+        """Restore the settings and return the names of those that had changed."""
         changed = [name for name, (read, _) in _SETTINGS.items() if read() != self._settings[name]]
         for name in changed:
             _SETTINGS[name][1](self._settings[name])
@@ -255,16 +255,16 @@ class Trusted:
 
 
 def _torch_functions() -> Iterator[tuple[Any, str]]:
-    """Yield the functions of torch that variants and baselines are made of."""
+    """Yield the functions of torch that variants and baselines call."""
     for module in (torch, torch.nn.functional, torch.linalg):
         for name, value in list(vars(module).items()):
-            # Compiled ones: torch.compile itself replaces torch.manual_seed.
+            # Only compiled functions: torch.compile itself replaces torch.manual_seed.
             if isinstance(value, BuiltinFunctionType):
                 yield module, name
 
 
 def _own_functions() -> Iterator[tuple[Any, str]]:
-    """Yield every function and class of Lockstep that is loaded, and the functions of those classes."""
+    """Yield every loaded function and class of Lockstep, and the functions of those classes."""
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "lockstep"]:
         for name, value in list(vars(module).items()):
             if isinstance(value, FunctionType | type):
@@ -283,7 +283,7 @@ def _take(rule: Rule, owner: Any, name: str) -> _Taken:
 
 
 def _function(value: Any) -> FunctionType | None:
-    """Return the function of a function, method or property."""
+    """Return the Python function behind a function, method or property."""
     if isinstance(value, property):
         value = value.fget
     value = getattr(value, "__func__", value)

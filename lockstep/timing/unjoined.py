@@ -1,4 +1,4 @@
-"""Work that a variant leaves to threads and does not wait for."""
+"""Detect work that a variant leaves to threads without waiting for them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from time import clock_gettime, sleep
 
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Replays to look at, seconds to look on after each, and seconds of processor time that threads may take then: one
-#: that has handed over its result still goes back to its queue.
+#: Number of replays to check, seconds to watch after each, and seconds of processor time that threads may use in them:
+#: a thread that has handed over its result still returns to its queue.
 LOOKS = 5
 LOOK_S = 5e-3
 MOST_S = 2e-4
 
 
 def require_joined(replay: Callable[[], object]) -> None:
-    """Run a replay that ran before, on a CPU, and look whether Python threads work on after it.
+    """Run a replay that ran before, on a CPU, and check whether Python threads work on after it.
 
-    Threads of compiled libraries are not looked at: those of OpenMP spin for a while after each call.
+    Threads of compiled libraries are not checked: OpenMP's threads spin for a while after each call.
 
     Raises:
         Disqualified: ``UNJOINED_WORK``.
@@ -40,11 +40,11 @@ def require_joined(replay: Callable[[], object]) -> None:
 
 
 def _processor_s(threads: list[int | None]) -> dict[int, float]:
-    """Return the processor time of threads by their ids; those that have ended are left out."""
+    """Return the processor time in seconds of each thread by its id; threads that have ended are left out."""
     found = {}
     for thread in threads:
         try:
-            # The clock of a thread by its id: ~id, thread, scheduler (CPUCLOCK_SCHED of linux/posix-timers.h).
+            # A thread's clock id is computed from its id: ~id, thread flag, CPUCLOCK_SCHED (linux/posix-timers.h).
             found[thread or 0] = clock_gettime((~(thread or 0) << 3) | 6)
         except OSError:
             continue

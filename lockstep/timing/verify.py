@@ -1,8 +1,8 @@
-"""What is timed is what is checked: run the timed replays again on other values and compare what they compute.
+"""Check what was timed: run the timed replays again on other values and compare their outputs.
 
-The values change in place and outputs are filled with NaN, so a replay that remembers a result, leaves work out, or ran
-only while it was captured shows. The sets of an epoch hold the same values while they are timed, and different ones
-here, so a copy of another set's output shows too. Which sets change is chosen at random after timing.
+The values change in place and outputs are filled with NaN. This detects a replay that stores a result, skips work, or
+worked only while it was captured. During timing all sets of an epoch hold the same values; in this check they hold
+different values, which detects a copy of another set's output. The sets that change are chosen at random after timing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lockstep.timing.repeats import Trial, skipped_work, undecided
 from lockstep.timing.replays import time_undisturbed
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Draws that the sets get, where there are as many sets. Each takes a draw, a reference and the variants' preparation.
+#: Number of different draws among the sets, if there are enough sets. Each needs a reference and the preparation.
 DRAWS = 2
 
-#: Sets that change and are compared. All of up to 48, twice a case, took 15 % of a suite's time on an H200. A variant
-#: that works in one call of eight passes eight sets chosen at random less than once in ten million times.
+#: Number of sets that change and are compared. All of up to 48 sets, twice a case, took 15 % of a suite's time on an
+#: H200. A variant that works in one call of eight passes on eight random sets less than once in ten million times.
 SETS = 8
 
-#: A set's error may exceed that of the set compared in full by this factor before it is compared in full as well.
+#: A set is compared in full if its error exceeds that of the set already compared in full by more than this factor.
 ALIKE = 1.5
 
 
@@ -45,10 +45,10 @@ class Timed:
     """An arm that was timed.
 
     Attributes:
-        arm: with its arguments for each set.
-        replay: what was timed.
-        family: family of the variant.
-        variant: its name there.
+        arm: the arm, with its arguments for each set.
+        replay: the replay that was timed.
+        family: the variant's family.
+        variant: the variant's name in the family.
     """
 
     arm: Arm
@@ -59,7 +59,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a verification found: failures by the arm's name, and what a reader must know of it, or ""."""
+    """The result of a verification: failures by the arm's name, and a note for the reader of the record, or ""."""
 
     failures: Mapping[str, Exception]
     note: str = ""
@@ -70,8 +70,8 @@ class Verifier:
     """Verifies the arms of one case.
 
     Attributes:
-        suite, case, device: where from and where.
-        repeat: whether to time rotations on values never seen as well (``lockstep.timing.repeats``); on a CPU alone.
+        suite, case, device: what was measured, and on which device.
+        repeat: whether to also time rotations on unseen values (``lockstep.timing.repeats``); on a CPU only.
         active: returns the context in which an arm's own code runs.
         listener: called with "verify" and an arm before its code runs.
     """
@@ -87,8 +87,8 @@ class Verifier:
         """Write other values into the arguments of all arms, replay each arm, and compare its outputs.
 
         Args:
-            timed: arms of one epoch, which share their inputs.
-            seed: of the epoch's own values.
+            timed: arms of one epoch; they share their inputs.
+            seed: seed of the values that were timed.
 
         Raises:
             SuiteError: a function of the suite fails.
@@ -113,7 +113,7 @@ class Verifier:
         sets = len(timed[0].arm.calls)
         chosen = chance.sample(range(sets), min(SETS, sets))
         of_set = {number: checkers[place % draws] for place, number in enumerate(chosen)}
-        # On a GPU these rotations were never tried: what has not been seen to spare honest variants accuses nobody.
+        # These rotations were never tried on a GPU. A test not shown to clear honest variants must accuse no variant.
         repeat = self.repeat and self.device.kind == "cpu" and not self.suite.inout
 
         def unseen() -> Checker:
@@ -142,21 +142,21 @@ class Verifier:
         return Verified(failures, "; ".join(notes))
 
     def restore(self, timed: Sequence[Timed], seed: int) -> None:
-        """Write the epoch's own values into the arguments of all arms again."""
+        """Write the values that were timed into the arguments of all arms again."""
         own, written = self._own(seed), set[int]()
         for one in timed:
             self._write(one, _in_each(one, own), written)
 
     def _own(self, seed: int) -> Checker:
-        """Return the values that were timed, without a reference."""
+        """Return the inputs that were timed, without a reference."""
         inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
         return Checker(self.suite, self.case, inputs, (), None)
 
     def _redraw(self, timed: Sequence[Timed], seed: int, new_seed: int) -> tuple[Checker, str]:
-        """Return other values for the arms' arguments with their reference, and a note on what stays as it was.
+        """Return other values for the arms' arguments with their reference, and a note on inputs that do not change.
 
-        A replay has its shapes and numbers for good. What another draw changes of them keeps the epoch's values, and so
-        does all that may depend on it.
+        The shapes and numbers of a replay are fixed. An input that differs in them in another draw keeps the epoch's
+        values, and so do all inputs that may depend on it.
         """
         where = self.device.torch_device
         checker = Checker.draw(self.suite, self.case, where, new_seed)
@@ -167,7 +167,7 @@ class Verifier:
                 break
             old = inputs_of(self.suite, self.case, Draw(where, seed))
             if any(not fits(old[name], checker.inputs.get(name)) for name in misfits):
-                # Offsets belong to the sizes beside them: only values of floating point are free of the rest.
+                # Offsets depend on sizes: only floating-point inputs are independent of the other inputs.
                 misfits |= {name for name, value in old.items() if not floats(value)}
             kept |= misfits
             values = {name: old[name] if name in kept else value for name, value in checker.inputs.items()}
@@ -178,7 +178,7 @@ class Verifier:
         )
 
     def _misfits(self, timed: Sequence[Timed], checker: Checker) -> set[str]:
-        """Return names of inputs that the arms' arguments cannot take in place."""
+        """Return the names of inputs whose new values cannot be written into the arms' arguments in place."""
         misfits: set[str] = set()
         for one in timed:
             arguments = self._arguments(one, checker)
@@ -195,7 +195,7 @@ class Verifier:
             return checker.arguments(one.family, one.variant)
 
     def _write(self, one: Timed, of_set: Mapping[int, Checker], written: set[int]) -> None:
-        """Copy the values of each set into the arm's arguments, but not into addresses in ``written``; add to those."""
+        """Copy the values of each set into the arm's arguments; skip addresses in ``written``, then add to it."""
         for number, checker in of_set.items():
             arguments = self._arguments(one, checker)
             for name, value in one.arm.calls[number].arguments.items():
@@ -220,10 +220,10 @@ class Verifier:
         of_set: Mapping[int, Checker],
         chance: random.Random,
     ) -> None:
-        """Time a rotation on values never seen, and a repeated one on the epoch's own; leave the values of ``of_set``.
+        """Time a rotation on unseen values and a repeated rotation on the epoch's own; then write those of ``of_set``.
 
         Raises:
-            Disqualified: the arm works less on values that it knows, or a result is wrong.
+            Disqualified: the arm does less work on values that it has seen, or a result is wrong.
         """
         rotation = one.arm.capture(self.device, self.device.new_pool(), 1)
         single = replace(one, replay=rotation)
@@ -238,11 +238,11 @@ class Verifier:
                 self._write(one, _in_each(one, checker), set())
                 told = chance.randrange(len(calls))
                 for number, call in enumerate(calls):
-                    if number != told:  # each set its own values; one keeps those with a reference
+                    if number != told:  # every set gets its own values, except the set that has a reference
                         _scale(call.arguments, chance.uniform(0.5, 1.5))
                 self._poison(single, range(len(calls)))
                 fresh = time_undisturbed([rotation], self.device)[0].seconds
-                # At once: work that another thread does after the call returned must not be in time.
+                # At once: work that another thread finishes after the call returned must come too late.
                 result = map_tensors(rotation.results()[told], torch.clone)
                 trials.append(Trial(fresh, repeated))
                 self._expect(one, checker, outputs_of(one.variant, result, self.device.torch_device))
@@ -263,7 +263,7 @@ class Verifier:
                 poison(output)
 
     def _compare(self, one: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
-        """Compare the outputs of one set in full, and those of others where their error differs from that one's.
+        """Compare the outputs of one set in full, and other sets' outputs in full where their error differs from it.
 
         Raises:
             Disqualified: a set's outputs are wrong.
@@ -309,7 +309,7 @@ def _in_each(one: Timed, checker: Checker) -> dict[int, Checker]:
 
 
 def _scale(arguments: Mapping[str, Any], factor: float) -> None:
-    """Multiply every input of floating point in place."""
+    """Multiply every floating-point input in place."""
     for name, value in arguments.items():
         for tensor in tensors_of(value):
             if name != "out" and tensor.is_floating_point():
@@ -317,7 +317,7 @@ def _scale(arguments: Mapping[str, Any], factor: float) -> None:
 
 
 def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
-    """Return the largest ``‖out − ref‖ / ‖ref‖`` as a tensor on the device; NaN where outputs are of another shape."""
+    """Return the largest ``‖out − ref‖ / ‖ref‖`` as a tensor on the device; NaN if a shape differs."""
     where = checker.reference[0].device
     if [output.shape for output in outputs] != [wanted.shape for wanted in checker.reference]:
         return torch.tensor(float("nan"), device=where)

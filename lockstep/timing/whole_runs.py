@@ -1,8 +1,9 @@
-"""The time of a call from whole runs of a contestant, which may take longer where it likes but never less time.
+"""Compute the time of a call from whole runs of a contestant, which can pretend to be slower but not faster.
 
-A slope between short and long runs trusts the contestant: one that waits in the short runs has a slope of zero. So the
-time of a call is that of a whole long run, less what a run costs without code under test, over its calls. The fastest
-run counts, because other work only adds time (Chen & Revels 2016, "Robust benchmarking in noisy environments").
+The slope between short and long runs could be forged: a contestant that waits in the short runs has a slope of zero. So
+the time of a call is the time of a whole long run, minus the cost of a run without code under test, divided by its
+calls. The fastest run counts, because other work only adds time (Chen & Revels 2016, "Robust benchmarking in noisy
+environments").
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from statistics import median
 
 from lockstep.timing.rules import Disqualified, Rule
 
-#: Seconds that a run may cost an honest contestant besides its calls and what an idle run costs: it launches more, and
-#: the GPU changes between two processes. An allowance, not a measurement.
+#: Seconds that a run of an honest contestant may cost beyond its calls and the cost of an idle run: it launches more,
+#: and the GPU switches between two processes. This is an allowance, not a measurement.
 SLACK_S = 1e-4
 
-#: Time does not grow with the calls if half the calls, or fewer, take this share of the time of all …
+#: Time does not grow with the calls if half the calls, or fewer, take at least this share of the time of all calls …
 ALIKE = 0.9
 
-#: … and this many seconds more than their part of it.
+#: … and this many seconds more than their proportional part.
 WAITED_S = 1e-3
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """What the judge saw.
+    """The result of the judge's runs.
 
     Attributes:
-        seconds, high: seconds of one call: the median over the long runs, and the largest.
-        low: the least that a call of an honest contestant takes; 0 if the runs are too short to tell.
-        notes: what a reader must know: what the contestant's restriction did not enforce, for example.
+        seconds, high: seconds of one call: the median over the long runs, and the maximum.
+        low: least seconds that a call of an honest contestant takes; 0 if the runs are too short to resolve it.
+        notes: remarks for the reader of the record, such as restrictions that were not enforced on the contestant.
     """
 
     seconds: float
@@ -44,9 +45,9 @@ def time_of_call(idle: Sequence[float], runs: Mapping[int, Sequence[float]], not
     """Return the time of a call.
 
     Args:
-        idle: seconds of runs before the code under test was imported.
-        runs: number of calls to the seconds of runs with so many.
-        notes: of the result.
+        idle: seconds of runs that were timed before the code under test was imported.
+        runs: seconds of the runs, by their number of calls.
+        notes: notes of the result.
     """
     calls, usual = max(runs), min(idle)
     whole = [(seconds - usual) / calls for seconds in runs[calls]]
@@ -55,7 +56,7 @@ def time_of_call(idle: Sequence[float], runs: Mapping[int, Sequence[float]], not
 
 
 def waiting(idle: Sequence[float], runs: Mapping[int, Sequence[float]]) -> str:
-    """Return the evidence that time does not grow with the number of calls, or ""."""
+    """Return evidence that the time does not grow with the number of calls, or ""."""
     few, calls = min(runs), max(runs)
     short, whole = (min(runs[count]) - min(idle) for count in (few, calls))
     if short < ALIKE * whole or short - whole * few / calls < WAITED_S:

@@ -98,7 +98,7 @@ def test_functions_that_the_baseline_is_made_of_are_kept():
 def test_settings_that_a_variant_leaves_behind_are_put_back():
     trusted, threads = Trusted(), torch.get_num_threads()
     torch.set_num_threads(threads + 1)
-    with pytest.raises(Disqualified, match="another setting: the number of threads") as found:
+    with pytest.raises(Disqualified, match="a changed setting: the number of threads") as found:
         trusted.require()
     assert (torch.get_num_threads(), found.value.rule) == (threads, Rule.CHANGED_HARNESS)
     with trusted.kept():
