@@ -1,4 +1,4 @@
-"""The A/A control: unchanged code compared with itself, and what counts as a change after that."""
+"""The A/A control: compare unchanged code with itself, and derive from it what counts as a change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST = 5.0
 
 @dataclass(frozen=True)
 class AAControl:
-    """What was found between two copies of unchanged code; that is noise.
+    """The differences between two copies of unchanged code; they are noise.
 
     Attributes:
-        verdicts: of the cases that were compared with themselves.
-        on_cpu: a CPU's noise changes from case to case, so each case is judged by its own, however small.
+        verdicts: verdicts of the cases that were compared with themselves.
+        on_cpu: whether this is a CPU. Its noise changes from case to case, so each case has its own limit there.
     """
 
     verdicts: tuple[Verdict, ...] = ()
@@ -28,7 +28,7 @@ class AAControl:
 
     @cached_property
     def _apart(self) -> dict[SeriesKey, tuple[float, bool]]:
-        """How far unchanged code may differ by case, as a share, and whether the interval ends there."""
+        """Return by case the share by which unchanged code may differ, and whether its interval is finite."""
         return {
             one.key: furthest(one.change)
             for one in self.verdicts
@@ -36,13 +36,13 @@ class AAControl:
         }
 
     def least(self, key: SeriesKey, asked: float) -> float:
-        """Return the smallest change of a case that counts, as a share: what is asked for, or more."""
+        """Return the smallest change of a case that counts, as a share: the requested one, or more."""
         worst = max((apart for apart, _ in self._apart.values()), default=0.0)
         own = self._apart.get(key, (worst, True))[0] if self.on_cpu else worst
         return max(asked, own)
 
     def note(self, asked: Callable[[SeriesKey], float]) -> str:
-        """Return what a reader must know of the noise, or ""; ``asked`` is the change that should count by case."""
+        """Return a note on the noise, or ""; ``asked`` returns the requested smallest change of a case."""
         key = max(self._apart, key=lambda one: self._apart[one][0], default=None)
         if key is None or self._apart[key][0] <= asked(key):
             return ""

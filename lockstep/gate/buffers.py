@@ -1,7 +1,7 @@
 """The buffers of one epoch, shared by base and head wherever both need the same content.
 
-Where buffers lie moves a time by tenths of a percent; shared buffers move both sides alike. Shared are inputs, outputs,
-what both sides prepare alike offline, and the counters and mailboxes that a family names as scratch.
+The placement of buffers moves a time by tenths of a percent; shared buffers move both sides alike. Base and head share
+inputs, outputs, equal results of offline preparation, and the counters and mailboxes that a family names as scratch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BASE, HEAD = "base", "head"
 
 @dataclass(frozen=True)
 class Contender:
-    """A variant, as imported on both sides.
+    """A variant as imported from base and from head.
 
     Attributes:
-        name: of the variant.
-        families: side to family; for an A/A comparison both sides hold the same one.
-        trees: side to the tree (a name of ``Sides``) whose modules its calls find.
+        name: name of the variant.
+        families: family of each side; for an A/A comparison both sides have the same family.
+        trees: for each side, the tree (a name of ``Sides``) whose modules its calls import.
     """
 
     name: str
@@ -49,13 +49,13 @@ class Buffers:
     """The argument sets of one epoch and what the variants prepared from them, for both sides.
 
     Args:
-        sets: inputs and outputs, all of one draw.
+        sets: inputs and outputs, all from one draw.
         sides: the trees.
-        seed: of the places of what is prepared.
-        inout: names of inputs that the calls write; a replay is one rotation then (``lockstep.timing.arms.Arm``).
+        seed: seed of the placement of prepared tensors.
+        inout: names of inputs that calls write; a replay is then one rotation (``lockstep.timing.arms.Arm``).
 
     Attributes:
-        restore: gives those inputs their values again, before each timed replay; ``None`` without such inputs.
+        restore: writes those inputs' values again, before each timed replay; ``None`` without such inputs.
     """
 
     def __init__(self, sets: Sequence[ArgumentSet], sides: Sides, seed: int, inout: Sequence[str] = ()) -> None:
@@ -71,7 +71,7 @@ class Buffers:
     def arms(self, contender: Contender) -> tuple[dict[str, Arm], bool]:
         """Return the arms by side, and whether they share every buffer.
 
-        A side has its own copy of what the sides prepare differently, for example weights that head packs another way.
+        A side has its own copy of tensors that the sides prepare differently, for example of repacked weights.
 
         Raises:
             SideFailed: a side's preparation or binding raised.
@@ -91,10 +91,10 @@ class Buffers:
         return arms, kept and all(made[BASE] is made[HEAD] for made in prepared)
 
     def _move_scratch(self, contender: Contender) -> bool:
-        """Move the scratch buffers of the variants once an epoch; return whether both sides use the same ones.
+        """Move the variants' scratch buffers once an epoch; return whether both sides use the same buffers.
 
-        Otherwise each side's scratch stays at one address for good. This moves unchanged kernels by 0.3 to 2.8 % on an
-        H200, alike in every epoch, so that more epochs could not separate it from a change.
+        Otherwise each side's scratch stays at one address in all epochs. That moves unchanged kernels by 0.3 to 2.8 %
+        on an H200, equally in every epoch, so more epochs could not distinguish it from a change.
         """
         base, head = (contender.families[side].scratch for side in (BASE, HEAD))
         pair = id(base), id(head)
@@ -108,10 +108,10 @@ class Buffers:
         return self._moved[pair]
 
     def _prepared(self, contender: Contender) -> list[dict[str, Any]]:
-        """Return what each side prepared for each set: the same object where both prepared the same."""
+        """Return what each side prepared for each set: the same object if both prepared equal values."""
         key = tuple(contender.families[side].prepare.get(contender.name) for side in (BASE, HEAD))
         if key not in self._made:
-            # Which of two different packings is placed first changes with the seed: no side is always second.
+            # The seed decides which of two different packings is placed first, so that no side is always second.
             order = (BASE, HEAD) if self._chance.random() < 0.5 else (HEAD, BASE)
             made = {side: self._prepare(contender, side) for side in order}
             alike = _equal(made[BASE], made[HEAD])
@@ -119,7 +119,7 @@ class Buffers:
         return self._made[key]
 
     def _prepare(self, contender: Contender, side: str) -> dict[str, Any]:
-        """Return what a side prepares from the first set: all sets are of one draw."""
+        """Return what a side prepares from the first set; that is enough, because all sets are of one draw."""
         try:
             with self.sides.active(contender.trees[side]):
                 return contender.families[side].prepared(contender.name, self.sets[0].inputs)
@@ -133,7 +133,7 @@ class Buffers:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Whether two prepared values are the same, tensors by dtype, device, shape, strides and content."""
+    """Return whether two prepared values are equal; tensors in dtype, device, shape, strides and content."""
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         return (
             isinstance(left, torch.Tensor)
@@ -146,5 +146,5 @@ def _equal(left: Any, right: Any) -> bool:
         return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(_equal, left, right))
-    # Numbers and texts; an object of a side's own class goes to that side alone.
+    # Numbers and texts; an object of any other class is passed only to the side that made it.
     return isinstance(left, int | float | str | bool | None) and type(left) is type(right) and left == right

@@ -14,15 +14,15 @@ from lockstep.processes.watched import Watched
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker imports and how it measures.
+    """What a worker imports, and how it measures.
 
     Attributes:
         base, head: the trees.
         packages: top-level packages under test.
-        benchmark_dir: today's suites.
+        benchmark_dir: folder of today's suites.
         suites: names of the suites to compare.
         seed: seed of inputs, placements and order.
-        quick: short epochs, to find errors.
+        quick: whether epochs are short, to find errors only.
     """
 
     base: Path
@@ -39,22 +39,22 @@ class GateWorker(Watched):
 
     Attributes:
         host: facts of the machine.
-        clock_state: as ``ClockState.label``; "cpu" without a GPU.
-        found: suite to side to what was imported.
-        controls: as ``Controls.summary`` after the last group.
+        clock_state: text of ``ClockState.label``; "cpu" without a GPU.
+        found: what was imported, by suite and side.
+        controls: result of ``Controls.summary`` after the last group.
     """
 
     def __init__(self, setup: Setup, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
         """Start the worker and wait until both sides are imported.
 
         Args:
-            setup: what it imports and how it measures.
-            silence_s: seconds without an event after which it counts as hung.
-            skip: "suite@side" that is known to hang or kill at import.
+            setup: what the worker imports, and how it measures.
+            silence_s: seconds without an event after which the worker counts as hung.
+            skip: imports ("suite@side") that are known to hang or kill the worker.
             alone: "base" or "head" to import only this side.
 
         Raises:
-            WorkerDied: it did not start; ``variant`` is the "suite@side" that it was importing, if any.
+            WorkerDied: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
         """
         arguments = ["--benchmarks", str(setup.benchmark_dir), "--base", str(setup.base), "--head", str(setup.head)]
         arguments += ["--packages", *setup.packages, "--suites", *setup.suites, "--seed", str(setup.seed)]
@@ -74,10 +74,10 @@ class GateWorker(Watched):
         }
 
     def judge(self, asked: GroupRequest) -> Iterator[Verdict]:
-        """Yield the verdict of each case of a group as soon as it is decided.
+        """Yield the verdict of each case of a group as soon as the case is decided.
 
         Raises:
-            WorkerDied: it hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
+            WorkerDied: the worker hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
         """
         self.ask({"judge": asdict(asked)})
         for event in self.until("judged"):
@@ -87,7 +87,7 @@ class GateWorker(Watched):
                 self.controls = event["controls"]
 
     def observe(self, key: SeriesKey, *, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head of a case launch, with ``calls`` also torch's operators. Raises as ``judge``."""
+        """Return what base and head launch in a case; with ``calls`` also torch's operators. Raises as ``judge``."""
         self.ask({"observe": {"suite": key.suite, "variant": key.variant, "case": key.case, "calls": calls}})
         ran = self.wait("observed")["ran"]
         return observation_from(ran["base"]), observation_from(ran["head"])

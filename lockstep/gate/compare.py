@@ -34,21 +34,21 @@ from lockstep.timing.rules import Disqualified
 from lockstep.timing.trusted import Trusted
 from lockstep.timing.verify import Timed, Verifier
 
-#: Epochs of a round that may be voided because a control moved; later epochs count although a control moves.
+#: Epochs of a round that may be voided because a control moved; later epochs count even if a control moves.
 MOST_VOID = LOOKS[0]
 
-#: Called before anything that may hang or crash, with the stage ("check", "time"), variant and side ("" for both).
+#: Called before each step that may hang or crash, with the stage ("check", "time"), variant and side ("" for both).
 Listener = Callable[[str, str, str], None]
 
 
 class Comparer:
-    """Compares cases on one device; remembers controls and checks for the life of the process.
+    """Compares cases on one device; stores controls and checks for the life of the process.
 
     Args:
-        sides: "base" and "head".
-        device: where.
+        sides: the trees "base" and "head".
+        device: the device to measure on.
         pace: how long an epoch is.
-        seed: of inputs, places and order.
+        seed: seed of inputs, placement and order.
         listener: called before each stage.
     """
 
@@ -66,7 +66,7 @@ class Comparer:
         self._trusted = Trusted()
 
     def load(self, suite: Suite, side: str) -> SideFacts:
-        """Import one side of a suite and return its variants, or why it cannot be imported."""
+        """Import one side of a suite; return its variants, or why it cannot be imported."""
         try:
             family = self.sides.load_family(suite, side)
         except NotInCommit:
@@ -79,7 +79,7 @@ class Comparer:
         return SideFacts({name: self._where(function, side) for name, function in family.variants.items()})
 
     def judge(self, suite: Suite, asked: GroupRequest) -> Iterator[Verdict]:
-        """Yield the verdict of each case of a group as soon as it is known.
+        """Yield the verdict of each case of a group as soon as the case is decided.
 
         Raises:
             DeviceLost: a side broke the CUDA context.
@@ -100,7 +100,7 @@ class Comparer:
         except NotImplementedError as error:
             yield from (Verdict(key, "na", str(error)) for key in contenders)
             return
-        self._checker = None  # its tensors go before the sets are drawn: both together may not fit
+        self._checker = None  # freed before the sets are drawn: the tensors of both may not fit
         tests = {}
         for key in contenders:
             name = key.variant
@@ -118,10 +118,10 @@ class Comparer:
             yield verdict_of(key, first[key], again[key])
 
     def observe(self, suite: Suite, variant: str, case: str, *, calls: bool) -> dict[str, Any]:
-        """Return by side what a case launches; see ``lockstep.gate.launches``.
+        """Return what base and head launch in a case, by side; see ``lockstep.gate.launches``.
 
         Raises:
-            DeviceLost: it broke the CUDA context.
+            DeviceLost: the case broke the CUDA context.
         """
         found = {}
         for side in (BASE, HEAD):
@@ -146,10 +146,10 @@ class Comparer:
         return Contender(variant, families, trees)
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
-        """Return a verdict if the case cannot be timed or need not be, else ``None``."""
+        """Return a verdict if the case cannot be timed or needs no timing, else ``None``."""
         base, head = (self._check(suite, case, key.variant, side) for side in (BASE, BASE if twins else HEAD))
         if isinstance(base, NotInCommit) and isinstance(head, NotInCommit):
-            # A misspelt import, and not a limit of the variant.
+            # The import is misspelt; the variant does not refuse the case.
             return Verdict(key, "failed", f"base and head have no {head.lacks}", in_base=True)
         if isinstance(head, NotImplementedError):
             if isinstance(base, Exception):
@@ -157,7 +157,7 @@ class Comparer:
             reason = f"head has no {head.lacks}" if isinstance(head, NotInCommit) else str(head)
             return Verdict(key, "removed", reason or "head does not support it any more")
         if head is not None:
-            # The change did not break a case that fails in base as well.
+            # If the case fails in base as well, the change did not break it.
             broken_before = base is not None and not isinstance(base, NotImplementedError)
             return Verdict(key, "failed", brief(head), in_base=broken_before)
         if isinstance(base, NotImplementedError):
@@ -168,7 +168,7 @@ class Comparer:
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:
-        """Return the error of a side's check at a case, or ``None``; remembered, because cold and warm share it."""
+        """Return the error of a side's check at a case, or ``None``; stored, because cold and warm share it."""
         name = suite.name, case.label, variant, side
         family = self._families.get((suite.name, side))
         if family is None or variant not in family.variants:
@@ -194,10 +194,10 @@ class Comparer:
         return self._checker
 
     def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Any) -> int:
-        """Return how many argument sets to rotate through, from the bytes that one call of each variant touches.
+        """Return the number of argument sets to rotate through, from the bytes that one call of each variant touches.
 
         Raises:
-            NotImplementedError: too large to be warm or too small to be cold.
+            NotImplementedError: the case is too large for a warm or too small for a cold series.
         """
         checker = self._checker_of(suite, case)
         out = [checker.out] if checker.out is not None else list(checker.reference)
@@ -216,14 +216,14 @@ class Comparer:
     def _ready_controls(self) -> Controls:
         if self._controls is None:
             self._controls = Controls.of(self.device)
-            for _ in range(3):  # the floor is asked for before the first epoch
+            for _ in range(3):  # the floor is needed before the first epoch
                 self._controls.take(self.device)
         return self._controls
 
     def _round(
         self, suite: Suite, case: Case, l2: str, count: int, trials: Mapping[SeriesKey, CaseRound], deadline: float
     ) -> Iterator[SeriesKey]:
-        """Run epochs until each case is over or the time is up; yield the keys as they are decided."""
+        """Run epochs until each case is decided or the time is up; yield each key when its case is decided."""
         controls = self._ready_controls() if trials else None
         live = dict(trials)
         while live and controls is not None and time.monotonic() < deadline:
@@ -247,7 +247,7 @@ class Comparer:
                 trial = live[key]
                 if epoch is not None and moved:
                     trial.moved += 1
-                # Voiding has an end: a machine that never settles is measured as it is, and marked.
+                # Only a limited number of epochs is voided: a machine that never settles is measured too, and marked.
                 if epoch is not None and moved and trial.voided < MOST_VOID:
                     trial.voided += 1
                 elif epoch is not None:
@@ -291,14 +291,14 @@ class Comparer:
             trial.wall_s += time.monotonic() - started
 
     def _require_code(self) -> None:
-        """Refuse a change of either side's code. Base is measured as it is in its commit, so head changed it."""
+        """Refuse a change to either side's code. Base is measured as its commit has it, so head changed the code."""
         try:
             self._trusted.require()
         except Disqualified as changed:
             raise SideFailed(HEAD, brief(changed)) from changed
 
     def _where(self, function: Any, side: str) -> tuple[str, int]:
-        """Return the file, relative to the tree, and line of a variant; ("", 0) unless it is Python of the tree."""
+        """Return a variant's file, relative to the tree, and line; ("", 0) unless it is Python code of the tree."""
         function = inspect.unwrap(function)
         while isinstance(function, functools.partial):
             function = inspect.unwrap(function.func)

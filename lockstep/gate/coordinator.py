@@ -1,4 +1,4 @@
-"""Run a comparison from the parent: start workers, order the cases, survive crashes, stop at the budget."""
+"""Run a comparison from the parent process: start workers, order the cases, survive crashes, stop at the budget."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from lockstep.gate.verdict import UNREACHED, Group, GroupRequest, SeriesKey, Sid
 from lockstep.processes.watched import Culprits, WorkerDied
 from lockstep.suite.thresholds import Thresholds
 
-#: Share of the epochs in which a control may move before the machine counts as unfit.
+#: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
 MOST_MOVED = 0.5
 
-#: Share of the budget that the A/A control may take.
+#: Maximum share of the budget for the A/A control.
 AA_SHARE = 0.25
 
-#: Share of the budget that checking proofs against what really launches may take.
+#: Maximum share of the budget for checking proofs against what the cases really launch.
 SAMPLE_SHARE = 0.15
 
 
@@ -41,12 +41,12 @@ class Terms:
     """Thresholds and limits of a run.
 
     Attributes:
-        thresholds: of thresholds.toml.
-        min_effect: smallest change that counts, for every case; ``None`` for that of the thresholds.
-        deadline: on ``time.monotonic()``'s clock, after which no further epoch starts.
+        thresholds: content of thresholds.toml.
+        min_effect: smallest change that counts, for every case; ``None`` to use the thresholds.
+        deadline: time on ``time.monotonic()``'s clock after which no further epoch starts.
         silence_s: seconds without an event after which a worker is killed.
-        about: commits, subjects and "#123" that an accepted slowdown may name.
-        results: folder of recorded results, which order cases of equal rank by their noise; ``None``: at random.
+        about: commits, subjects and "#123", by which an accepted slowdown is recognised.
+        results: folder of recorded results, whose noise orders cases of equal rank; ``None`` for random order.
     """
 
     thresholds: Thresholds
@@ -59,11 +59,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A suite whose versions one process cannot hold: a compiled extension registers its operators once, for example.
+    """A suite of which one process cannot hold both versions, for example because an extension registers operators.
 
     Attributes:
-        head: what a process that holds only head imported.
-        error: why head cannot be imported beside base.
+        head: what a process that imports only head has found.
+        error: why head cannot be imported together with base.
     """
 
     head: SideFacts
@@ -76,10 +76,10 @@ class Conflict:
 
 
 class Coordinator:
-    """Compares the selected cases, in as many workers as it takes.
+    """Compares the selected cases, in as many workers as necessary.
 
     Args:
-        setup: what a worker imports and how it measures.
+        setup: what a worker imports, and how it measures.
         terms: thresholds and limits.
         say: called with each line of progress.
     """
@@ -104,7 +104,7 @@ class Coordinator:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Return suites whose family neither version has."""
+        """Return suites whose family is in neither version."""
         return tuple(
             name
             for name, sides in self.found.items()
@@ -116,7 +116,7 @@ class Coordinator:
         """Return the worker; start it if needed, without suites whose import hangs or kills it.
 
         Raises:
-            WorkerDied: it does not start, and no import of a suite is the reason.
+            WorkerDied: the worker does not start, and no import of a suite causes that.
         """
         while self._worker is None:
             try:
@@ -146,7 +146,7 @@ class Coordinator:
         self.terms = replace(self.terms, deadline=time.monotonic() + budget_s)
 
     def judge(self, selection: Selection, proof: Proof) -> None:
-        """Fill ``verdicts`` and ``aa_verdicts``; cases that are not reached stay unsure."""
+        """Fill ``verdicts`` and ``aa_verdicts``; cases that the budget does not reach stay unsure."""
         keys = list(selection.keys(self.found))
         chance = random.Random(self.setup.seed)
         proof = self._checked(proof, keys)
@@ -174,7 +174,7 @@ class Coordinator:
                     self._say(line(self.verdicts[verdict.key]))
 
     def _checked(self, proof: Proof, keys: Sequence[SeriesKey]) -> Proof:
-        """Return the proof if launches on this GPU confirm it, else an empty one. A CPU cannot confirm anything."""
+        """Return the proof if launches on this GPU confirm it, else an empty proof. A CPU confirms nothing."""
         proved = [key for key in keys if proof.same(key) and self._is_in_head(key)]
         if not proved or self.machine["device"] == "cpu":
             return proof
@@ -185,7 +185,7 @@ class Coordinator:
         return confirmed
 
     def _observe(self, key: SeriesKey, calls: bool) -> tuple[Observation, Observation]:
-        """Return what base and head of a case launch, or an error of both if the worker dies. Raises as ``worker``."""
+        """Return what base and head launch in a case, or an error for both if the worker dies. Raises as ``worker``."""
         try:
             return self.worker.observe(key, calls=calls)
         except WorkerDied as died:
@@ -199,7 +199,7 @@ class Coordinator:
         return head is not None and key.variant in head.variants
 
     def _head(self, key: SeriesKey) -> SideFacts | None:
-        """Return the import of head of a case's suite, with base or without it."""
+        """Return what was imported from head for a case's suite, in a process with or without base."""
         conflict = self.conflicts.get(key.suite)
         return conflict.head if conflict else self.found.get(key.suite, {}).get("head")
 
@@ -228,9 +228,9 @@ class Coordinator:
                 self.notes.append(f"{name}: {self.conflicts[name].reason}, so its cases were not compared")
 
     def trouble(self) -> str:
-        """Return why the machine cannot be trusted, or ""."""
+        """Return why the machine's timings cannot be trusted, or ""."""
         if self.machine["device"] == "cpu":
-            return ""  # other work always moves a CPU's controls; its thresholds come from what it resolves
+            return ""  # other work always moves a CPU's controls; its thresholds follow from its own noise
         return moved_controls([*self.verdicts.values(), *self.aa_verdicts])
 
     def _without_measuring(self, key: SeriesKey, proof: Proof) -> Verdict | None:
@@ -254,10 +254,10 @@ class Coordinator:
     def _measure_aa(self, proved: Sequence[SeriesKey], todo: Sequence[SeriesKey], chance: random.Random) -> None:
         """Run the A/A control: differences between unchanged code are noise, and thresholds must lie above it."""
         if not todo:
-            return  # no case needs it
+            return  # no case needs the control
         both = [key for key in todo if key.variant in self.found[key.suite].get("base", SideFacts()).variants]
         on_cpu = self.machine["device"] == "cpu"
-        # A CPU's noise changes from case to case, and its cases are few: all of them are compared with themselves.
+        # A CPU's noise changes from case to case, and it has few cases: all of them are compared with themselves.
         picks = groups(both) if on_cpu else aa_groups(proved or both, chance)
         twins = on_cpu or not proved
         until = time.monotonic() + AA_SHARE * (self.terms.deadline - time.monotonic())
@@ -278,7 +278,7 @@ class Coordinator:
         return self.terms.thresholds.of(key.suite, key.variant, key.case, key.l2).min_effect
 
     def _measure(self, group: Group, deadline: float, *, twins: bool) -> Iterable[Verdict]:
-        """Yield verdicts of one group, from as many workers as it takes."""
+        """Yield the verdicts of one group, from as many workers as necessary."""
         left = {key.variant: key for key in group.cases()}
         for variant in list(left):
             if refusal := self._culprits.refusal(group.suite, variant):
@@ -326,13 +326,13 @@ class Coordinator:
             file=file,
             line=line,
             accepted=accepted.because if accepted else "",
-            # A case that nothing runs here may be proved even where everything is to be measured.
+            # A case that this machine cannot run may be proved even if every case is to be measured.
             proved=verdict.outcome == "na" and replace(proof, measure_all=False).same(key),
         )
 
 
 def moved_controls(verdicts: Iterable[Verdict]) -> str:
-    """Return why the machine cannot be trusted: controls moved in most epochs, voided ones included; else ""."""
+    """Return why timings cannot be trusted if controls moved in most epochs, including voided ones; else ""."""
     begun = [(verdict.moved, verdict.epochs + verdict.voided) for verdict in verdicts]
     moved, epochs = sum(count for count, _ in begun), sum(count for _, count in begun)
     if moved > MOST_MOVED * epochs:

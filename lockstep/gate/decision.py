@@ -1,4 +1,4 @@
-"""Decide a case from the epochs of one round or two."""
+"""Decide a case from the epochs of one or two rounds."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class CaseRound:
     decision: Decision | None = None
     failure: SideFailed | None = None
     wall_s: float = 0.0
-    #: The epoch that is verified: one of those before the first look, which the sides cannot foresee.
+    #: Index of the epoch that is verified: a random epoch before the first look, which the sides cannot foresee.
     verified: int = field(default_factory=lambda: random.SystemRandom().randrange(LOOKS[0]))
 
     @property
     def ratios(self) -> list[float]:
-        """Return the log ratio head / base of each epoch; all epochs together show how times follow clocks."""
+        """Return the log ratio head / base of each epoch; the clock law is fitted to all epochs together."""
         return [midmean(epoch) for epoch in at_common_clock([epoch.pair for epoch in self.epochs])]
 
     @property
     def over(self) -> bool:
-        """Return whether another epoch could not change the decision."""
+        """Return whether the round is over: it is decided, has failed, or cannot be decided by more epochs."""
         undecidable = len(self.epochs) >= LOOKS[-1] or self.test.hopeless(self.ratios)
         return self.decision is not None or self.failure is not None or undecidable
 
 
 def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Verdict:
-    """Return the verdict on a case after one round or two.
+    """Return the verdict on a case after one or two rounds.
 
-    The numbers come from the last round. A case gets a second round only because its first showed a difference, so the
-    first overstates it.
+    The numbers come from the last round. A case gets a second round only if its first round showed a difference, so
+    the first round overstates the difference.
     """
     shown = second if second is not None and second.epochs else first
     epochs = first.epochs + (second.epochs if second else [])
@@ -71,14 +71,14 @@ def verdict_of(key: SeriesKey, first: CaseRound, second: CaseRound | None) -> Ve
     verdict = replace(
         verdict,
         change=relative(log),
-        # Geometric, as the change is: an arithmetic mean follows the slowest epoch and contradicts it.
+        # The geometric mean, as for the change: an arithmetic mean follows the slowest epoch and contradicts it.
         base_s=geometric_mean(epoch.seconds[BASE] for epoch in shown.epochs),
         head_s=geometric_mean(epoch.seconds[HEAD] for epoch in shown.epochs),
     )
     if second is None:
         if first.decision == "same":
             return replace(verdict, outcome="same", min_effect=first.test.same_bound)
-        if first.decision is not None:  # an A/A comparison has no second round
+        if first.decision is not None:  # an A/A comparison has only one round
             return replace(verdict, outcome=first.decision, reason="one round")
         return replace(verdict, reason=_undecided(first))
     if second.decision == first.decision and first.decision is not None:

@@ -1,4 +1,4 @@
-"""What the statements of a module do when it is imported, and which names they bind and write to."""
+"""Find what the statements of a module do when it is imported, and which names they bind and write to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import builtins
 import sys
 from collections.abc import Iterator, Mapping
 
-#: Decorators that do nothing but wrap what they decorate, where they come from these modules.
+#: Decorators of these modules that only wrap the function or class that they decorate.
 WRAPPERS: Mapping[str, frozenset[str]] = {
     "triton": frozenset({"jit"}),
     "triton.experimental.gluon": frozenset({"jit"}),
@@ -18,7 +18,7 @@ WRAPPERS: Mapping[str, frozenset[str]] = {
     "contextlib": frozenset({"contextmanager"}),
     "builtins": frozenset({"property", "staticmethod", "classmethod"}),
 }
-#: Base classes that do nothing when a class is derived from them, where they come from these modules.
+#: Base classes of these modules whose derivation has no side effects.
 BASES: Mapping[str, frozenset[str]] = {
     "torch.autograd": frozenset({"Function"}),
     "torch": frozenset({"autograd.Function", "nn.Module"}),
@@ -32,15 +32,15 @@ BASES: Mapping[str, frozenset[str]] = {
     | {"object", "int", "float", "str", "tuple", "dict", "list"},
 }
 
-#: Modules whose import does nothing that this repository could see.
+#: Modules whose import has no effect on this repository's code.
 QUIET = frozenset({"torch", "triton", "numpy"})
 
 
 class Scope:
-    """What the names of a module stand for.
+    """The meaning of the names of a module.
 
     Attributes:
-        foreign: names that stand for things from outside everywhere in the module; what they have is not the project's.
+        foreign: names that stand for foreign objects everywhere in the module; their attributes are foreign as well.
     """
 
     def __init__(self, module: ast.Module, packages: set[str], replaced: set[str]) -> None:
@@ -51,12 +51,12 @@ class Scope:
         self._plain = _constants(module) - replaced
 
     def acts(self, statement: ast.stmt) -> bool:
-        """Whether it does something when the module is imported, beyond giving a name to something."""
+        """Return whether a statement does more at import than bind names."""
         match statement:
             case ast.ImportFrom(module="__future__"):
                 return True
             case ast.Import() | ast.ImportFrom():
-                return False  # see ``loads``
+                return False  # ``loads`` handles imports
             case ast.FunctionDef(args=taken) | ast.AsyncFunctionDef(args=taken):
                 defaults = [*taken.defaults, *filter(None, taken.kw_defaults)]
                 noted = [one.annotation for one in ast.walk(taken) if isinstance(one, ast.arg) and one.annotation]
@@ -74,7 +74,7 @@ class Scope:
         return True
 
     def loads(self, statement: ast.stmt, path: str, files: Mapping[str, bytes]) -> list[str]:
-        """Modules that an import may run first: the project's, and those of packages that may do anything."""
+        """Return modules that an import may run first: the project's, and those of packages that may have effects."""
         match statement:
             case ast.Import(names=aliases):
                 names = [alias.name for alias in aliases]
@@ -101,7 +101,7 @@ class Scope:
         return False
 
     def _is_known(self, node: ast.expr, known: Mapping[str, frozenset[str]]) -> bool:
-        """Whether a name, a dotted one too, is one of these of a module from outside."""
+        """Return whether a name, dotted or not, is a listed name of a foreign module."""
         if isinstance(node, ast.Subscript):  # Generic[T]
             node = node.value
         parts: list[str] = []
@@ -115,7 +115,7 @@ class Scope:
         return any(full == f"{module}.{name}" for module, names in known.items() for name in names)
 
     def _inert(self, value: ast.expr) -> bool:
-        """Whether evaluating it runs no code of the project: constants, names, and containers of these."""
+        """Return whether evaluating an expression runs no code of the project: constants, names, and containers."""
         match value:
             case ast.Constant() | ast.Name():
                 return True
@@ -135,7 +135,7 @@ class Scope:
         return False
 
     def _is_plain(self, node: ast.expr) -> bool:
-        """Whether a part of an expression is a constant, a name of one, or an operation on such."""
+        """Return whether a part of an expression is a constant, the name of one, or an operation on constants."""
         operation = ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.IfExp | ast.Subscript | ast.Tuple
         if isinstance(node, ast.Name):
             return node.id in self._plain or node.id in self.foreign
@@ -143,7 +143,7 @@ class Scope:
 
 
 def _constants(module: ast.Module) -> set[str]:
-    """Names that are bound once in the module, to a constant."""
+    """Return the names that are bound exactly once in the module, to a constant."""
     bound = [(name, one) for one in module.body for name in binds(one)]
     twice = {name for name, _ in bound if sum(name == other for other, _ in bound) > 1}
     return {
@@ -152,12 +152,12 @@ def _constants(module: ast.Module) -> set[str]:
 
 
 def _calls(value: ast.expr) -> bool:
-    """Whether evaluating it calls anything."""
+    """Return whether evaluating an expression calls anything."""
     return any(isinstance(node, ast.Call | ast.Await | ast.Yield | ast.NamedExpr) for node in ast.walk(value))
 
 
 def binds(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement gives to something."""
+    """Return the names that a statement binds."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
@@ -171,7 +171,7 @@ def binds(statement: ast.stmt) -> set[str]:
 
 
 def _origins(module: ast.Module, packages: set[str]) -> tuple[dict[str, str], set[str]]:
-    """Names of things from outside with their dotted names, and names that stand for the project's own somewhere."""
+    """Return foreign names with their dotted origins, and names that stand for the project's own objects anywhere."""
     outside: dict[str, str] = {}
     own: set[str] = set()
     for node in ast.walk(module):
@@ -210,7 +210,7 @@ _CHANGING = frozenset(
 
 
 def writes(statement: ast.stmt) -> Iterator[str]:
-    """Names of a module that functions of a statement may rebind, or whose contents they may change, when called."""
+    """Yield module names that functions of a statement may rebind, or whose contents they may change, when called."""
     for node in ast.walk(statement):
         match node:
             case ast.Global(names=names):
@@ -222,7 +222,7 @@ def writes(statement: ast.stmt) -> Iterator[str]:
 
 
 def _roots(node: ast.expr) -> Iterator[str]:
-    """ "a", "b" and "c" of ``a.b[0].c``: any of them may be what changes."""
+    """Yield "a", "b" and "c" for ``a.b[0].c``: any of them may be the object that changes."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):
             yield node.attr

@@ -1,8 +1,8 @@
-"""Observe what a case launches on the GPU at hand, and whether that contradicts a proof.
+"""Observe what a case launches on this machine's GPU, and whether that contradicts a proof.
 
 A proof states that base and head do the same. This module calls both and reads each launch from Triton: kernel, grid,
-and the fingerprint of the loaded machine code. It can read torch's operators as well. The proof was wrong if base and
-head differ, or if one of them launches something that its trace does not have.
+and the fingerprint of the loaded machine code. It can record torch's operators as well. The proof is wrong if base and
+head differ, or if one of them launches something that its trace does not contain.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Observation:
         launches: kernels in order.
         calls: torch's operators in order, with shapes; empty if they were not recorded.
         error: why the call could not be observed, else "".
-        refused: the variant does not support the case; ``error`` is its message.
+        refused: whether the variant does not support the case; ``error`` is then its message.
     """
 
     launches: tuple[Launched, ...] = ()
@@ -48,7 +48,7 @@ class Observation:
 
 
 def observation_from(row: Mapping[str, Any]) -> Observation:
-    """Return an observation from the object that ``dataclasses.asdict`` made of it."""
+    """Return an observation from a mapping that ``dataclasses.asdict`` made."""
     launches = tuple(Launched(one["name"], tuple(one["grid"]), one["fingerprint"]) for one in row["launches"])
     return Observation(launches, tuple(row["calls"]), row["error"], row["refused"])
 
@@ -56,17 +56,17 @@ def observation_from(row: Mapping[str, Any]) -> Observation:
 def contradiction(base: Observation, head: Observation, traced: Sequence[CaseCode | None] = (None, None)) -> str:
     """Return why the launches contradict the proof that base and head do the same, or "".
 
-    Two errors are no evidence either way, unless both sides refuse the case with the same message.
+    Two errors are no evidence for or against the proof, unless both sides refuse the case with the same message.
 
     Args:
-        base, head: what was launched.
-        traced: the traces of base and head; ``None`` where the proof rests on the sources.
+        base, head: the observed launches.
+        traced: the traces of base and head; ``None`` for a proof from the sources.
     """
     if base.error and head.error and not (base.refused and head.refused):
         return "" if base.refused == head.refused else f"base fails: {base.error}; head: {head.error}"
     if base.refused and head.refused:
         return "" if base.error == head.error else f"base refuses: {base.error}; head: {head.error}"
-    if base.error or head.error:  # what is the same fails on both sides
+    if base.error or head.error:  # identical code would fail on both sides
         return f"base fails: {base.error}" if base.error else f"head fails: {head.error}"
     if found := _difference(base, head):
         return found
@@ -83,7 +83,7 @@ def _difference(base: Observation, head: Observation) -> str:
         if one.grid != other.grid:
             return f"base launches {one}, head {other}"
         if one.fingerprint != other.fingerprint:
-            return f"{other.name} is other machine code in head ({one.fingerprint} → {other.fingerprint})"
+            return f"{other.name} has other machine code in head ({one.fingerprint} → {other.fingerprint})"
     for before, after in zip(base.calls, head.calls, strict=False):
         if before != after:
             return f"base calls {before}, head {after}"
@@ -93,7 +93,7 @@ def _difference(base: Observation, head: Observation) -> str:
 
 
 def _against(ran: Observation, code: CaseCode) -> str:
-    """Return how the launches differ from their trace, or "". A trace has each configuration of an autotuned kernel."""
+    """Return how launches differ from their trace, or "". A trace has every configuration of an autotuned kernel."""
     grids = [_grid(step) for step in code.host if step.startswith("launch [")]
     traced = [(kernel.name, grid) for kernel, grid in zip(code.kernels, grids, strict=False)]
     launched = [(one.name, one.grid) for one in ran.launches]
@@ -110,7 +110,7 @@ def _against(ran: Observation, code: CaseCode) -> str:
 
 
 def _tuned(launched: Sequence[tuple[str, tuple[int, ...]]], traced: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
-    """Return whether the launches are the trace with one configuration of each autotuned kernel."""
+    """Return whether the launches match the trace with one configuration of each autotuned kernel."""
     if len(launched) >= len(traced):
         return False
     waiting = iter(traced)
@@ -126,13 +126,13 @@ def observe(suite: Suite, case: Case, family: Any, variant: str, device: Any, se
     """Call a variant twice on fresh inputs and record what the second call does.
 
     Args:
-        suite: whose inputs.
+        suite: suite that draws the inputs.
         case: the shape.
-        family: of the side at hand.
-        variant: one of the family's.
-        device: where the tensors lie.
-        seed: of the inputs; the same for both sides.
-        calls: note torch's operators as well.
+        family: family of the side to call.
+        variant: name of a variant in the family.
+        device: device of the tensors.
+        seed: seed of the inputs; the same for both sides.
+        calls: whether to record torch's operators as well.
     """
     # Start-up: torch is slow to import.
     from lockstep.suite.family import takes_out

@@ -1,13 +1,13 @@
-"""Two versions of the same packages in one process, both under their own module names.
+"""Hold two versions of the same packages in one process, both under their own module names.
 
-Both trees hold a package of the same name, and both must keep the name: Triton's disk cache, torch.compile,
+Both trees hold a package of the same name, and both must use that name: Triton's disk cache, torch.compile,
 dataclasses and pickles depend on ``__module__``. So each side has its own entries of ``sys.modules``, which are in
-place while its code is imported or called. Whatever the code imports meanwhile (relative, absolute, late inside a
-function, by ``importlib``) is looked up in these entries and found in that tree. What a function captured at import,
-such as its globals, needs no switching.
+place while its code is imported or called. Every import that the code makes then (relative, absolute, late inside a
+function, or by ``importlib``) is looked up in these entries and found in that side's tree. Objects that a function
+captured at import, such as its globals, need no switching.
 
-A suite's own variants are the same source on both sides. Each side still has its own modules for them, so that what
-they remember of an import belongs to their side.
+A suite's own variants have the same source on both sides. Each side still imports its own copy of their modules, so
+that state from an import belongs to that side.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Conflict(ImportError):
 
 
 class Sides:
-    """The packages under test from several trees.
+    """Imports the packages under test from several trees.
 
     Args:
-        packages: top-level packages; each is imported from a side's tree and from nowhere else.
-        definitions: top-level packages of suites with variants of their own, and the folder that holds each. A side
-            imports them anew.
-        roots: name of a side to the folder that holds its packages.
+        packages: top-level packages; each is imported only from a side's tree.
+        definitions: top-level packages of suites with variants of their own, and the folder that holds each package.
+            Each side imports its own copy.
+        roots: folder that holds a side's packages, by the side's name.
 
     Raises:
-        ImportError: one of the packages is imported already.
+        ImportError: one of the packages is already imported.
     """
 
     def __init__(self, packages: Sequence[str], definitions: Mapping[str, Path] | None = None, **roots: Path) -> None:
@@ -53,8 +53,8 @@ class Sides:
         for name in loaded:
             if name.partition(".")[0] in self.packages:
                 raise ImportError(
-                    f"{name} is imported already, from {sys.modules[name].__file__}. "
-                    "A suite imports the package under test inside its functions"
+                    f"{name} is already imported, from {sys.modules[name].__file__}. "
+                    "A suite must import the package under test inside its functions"
                 )
         self._modules[None] = {name: sys.modules[name] for name in loaded}
         self._mark = _mark()
@@ -62,12 +62,12 @@ class Sides:
 
     @property
     def root(self) -> Path | None:
-        """Return the tree whose code runs now."""
+        """Return the tree whose code is now imported or called; None outside ``active``."""
         return self.roots[self._active] if self._active else None
 
     @contextlib.contextmanager
     def active(self, side: str) -> Iterator[None]:
-        """Within the block, import the packages from this side. Blocks may nest."""
+        """Import the packages from this side within the block. Blocks may nest."""
         before = self._active
         if side != before:
             self._switch(side)
@@ -78,11 +78,11 @@ class Sides:
                 self._switch(before)
 
     def load_family(self, suite: Suite, side: str) -> Family:
-        """Return a side's variants of a suite. Errors as of ``lockstep.suite.family.load_family``.
+        """Return a side's variants of a suite. Raises the errors of ``lockstep.suite.family.load_family`` and:
 
         Raises:
-            Conflict: a module of the packages came from outside the side's tree (a compiled extension that
-                Python keeps once a process, say).
+            Conflict: a module of the packages came from outside the side's tree, for example a compiled extension,
+                which Python loads once a process.
         """
         with self.active(side):
             family = load_family(self._anew(suite))
@@ -109,7 +109,7 @@ class Sides:
         return [name for name in sys.modules if self._home_of(name.split(".", 1)[0], None) is not None]
 
     def _home_of(self, top: str, side: str | None) -> Path | None:
-        """Return the folder that a top-level package comes from; None for one that all sides share."""
+        """Return the folder from which a top-level package is imported; None for a package that all sides share."""
         if top in self.packages:
             return self.roots[side] if side is not None else Path()
         return self.definitions.get(top)
@@ -142,7 +142,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds the packages under the active side's root, and refuses them anywhere else.
 
     Attributes:
-        packages: those under test, as ``lockstep.suite.checkout.under_test`` asks.
+        packages: packages under test, for ``lockstep.suite.checkout.under_test``.
     """
 
     def __init__(self, sides: Sides) -> None:
@@ -155,9 +155,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname in self._sides.definitions and self._sides.root is not None:
             return importlib.machinery.PathFinder.find_spec(fullname, [str(self._sides.definitions[fullname])], target)
         if fullname not in self.packages:
-            return None  # submodules follow from their package's path
+            return None  # submodules are found through their package's path
         root = self._sides.root
         if root is None:
-            raise ModuleNotFoundError(f"{fullname} is under test: no side of it is active here", name=fullname)
+            raise ModuleNotFoundError(f"{fullname} is under test, but no side is active", name=fullname)
         importlib.invalidate_caches()
         return find_below(root, fullname, target)

@@ -1,8 +1,8 @@
 """Time one epoch of one variant: base and head in turn, on the same buffers.
 
-Both sides share their buffers (``lockstep.gate.buffers``). Outputs that a variant allocates itself lie at the same
-addresses on both sides too. A round is one replay of each side. The order flips from round to round, so that each side
-follows itself as often as the other.
+Both sides share their buffers (``lockstep.gate.buffers``). Outputs that a variant allocates itself also have the same
+addresses on both sides. A round is one replay of each side. The order alternates from round to round, so that each side
+follows itself as often as it follows the other side.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from lockstep.timing.device import Device, Timing
 from lockstep.timing.interleave import LEAD_ROUNDS
 from lockstep.timing.replays import Repeated, replay_of, seconds_a_call, settle, time_undisturbed
 
-#: A pair is void if its clock ratio is this far (log units) from the epoch's median. The two sides are mostly the same
-#: kernel and run one after the other, so the kernel does not cause such a change of the clock.
+#: A pair is void if its clock ratio differs by this much (log units) from the epoch's median. The two sides are mostly
+#: the same kernel and run one after the other, so the kernel does not cause such a difference.
 CLOCK_TOLERANCE = 0.03
 
 
@@ -36,10 +36,10 @@ class Pace:
     """How long an epoch is.
 
     Attributes:
-        replay_s: shortest replay, seconds. It is shorter than that of ``lockstep.timing.interleave.Plan``: a neighbour
-            that is the same kernel disturbs less than another arm.
-        rounds: timed pairs; fewer, but four at least, where they would take longer than ``epoch_s`` seconds.
-        lead: pairs before them that do not count; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
+        replay_s: shortest replay, seconds. It is shorter than in ``lockstep.timing.interleave.Plan``, because the same
+            kernel as a neighbour disturbs less than another arm.
+        rounds: timed pairs; if they would take longer than ``epoch_s`` seconds there are fewer, but at least four.
+        lead: pairs before the timed ones that do not count; see ``lockstep.timing.interleave.LEAD_ROUNDS``.
         warmup_s: seconds of both sides in turn before a variant's first epoch: clocks settle under its load.
     """
 
@@ -51,12 +51,12 @@ class Pace:
 
     @classmethod
     def on(cls, device: Device) -> Pace:
-        """Return the pace for a device: on a CPU more and shorter pairs, some of which other work does not disturb."""
+        """Return the pace for a device; a CPU gets more and shorter pairs, so that other work disturbs only some."""
         return cls(replay_s=1e-3, rounds=25, warmup_s=0.0) if device.kind == "cpu" else cls()
 
     @classmethod
     def quick(cls) -> Pace:
-        """Return a pace that finds errors; its numbers mean little."""
+        """Return a pace for finding errors; its numbers are not accurate."""
         return cls(replay_s=1e-3, rounds=4, warmup_s=0.0)
 
 
@@ -65,11 +65,11 @@ class Epoch:
     """The result of an epoch for one variant.
 
     Attributes:
-        pair: head's timings and base's, of each pair that counts; on a CPU those of the fastest replays.
-        seconds: side to seconds a call.
-        sm_mhz: side to median SM clock in MHz; NaN where unknown.
-        rounds, voided: pairs that count, and pairs thrown out because the clock jumped within them.
-        shared: whether both sides had all their buffers in common.
+        pair: timings of head and base, of each pair that counts; on a CPU those of the fastest replays.
+        seconds: seconds a call, by side.
+        sm_mhz: median SM clock in MHz, by side; NaN if unknown.
+        rounds, voided: number of pairs that count, and of pairs discarded because the clock jumped within them.
+        shared: whether both sides used the same buffers throughout.
     """
 
     pair: Pair
@@ -80,7 +80,7 @@ class Epoch:
     shared: bool
 
 
-#: Replays both sides on other values: arms and replays by side to what is wrong by side.
+#: Replays both sides on other values. Takes arms and replays by side; returns errors by side.
 Verify = Callable[[Mapping[str, Arm], Mapping[str, ArmReplay]], Mapping[str, Exception]]
 
 
@@ -96,15 +96,15 @@ def run_epoch(
 
     Args:
         contender: the variant.
-        buffers: fresh ones.
-        device: where.
-        pace: how long.
-        per_call: seconds a call by side, learned in the first epoch and used in later ones.
+        buffers: fresh buffers.
+        device: the device to measure on.
+        pace: how long to measure.
+        per_call: seconds a call by side; the first epoch fills it, later epochs use it.
         verify: called after the timing.
 
     Raises:
-        SideFailed: a side cannot be prepared, captured or run, finds no memory, or computes something else when it is
-            verified.
+        SideFailed: a side cannot be prepared, captured or run, runs out of memory, or computes a wrong result when it
+            is verified.
     """
     arms, shared = buffers.arms(contender)
     pool = device.new_pool()
@@ -115,15 +115,15 @@ def run_epoch(
     rotation = len(buffers.sets)
     warmup_s = 0.0 if per_call else pace.warmup_s
     order = (BASE, HEAD) if buffers.seed & 2 else (HEAD, BASE)
-    probes = []  # alive until the pool has other graphs
+    probes = []  # stay alive until the pool has other graphs
     for side in order:
         if side not in per_call:
             per_call[side], probe = seconds_a_call(partial(capture, side), rotation, device)
             probes.append(probe)
-    # As many calls on either side, by the faster one: the first call of a replay costs more, on either side alike.
+    # Both sides make the number of calls that suits the faster side: the first call of a replay costs more on both.
     pacemaker = min(per_call.values())
-    # Takes the memory that outputs allocated within calls need; afterwards either side finds all of it free, and
-    # what allocates alike lies alike. Without it the first side would lay out the pool and the second fill its gaps.
+    # Reserves the memory for outputs allocated within calls. Afterwards both sides find all of it free, so equal
+    # allocations get equal addresses. Without it the first side would lay out the pool and the second fill its gaps.
     rehearsal = capture(order[0], 2)
     replays = {
         side: Repeated(capture(side, 1), 1, rotation)
@@ -150,10 +150,10 @@ def run_epoch(
 
 
 def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree: str) -> ArmReplay:
-    """Return a replay that runs the arm's rotation ``times`` times, with the modules of its tree.
+    """Return a replay of ``times`` rotations of the arm, run with the modules of its tree.
 
     Raises:
-        SideFailed: the arm cannot be captured, or is out of memory.
+        SideFailed: the arm cannot be captured, or memory does not suffice.
     """
     try:
         with sides.active(tree):
@@ -174,7 +174,7 @@ def _capture(arm: Arm, times: int, device: Device, pool: Any, sides: Sides, tree
 
 
 def _of_fastest(by_side: Mapping[str, Sequence[Timing]], shared: bool) -> Epoch:
-    """Compare the fastest replays: other work on a CPU only adds time, and adds it to one half of a pair.
+    """Compare the fastest replays: on a CPU other work only adds time, and often to one replay of a pair only.
 
     Source: Chen & Revels 2016, "Robust benchmarking in noisy environments".
     """
@@ -208,11 +208,11 @@ def _clock(timings: Sequence[Timing]) -> float:
 
 
 def steady(head: Sequence[Timing], base: Sequence[Timing]) -> list[bool]:
-    """Pairs in which the clock ratio of the two sides was the usual one; all where clocks are unknown."""
+    """Return for each pair whether the clock ratio of the sides is near the median; True where clocks are unknown."""
     ratios = [math.log(t.sm_mhz / b.sm_mhz) for t, b in zip(head, base, strict=True)]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     if len(known) < 3:
         return [True] * len(head)
-    # An observed ratio, not the mean of two: if the clock changed half way, one half still counts.
+    # An observed ratio, not the mean of two: if the clock changed half way, half of the pairs still count.
     centre = median_low(known)
     return [math.isnan(ratio) or abs(ratio - centre) <= CLOCK_TOLERANCE for ratio in ratios]

@@ -1,4 +1,4 @@
-"""Plan a comparison: which cases to measure, in which order, and which proved cases serve as an A/A control."""
+"""Plan a comparison: which cases to measure, in which order, and which proved cases to use as an A/A control."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.model import CACHE_STATES, Suite
 
-#: Most time for a case, as a multiple of an equal share of the remaining budget; and the seconds that every case gets
-#: however small its share is. Most cases are decided in less.
+#: Maximum time for a case as a multiple of an equal share of the remaining budget, and the seconds that every case gets
+#: even if its share is smaller. Most cases are decided in less time.
 MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
 
-#: Groups that the A/A control measures. The seed of the run picks them.
+#: Number of groups that the A/A control measures. The seed of the run selects them.
 AA_GROUPS = 3
 
 
@@ -28,10 +28,10 @@ class Selection:
     """The suites, cases, cache states and variants to compare.
 
     Attributes:
-        suites: by name.
-        cases: suite name to the labels of its cases.
+        suites: suites by name.
+        cases: labels of the cases, by suite name.
         states: cache states.
-        variants: only these; empty for all.
+        variants: names of the variants; empty for all.
     """
 
     suites: Mapping[str, Suite]
@@ -64,14 +64,14 @@ def select(
     l2: str = "both",
     variants: Sequence[str] = (),
 ) -> Selection:
-    """Return what this machine can compare: the quick cases, warm, on a CPU; all cases on a GPU. May be empty.
+    """Return what this machine can compare: on a CPU the quick cases, warm; on a GPU all cases. It may be empty.
 
     Args:
-        suites: the suites asked for.
-        asked: labels of each suite's cases; ``None`` for all of them.
+        suites: the requested suites.
+        asked: labels of the requested cases, by suite; ``None`` for all cases of a suite.
         on_cpu: whether the machine has no GPU.
         l2: a cache state, or "both".
-        variants: only these; empty for all.
+        variants: names of the variants; empty for all.
     """
     cases: dict[str, Sequence[str]] = {}
     for name, suite in suites.items():
@@ -97,7 +97,7 @@ def worst_first(
     noise: Mapping[SeriesKey, float],
     chance: random.Random,
 ) -> list[Group]:
-    """Sort groups by how much their code changed, then by their recorded noise, then at random.
+    """Sort groups by how much their code changed, then by their recorded noise, then randomly.
 
     The random order spreads the cases that the budget reaches over all suites and shapes.
     """
@@ -113,11 +113,11 @@ def worst_first(
 
 
 def deadline_of_group(left: Sequence[Group], now: float, end: float) -> float:
-    """Return when the first group of ``left`` must stop, so that a noisy case does not use up the budget of others.
+    """Return when the first group of ``left`` must stop, so that a noisy case does not use the budget of the others.
 
     Args:
         left: groups that are not decided yet.
-        now, end: on ``time.monotonic()``'s clock; ``end`` is the end of the budget.
+        now, end: times on ``time.monotonic()``'s clock; ``end`` is the end of the budget.
     """
     share = (end - now) / sum(len(group.variants) for group in left)
     return min(end, now + len(left[0].variants) * max(LEAST_CASE_S, MOST_SHARES * share))
@@ -134,18 +134,18 @@ def recorded_noise(results: Path, gpu: str) -> dict[SeriesKey, float]:
                 found.append((str(provenance["recorded_at"]), path))
     try:
         _, records = read_records(max(found)[1])
-    except (ValueError, RecordError):  # no file, or a damaged one
+    except (ValueError, RecordError):  # there is no file, or it is damaged
         return {}
     return {SeriesKey(one.suite, one.variant, one.case, one.l2): one.mde for one in records if one.mde is not None}
 
 
 def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], chance: random.Random) -> list[SeriesKey]:
-    """Return proved cases to check on the GPU: one of each variant, cases proved by their traces first.
+    """Return proved cases to check on the GPU: one case of each variant, cases proved by their traces first.
 
     Args:
-        proved: cases that do the same in base and head, by their proofs.
-        traced: whether a case's proof rests on its traces; the others' rests on the sources.
-        chance: picks the cases, and their order.
+        proved: cases that are proved to do the same in base and head.
+        traced: whether a case is proved by its traces; the others are proved by their sources.
+        chance: selects the cases and their order.
     """
     shuffled = list(proved)
     chance.shuffle(shuffled)
@@ -154,7 +154,7 @@ def sample(proved: Sequence[SeriesKey], traced: Callable[[SeriesKey], bool], cha
 
 
 def aa_groups(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]:
-    """Pick a few proved cases at random, of different suites where possible, for the A/A control."""
+    """Select a few proved cases at random, of different suites if possible, for the A/A control."""
     todo = groups(proved)
     chance.shuffle(todo)
     by_suite: dict[str, list[Group]] = defaultdict(list)
@@ -166,5 +166,5 @@ def aa_groups(proved: Sequence[SeriesKey], chance: random.Random) -> list[Group]
             picked.append(by_suite[suite].pop())
             if not by_suite[suite]:
                 del by_suite[suite]
-    # One variant each, to limit the cost.
+    # One variant of each case, to limit the cost.
     return [Group(one.suite, one.case, one.l2, (chance.choice(one.variants),)) for one in picked[:AA_GROUPS]]

@@ -1,4 +1,4 @@
-"""What is known before anything is measured: which cases a change cannot have touched, and what it did to others."""
+"""Prove before measuring which cases a change cannot affect, and describe what it changes in the other cases."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Proof:
-    """Which cases are proved unchanged, and what is known of the others.
+    """Which cases are proved unchanged, and what is known about the other cases.
 
     Attributes:
-        unreached: suites and variants of which a change reaches nothing; see ``lockstep.gate.reachable_code``.
-        comparison: of machine code and host traces; ``None`` if it was not made.
-        measure_all: prove nothing, and say what differs all the same.
-        contradicted: how what ran contradicted a proof, or why no run confirms it; nothing is proved then. Else "".
-        note: what the report has to say of the comparison; "" for nothing.
+        unreached: suites and variants that the change does not reach; see ``lockstep.gate.reachable_code``.
+        comparison: comparison of machine code and host traces; ``None`` if it was not made.
+        measure_all: whether to prove nothing, but still report what differs.
+        contradicted: how a run contradicted a proof, or why no run confirms it; nothing is proved then. Else "".
+        note: note on the comparison for the report, or "".
     """
 
     unreached: frozenset[tuple[str, str]] = frozenset()
@@ -40,7 +40,7 @@ class Proof:
     note: str = ""
 
     def same(self, key: SeriesKey) -> bool:
-        """Whether the case's machine code and launch are provably those of base."""
+        """Return whether the case's machine code and launch are proved to be those of base."""
         if self.measure_all or self.contradicted:
             return False
         if (key.suite, key.variant) in self.unreached:
@@ -48,18 +48,18 @@ class Proof:
         return self.comparison is not None and self.comparison.status(_case(key)) == "same"
 
     def traced(self, key: SeriesKey) -> tuple[CaseCode, CaseCode] | None:
-        """The traces of base and head on which the case's proof rests; ``None`` if it rests on the sources."""
+        """Return the traces of base and head that prove the case; ``None`` if it is proved by the sources."""
         if self.comparison is None or (key.suite, key.variant) in self.unreached:
             return None
         base, head = (side.get(_case(key)) for side in (self.comparison.base, self.comparison.head))
         return (base, head) if base is not None and head is not None else None
 
     def reasons(self, key: SeriesKey) -> tuple[str, ...]:
-        """A sentence for each difference of the code that a case runs."""
+        """Return a sentence for each difference in the code that a case runs."""
         return tuple(str(change) for change in self._changes.get(_case(key), ()))
 
     def source(self, key: SeriesKey) -> tuple[str, int]:
-        """File and line of the first kernel of the case that changed; ("", 0) if none did."""
+        """Return file and line of the case's first changed kernel; ("", 0) if none changed."""
         for change in self._changes.get(_case(key), ()):
             file, _, line = change.source.rpartition(":")
             if file and line.isdigit():
@@ -67,7 +67,7 @@ class Proof:
         return "", 0
 
     def severity(self, key: SeriesKey) -> float:
-        """How much its code changed, for the order of judging: spills before other kernels before all else."""
+        """Return how much a case's code changed, to order the measurements: spills first, then other kernel changes."""
         changes = self._changes.get(_case(key), ())
         return max((_severity(change) for change in changes), default=0.0)
 
@@ -88,17 +88,18 @@ def prove(
     say: Say,
     limit_s: float | None = None,
 ) -> Proof:
-    """Compare two trees, as far as it takes.
+    """Compare two trees as far as possible on this machine.
 
-    Without a GPU only sources are compared: the code that a CPU runs is not the one that is traced and compiled.
+    Without a GPU only sources are compared: a CPU does not run the code that is traced and compiled.
 
     Args:
-        base: before.
-        head: after.
-        suites: today's, those that are judged.
+        base: sources before the change.
+        head: sources after the change.
+        suites: today's suites whose cases are compared.
         host: facts of the machine.
-        say: told what takes long.
-        limit_s: seconds after which tracing and compiling end, and cases that need them are unknown; ``None``: never.
+        say: called with a line before each long step.
+        limit_s: seconds after which tracing and compiling stop, and cases that need them are unknown; ``None`` for no
+            limit.
 
     Raises:
         lockstep.machine_code.TracingFailed: a tree's process does not start.
@@ -112,7 +113,7 @@ def prove(
             differ.append(suite)
     if not differ or host["device"] != "cuda":
         return Proof(frozenset(unreached))
-    # Kernels that choose by the name of the GPU are traced for this one, which the tracing process does not see.
+    # Kernels that depend on the GPU's name are traced for this GPU, which the tracing process does not see.
     os.environ["LOCKSTEP_KERNEL_GPU"] = host["gpu"]
     try:
         compared = compare(base, head, differ, Target.of_host(host), say=say, limit_s=limit_s)
@@ -122,7 +123,7 @@ def prove(
 
 
 def _unreached(base: Tree, head: Tree, suite: Suite) -> frozenset[str]:
-    """Today's variants of a suite that reach the same code in both trees."""
+    """Return today's variants of a suite that reach the same code in both trees."""
     found = set()
     if suite.adapters:
         before, after = (own_variants_files(tree.root, tree.packages, suite) for tree in (base, head))
@@ -158,7 +159,7 @@ def _severity(change: CodeChange) -> float:
     return 3.0
 
 
-#: Runs a case on base and on head; the second argument asks for torch's operators as well.
+#: Runs a case on base and on head; the second argument requests torch's operators as well.
 Observe = Callable[[SeriesKey, bool], tuple[Observation, Observation]]
 
 
@@ -173,16 +174,16 @@ def confirm(
     """Call a sample of the proved cases on both sides and compare what they launch.
 
     Args:
-        proof: what to confirm.
-        proved: its cases, at least one.
-        callable_here: those of them that one process holds on both sides.
+        proof: the proof to confirm.
+        proved: cases that it proves, at least one.
+        callable_here: those of them that one process can call on both sides.
         observe: runs a case.
-        chance: picks the sample.
-        until: on ``time.monotonic()``'s clock; no further case is called after it.
+        chance: selects the sample.
+        until: time on ``time.monotonic()``'s clock after which no further case is called.
 
     Returns:
-        The proof, or one that proves nothing if a case contradicts it, a case cannot be called, or no case was
-        called; and a note for the report.
+        The proof, or a proof of nothing if a case contradicts it, a case cannot be called, or no case was called; and
+        a note for the report.
     """
     checked = 0
     for key in sample(callable_here, lambda key: proof.traced(key) is not None, chance):

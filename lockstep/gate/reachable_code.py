@@ -1,11 +1,11 @@
-"""What a variant's code can reach, read from the sources: where none of it differs, the variant does not either.
+"""Find what a variant's code can reach, from the sources: if none of it differs, the variant does not differ either.
 
-For variants that cannot be traced without a GPU (torch.compile, a compiled extension), and for machines without one.
-Reachability is by name, whatever module the name is in: a definition is reachable if a reachable statement mentions its
-name, as a name, an attribute or a text. Statements that do something at import (calls, branches, decorators and base
-classes that may register something, special functions of the module) are always reachable, in their order. So are all
-variants where functions write to what the variant reaches: an earlier variant may leave it changed. That finds
-too much rather than too little. Modules that make up names at run time prove nothing.
+It is used for variants that cannot be traced without a GPU (torch.compile, a compiled extension), and on machines
+without a GPU. Reachability is by name, whatever module the name is in: a definition is reachable if a reachable
+statement mentions its name, as a name, an attribute or a text. Statements with an effect at import (calls, branches,
+decorators and base classes that may register something, special functions of the module) are always reachable, in their
+order. If functions write to something that the variant reaches, all variants are reachable: an earlier variant may have
+changed it. This finds too much rather than too little. Modules that compose names at run time prove nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = re.compile(r"[\w.:]+")
 
 @dataclass(frozen=True, eq=False)
 class _Statement:
-    """A statement of a module: where it stands, and what it does when the module is imported."""
+    """A statement of a module: its place, and its effect when the module is imported."""
 
     path: str
     at: int
@@ -53,19 +53,19 @@ class _Statement:
 
     @property
     def is_special(self) -> bool:
-        """Whether it defines a name that Python itself looks up: ``__getattr__`` of a module."""
+        """Return whether it defines a name that Python itself looks up, such as a module's ``__getattr__``."""
         return any(name.startswith("__") for name in self.binds)
 
 
 class Sources:
-    """The modules that a family stands on, read once for all of its variants.
+    """The modules that a family depends on, read once for all of its variants.
 
     Args:
-        files: by path; ``lockstep.machine_code.sources.closure`` finds them.
+        files: contents by path; ``lockstep.machine_code.sources.closure`` finds them.
         family: path of the family's module, without ".py" or "/__init__.py".
 
     Raises:
-        Unreadable: reading the sources cannot tell what a variant reaches.
+        Unreadable: the sources do not show what a variant reaches.
     """
 
     def __init__(self, files: Mapping[str, bytes], family: str) -> None:
@@ -73,7 +73,7 @@ class Sources:
             raise Unreadable
         modules = {path: _module(content) for path, content in files.items() if path.endswith(".py")}
         packages = {path.split("/", 1)[0] for path in files}
-        # Names that any module sets on another are not what that module's imports say.
+        # A name that one module sets in another may differ from what the imports show.
         replaced = {name for one in modules.values() for node in ast.walk(one) if (name := _stored(node))}
         self._data = {f"{path} {content.hex()}" for path, content in files.items() if path not in modules}
         self._statements: list[_Statement] = []
@@ -88,8 +88,8 @@ class Sources:
                 is_table = path in (f"{family}.py", f"{family}/__init__.py") and binds(node) & {"VARIANTS", "PREPARE"}
                 (self._tables if is_table else self._statements).append(statement)
         if not any("VARIANTS" in one.binds for one in self._tables):
-            raise Unreadable  # its functions are those of today's VARIANTS (lockstep.suite.family)
-        #: Names that some function may write to, with the statements that hold these functions.
+            raise Unreadable  # its variants are the functions that today's VARIANTS names (lockstep.suite.family)
+        #: Names that a function may write to, with the statements that contain such functions.
         self._writers: dict[str, list[_Statement]] = {}
         for one in self._statements:
             for name in one.writes:
@@ -97,16 +97,16 @@ class Sources:
         self._bound = {name for one in (*self._statements, *self._tables) for name in one.binds}
 
     def reach(self, variant: str) -> frozenset[str] | None:
-        """Return everything that a variant can reach, a text a module without comments, docstrings and layout.
+        """Return everything that a variant can reach, one text a module, without comments, docstrings and layout.
 
         Args:
             variant: a key of the family's ``VARIANTS`` or ``PREPARE``.
 
         Returns:
-            ``None`` where the tables are not plain literals.
+            The texts; ``None`` if the tables are not plain literals.
         """
         reached: dict[str, dict[int, str]] = {path: {} for path in self._paths}
-        names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.family reads them
+        names: set[str] = {"SCRATCH", "TABLE"}  # lockstep.suite.family reads them from the module
         for table in self._tables:
             entries = _entries(table.node, variant)
             if entries is None:
@@ -114,18 +114,18 @@ class Sources:
             for entry in entries:
                 names |= set(_mentions(entry, table.scope.foreign))
             reached[table.path][table.at] = " ".join(map(ast.dump, entries))
-        waiting = list(self._tables)  # whole, should anything look others up in it
+        waiting = list(self._tables)  # whole tables, in case a reachable statement reads other entries
         for one in self._statements:
             if one.acts:
                 names |= one.mentions
                 reached[one.path][one.at] = one.text
                 continue
             if one.loads:
-                reached[one.path][one.at] = f"loads {' '.join(one.loads)}"  # in this order
+                reached[one.path][one.at] = f"loads {' '.join(one.loads)}"  # modules in import order
             waiting.append(one)
         while True:
             written = names & self._bound & self._writers.keys()
-            # Who writes to what is reached, and all variants in their order: any of them may have called it before.
+            # Statements that write to reached names, and all variants in order: each may have called them before.
             wanted = {id(one) for name in written for one in self._writers[name]}
             wanted |= {id(table) for table in self._tables} if written else set()
             found = [one for one in waiting if one.binds & names or one.is_special or id(one) in wanted]
@@ -135,17 +135,17 @@ class Sources:
             for one in found:
                 names |= one.mentions
                 reached[one.path][one.at] = one.text
-        # One text a module, so that the order of its statements counts.
+        # One text for each module, so that the order of its statements counts.
         texts = (f"{path} " + "\n".join(text for _, text in sorted(one.items())) for path, one in reached.items())
         return frozenset({*self._data, *texts})
 
 
 class Unreadable(ValueError):
-    """Reading the sources cannot tell what a variant reaches."""
+    """The sources do not show what a variant reaches."""
 
 
 def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[str] | None:
-    """Return what one variant reaches, as ``Sources.reach``; ``None`` where reading the sources cannot tell."""
+    """Return what one variant reaches, as ``Sources.reach``; ``None`` if the sources do not show it."""
     try:
         return Sources(files, family).reach(variant)
     except Unreadable:
@@ -153,10 +153,10 @@ def reach(files: Mapping[str, bytes], family: str, variant: str) -> frozenset[st
 
 
 def _module(content: bytes) -> ast.Module:
-    """Syntax tree without docstrings.
+    """Return the syntax tree of a module without docstrings.
 
     Raises:
-        Unreadable: the text is not Python, or it reaches what it does not name.
+        Unreadable: the text is not Python, or it reaches objects that it does not name.
     """
     try:
         module = without_docstrings(ast.parse(content))
@@ -177,12 +177,12 @@ def _hides(content: bytes, module: ast.Module) -> bool:
 
 
 def _stored(node: ast.AST) -> str:
-    """The attribute that is set or deleted, else ""."""
+    """Return the attribute that a node sets or deletes, else ""."""
     return node.attr if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del) else ""
 
 
 def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
-    """Names, attributes, and texts that may be looked up as names."""
+    """Yield names, attributes, and texts that may be looked up as names."""
     match node:
         case ast.Attribute():
             root: ast.expr = node
@@ -197,7 +197,7 @@ def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
         case ast.Constant(value=str(text)) if _WORDS.fullmatch(text):
             yield from re.split(r"[.:]", text)
         case ast.Constant(value=str(text)) if "{" in text or "%(" in text:
-            yield from re.findall(r"\w+", text)  # a format looks attributes up
+            yield from re.findall(r"\w+", text)  # a format string looks attributes up
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             for alias in aliases:
                 yield from alias.name.split(".")
@@ -206,7 +206,7 @@ def _mentions(node: ast.AST, foreign: set[str]) -> Iterator[str]:
 
 
 def _entries(statement: ast.stmt, variant: str) -> list[ast.expr] | None:
-    """The values that a dict literal has for a variant; ``None`` if it is no plain literal."""
+    """Return the values that a dict literal has for a variant; ``None`` if it is not a plain literal."""
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Dict) or not all(isinstance(key, ast.Constant) for key in value.keys):
         return None

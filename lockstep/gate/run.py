@@ -1,4 +1,4 @@
-"""One run of the gate, from two names of versions to a report."""
+"""Run the gate once, from the names of two versions to a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lockstep.suite.discovery import nearest
 from lockstep.suite.model import Suite, SuiteError
 from lockstep.suite.thresholds import Thresholds
 
-#: Seconds that comparing the code may take at least; more if the budget is larger.
+#: Minimum seconds for comparing the code; the budget if that is larger.
 LEAST_COMPARISON_S = 60.0
 
 
@@ -33,25 +33,26 @@ class Request:
 
     Attributes:
         repository: folder of the packages, in the git repository that has base and head.
-        benchmark_dir: today's suites.
-        results_dir: recorded results; noisier cases come first.
+        benchmark_dir: folder of today's suites.
+        results_dir: folder of recorded results; noisier cases are measured first.
         packages: top-level packages under test.
         trusted: further packages that they may call; see ``lockstep.machine_code.Tree``.
         base, head: versions; "." is the working tree.
-        suites: by name.
+        suites: suites by name.
         cases: labels by suite; ``None`` for all cases of a suite.
-        variants: only these; empty for all.
+        variants: names of the variants; empty for all.
         l2: a cache state, or "both".
-        thresholds: of thresholds.toml.
-        min_effect: smallest change that counts; ``None`` for that of the thresholds.
-        about: "#123" and the like that an accepted slowdown may name.
-        budget_s: seconds for measuring; the code is compared before, within the same time or a minute.
+        thresholds: content of thresholds.toml.
+        min_effect: smallest change that counts; ``None`` to use the thresholds.
+        about: texts such as "#123" by which an accepted slowdown is recognised.
+        budget_s: seconds for measuring. The code is compared before that, within the same number of seconds or a
+            minute.
         silence_s: seconds without an event after which a worker is killed.
         seed: seed of buffers, order and the A/A control.
-        measure_all: measure proved cases as well.
-        need_gpu, need_lock: give no verdict without a GPU, or without locked clocks.
-        lock: clocks to lock during the run; ``None`` leaves them as they are.
-        quick: short epochs, to find errors.
+        measure_all: whether to measure proved cases as well.
+        need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
+        lock: clocks to lock during the run; ``None`` leaves them unchanged.
+        quick: whether epochs are short, to find errors only.
     """
 
     repository: Path
@@ -79,11 +80,11 @@ class Request:
 
 
 def run(request: Request, say: Callable[[str], None]) -> Report:
-    """Compare head with base; an interruption (Ctrl-C, or SIGTERM made into one) ends in a report as well.
+    """Compare head with base. An interruption (Ctrl-C, or SIGTERM converted to it) ends in a report as well.
 
     Raises:
-        RefError: base or head is no version of this repository.
-        SuiteError: no version has a variant that was asked for.
+        RefError: base or head is not a version in this repository.
+        SuiteError: no version has a requested variant.
     """
     started = time.monotonic()
     with contextlib.ExitStack() as folders:
@@ -147,7 +148,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
 
 
 def _judge(request: Request, coordinator: Coordinator, base: Version, head: Version, say: Callable[[str], None]) -> str:
-    """Compare the cases that were asked for; return why this machine cannot, or ""."""
+    """Compare the requested cases; return why this machine cannot, or ""."""
     started = time.monotonic()
     machine = coordinator.start()
     say(f"both versions imported in {time.monotonic() - started:.0f} s")
@@ -186,14 +187,14 @@ def _select(request: Request, machine: Mapping[str, str]) -> Selection:
 
 
 def _compile(request: Request, host: Mapping[str, str], both: Sequence[Version], say: Callable[[str], None]) -> None:
-    """Fill Triton's cache for both, where everything is measured; otherwise comparing the code has done it."""
+    """Compile both versions into Triton's cache, unless the comparison of their code has done so already."""
     if host["device"] == "cuda":
         for side in both:
             codes_of(side.tree, request.suites.values(), Target.of_host(host), anew=True, say=say)
 
 
 def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinator: Coordinator) -> None:
-    """Raise if a variant that was asked for is in neither version and not in the working tree.
+    """Raise if a requested variant is in neither version and not in the working tree.
 
     Raises:
         SuiteError: the message names the variants that exist.
@@ -209,29 +210,29 @@ def _refuse_unknown(variants: Sequence[str], suites: Iterable[Suite], coordinato
 
 def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:
     if request.need_gpu and machine["device"] == "cpu":
-        return "no GPU here, and one was asked for (--require-gpu)"
+        return "there is no GPU, and --require-gpu asks for one"
     clocks = machine["clock_state"]
     if request.need_lock and not clocks.startswith(("locked", "base")):
-        return f"clocks are {clocks}, and locked ones were asked for (lockstep clocks lock, or --lock)"
+        return f"clocks are {clocks}, but --require-locked asks for locked clocks (lockstep clocks lock, or --lock)"
     if not selection.states:
         return "a CPU has no cold cases (--l2 cold)"
     if not any(selection.cases.values()):
         quick = [f"{name} {case.label}" for name, suite in request.suites.items() for case in suite.quick]
-        return f"none of the cases is measured here; a CPU measures {', '.join(quick[:8]) or 'none'}"
+        return f"this machine measures none of the cases; a CPU measures {', '.join(quick[:8]) or 'none'}"
     return ""
 
 
 @contextlib.contextmanager
 def _locked(target: ClockTarget | None) -> Iterator[None]:
-    """Clocks locked for the block and reset after it, whatever ends it.
+    """Lock the clocks for the block, and reset them however it ends.
 
     Raises:
-        NoGpu, Refused: there is none, or it cannot be locked.
+        NoGpu, Refused: there is no GPU, or its clocks cannot be locked.
     """
     if target is None:
         yield
         return
-    from lockstep.gpu.clock_lock import locked  # imports torch where it verifies
+    from lockstep.gpu.clock_lock import locked  # imports torch to verify the lock
 
     gpus = all_gpus()
     if len(gpus) > 1:

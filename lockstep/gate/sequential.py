@@ -1,21 +1,21 @@
-"""When a case is decided, and how often such decisions are wrong.
+"""Decide when a case has enough epochs, with a bounded probability of wrong decisions.
 
-Tested is whether a change matters, not whether there is one: slower means that the log ratio of head to base
-lies above ``min_effect`` (Murphy & Myors 1999, "Testing the hypothesis that treatments have negligible
-effects"), same that it lies within ± ``min_effect`` (Schuirmann 1987, the two one-sided tests of equivalence).
-Each is a t test on the epochs' ratios: an epoch, one draw of buffers, is the independent unit.
+The test asks whether a change matters, not whether there is one. "Slower" means that the log ratio of head to base
+lies above ``min_effect`` (Murphy & Myors 1999, "Testing the hypothesis that treatments have negligible effects").
+"Same" means that it lies within ± ``min_effect`` (Schuirmann 1987, the two one-sided tests of equivalence). Each is a
+t test on the epochs' ratios: an epoch, one draw of buffers, is the independent unit.
 
-Error rates, for whatever number of cases:
+Error rates, for any number of cases:
 
-- *Looks.* A case is looked at after 4, 6, 9, 13, 19 and 28 epochs and left as soon as it is decided. Each look
-  has a sixth of the round's level, so that looking often costs nothing in error (Bonferroni's inequality).
-- *Two rounds.* A difference counts when a second round, on buffers and an order drawn from another seed, finds it
-  again. The rounds are independent, so their levels multiply: with ``√(α / m)`` each, a case that is not slower
-  by ``min_effect`` is called slower with probability ≤ α / m, and any of m cases with probability ≤ α. This is
-  a family-wise error rate, under any dependence between cases, of far more power than one test at α / m.
-- *Same.* A case that is slower by ``min_effect`` or more is called the same with probability ≤ α, each case.
+- *Looks.* A case is tested after 4, 6, 9, 13, 19 and 28 epochs, and measuring it stops as soon as it is decided. Each
+  look has a sixth of the round's level, so that repeated looks do not raise the error rate (Bonferroni's inequality).
+- *Two rounds.* A difference counts only if a second round finds it again, with buffers and an order from another seed.
+  The rounds are independent, so their levels multiply. With ``√(α / m)`` for each round, a case that is not slower by
+  ``min_effect`` is called slower with probability ≤ α / m, and any of m cases with probability ≤ α. This is a
+  family-wise error rate that holds under any dependence between cases, with far more power than one test at α / m.
+- *Same.* A case that is slower by ``min_effect`` or more is called the same with probability ≤ α, for each case.
 
-``tests/gate/test_gate_sequential.py`` simulates all of it.
+``tests/gate/test_gate_sequential.py`` simulates all of these rates.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from typing import Literal
 
 from lockstep.record.model import Estimate
 
-#: Numbers of epochs after which a case is looked at. The first is the least a verdict may rest on.
+#: Numbers of epochs after which a case is tested. The first is the minimum for a verdict.
 LOOKS = (4, 6, 9, 13, 19, 28)
 
-#: Widest interval that is called the same, as a share, unless more was asked for: the factor of 1.1 from which
-#: ``asv continuous`` reports a change. A machine that resolves less is unsure.
+#: Widest interval that is called the same, as a share, unless the user requests more: the factor of 1.1 from which
+#: ``asv continuous`` reports a change. On a machine that resolves less, the case is unsure.
 MOST_SAME = 0.1
 
 Decision = Literal["slower", "faster", "same"]
@@ -43,14 +43,14 @@ class Test:
     """The test of one case.
 
     Attributes:
-        min_effect: smallest relative slowdown that counts; 0.01 is 1 %. A speedup counts from the same ratio on.
-        alpha: share of the family-wise error rate and of wrongly called sames, 1 − confidence.
-        cases: how many cases share the family-wise rate.
-        same_within: the interval of a "same" lies within this share as well; less than ``min_effect`` where noise
+        min_effect: smallest relative slowdown that counts; 0.01 is 1 %. A speedup counts from the same ratio.
+        alpha: family-wise error rate, and probability of a wrong "same": 1 − confidence.
+        cases: number of cases that share the family-wise rate.
+        same_within: share within which the interval of a "same" must also lie; less than ``min_effect`` if noise has
             widened that.
     """
 
-    __test__ = False  # pytest, which collects whatever is called Test…
+    __test__ = False  # pytest would collect any class named Test…
 
     min_effect: float
     alpha: float
@@ -59,18 +59,18 @@ class Test:
 
     @property
     def same_bound(self) -> float:
-        """Share within which the interval of a "same" lies."""
+        """Return the share within which the interval of a "same" must lie."""
         return min(self.min_effect, self.same_within)
 
     @property
     def round_level(self) -> float:
-        """Error rate of one round of two: ``√(α / m)``."""
+        """Return the error rate of each of the two rounds: ``√(α / m)``."""
         return math.sqrt(self.alpha / max(1, self.cases))
 
     def decide(self, epochs: Sequence[float]) -> Decision | None:
-        """What the epochs' log ratios (head over base, so that above 0 is slower) say; ``None``: go on.
+        """Return the decision on the epochs' log ratios (head over base: positive is slower); ``None`` to go on.
 
-        Call it after every epoch: it answers at ``LOOKS`` only.
+        Call it after every epoch: it decides at ``LOOKS`` only.
         """
         if len(epochs) not in LOOKS:
             return None
@@ -85,8 +85,9 @@ class Test:
         return None
 
     def hopeless(self, epochs: Sequence[float]) -> bool:
-        """Whether all further looks would hardly decide it, judging by the spread so far: the time is better spent
-        elsewhere. It leads to no verdict, and so to no wrong one.
+        """Return whether further looks would hardly decide the case, judging by the spread so far.
+
+        The time is then better spent on other cases. Stopping gives no verdict, and so no wrong verdict.
         """
         if len(epochs) not in LOOKS[2:]:
             return False
@@ -98,9 +99,9 @@ class Test:
 
 
 def interval(epochs: Sequence[float], alpha: float) -> Estimate:
-    """Mean of the epochs' log ratios with its two-sided ``1 − alpha`` interval at every look at once.
+    """Return the mean of the epochs' log ratios with a two-sided ``1 − alpha`` interval that holds at all looks.
 
-    Infinite bounds from fewer than two epochs.
+    With fewer than two epochs the bounds are infinite.
     """
     centre = fmean(epochs)
     half = _reach(epochs, alpha / 2)
@@ -108,12 +109,12 @@ def interval(epochs: Sequence[float], alpha: float) -> Estimate:
 
 
 def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> Estimate:
-    """Mean of the second round's log ratios, with ends that neither round puts beyond doubt.
+    """Return the mean of the second round's log ratios, with an interval that combines both rounds.
 
-    A difference counts where both rounds find it, each at ``Test.round_level``; what is not ruled out by both is left
-    in. So low lies above ``min_effect`` exactly where the verdict is slower, and either end holds with probability
-    1 − α/m at every look at once. The second round by itself, at the full level, would need far more epochs: a
-    difference that is sure would be told with an interval that has none in it.
+    A difference counts if both rounds find it, each at ``Test.round_level``. So the interval includes every value that
+    one of the rounds does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower, and each
+    end holds with probability 1 − α/m at all looks together. An interval from the second round alone, at the full
+    level, would need far more epochs: a case would be called slower although that interval includes zero change.
     """
     centre = fmean(second)
     ends = [(fmean(epochs), _reach(epochs, test.round_level)) for epochs in (first, second)]
@@ -121,29 +122,29 @@ def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> 
 
 
 def relative(log: Estimate) -> Estimate:
-    """From log ratios to relative changes: 0.01 is 1 % slower."""
+    """Convert log ratios to relative changes: 0.01 is 1 % slower."""
     return Estimate(*(math.expm1(value) if value < 700 else math.inf for value in (log.value, log.low, log.high)))
 
 
 def furthest(change: Estimate) -> tuple[float, bool]:
-    """Return how far from no change the truth may lie, as a share, and whether the interval ends there.
+    """Return how far from zero the true change may lie, as a share, and whether the interval is finite.
 
-    An interval without an end, that of one epoch, gives the epoch's own change, 100 % at least: the truth may lie
-    further away.
+    For an infinite interval, that of a single epoch, return the epoch's own change, but at least 100 %: the true change
+    may be even larger.
     """
     bound = max(abs(change.low), abs(change.high))
     return (bound, True) if math.isfinite(bound) else (max(1.0, abs(change.value)), False)
 
 
 def _reach(epochs: Sequence[float], tail: float) -> float:
-    """How far above their mean the truth lies with probability ``tail`` at most, at every look at once."""
+    """Return by how much the true value exceeds the mean with at most probability ``tail``, over all looks together."""
     if len(epochs) < 2:
         return math.inf
     return _quantile(tail / len(LOOKS), len(epochs) - 1) * stdev(epochs) / math.sqrt(len(epochs))
 
 
 def _quantile(tail: float, freedom: int) -> float:
-    """Student's t above which so much of the distribution lies."""
-    from lockstep.timing.intervals import t_quantile  # here, because verbs are loaded at every start and need no numpy
+    """Return the value that Student's t exceeds with probability ``tail``."""
+    from lockstep.timing.intervals import t_quantile  # imports numpy, which the command line does not need at its start
 
     return -t_quantile(tail, freedom)

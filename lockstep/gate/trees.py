@@ -1,4 +1,4 @@
-"""The two versions: folders that hold the packages under test, and what git says of them."""
+"""The two versions: folders that hold the packages under test, and their commits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Version:
     """One side of the gate.
 
     Attributes:
-        name: as it was asked for, "main" or ".".
+        name: the version as the user named it, such as "main" or ".".
         commit: full hash; for the working tree that of HEAD, with "+dirty" if files under test were changed.
-        tree: its packages.
+        tree: the version's packages.
     """
 
     name: str
@@ -28,23 +28,23 @@ class Version:
 
     @property
     def label(self) -> str:
-        """``main (1a2b3c4d)``, ``. (1a2b3c4d+dirty)``; the hash alone where that was asked for."""
+        """Return ``main (1a2b3c4d)`` or ``. (1a2b3c4d+dirty)``; only the hash if the user gave a hash."""
         short = self.commit[:8] + ("+dirty" if self.commit.endswith("+dirty") else "")
         return short if self.commit.startswith(self.name) else f"{self.name} ({short})"
 
 
 @contextlib.contextmanager
 def version(repository: Path, name: str, packages: Sequence[str], trusted: Sequence[str]) -> Iterator[Version]:
-    """A version's packages for the block: a commit's in a folder that is gone afterwards, the working tree's in place.
+    """Yield a version for the block: a commit's packages in a temporary folder, the working tree's in place.
 
     Args:
-        repository: folder in which the packages lie.
-        name: whatever git takes for a commit, or ".".
+        repository: folder that holds the packages.
+        name: a name that git resolves to a commit, or ".".
         packages: top-level packages under test.
         trusted: see ``lockstep.machine_code.Tree``.
 
     Raises:
-        RefError: no such commit, or no repository.
+        RefError: there is no such commit, or no repository.
     """
     with sources(name, repository, packages, trusted) as tree:
         git = Git(repository)
@@ -54,11 +54,11 @@ def version(repository: Path, name: str, packages: Sequence[str], trusted: Seque
 
 
 def commits_between(repository: Path, base: Version, head: Version) -> list[str]:
-    """Hashes and subjects of the commits in head and not in base, for ``Thresholds.accepted``."""
+    """Return hashes and subjects of the commits in head that are not in base, for ``Thresholds.accepted``."""
     commits = f"{base.commit.removesuffix('+dirty')}..{head.commit.removesuffix('+dirty')}"
     return Git(repository).try_lines("-c", "log.showSignature=false", "log", "--format=%H%n%s", commits) or []
 
 
 def prefix_of(repository: Path) -> str:
-    """Where the project lies in its repository: "" or "sub/folder/"."""
+    """Return the project's path within its repository: "" or "sub/folder/"."""
     return Git(repository).try_line("rev-parse", "--show-prefix")

@@ -1,4 +1,4 @@
-"""What the gate says of one case, and of all of them. Nothing here imports torch."""
+"""The gate's verdict on one case, and on a group of cases. This module must not import torch."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, Literal, get_args
 
 from lockstep.record.model import Estimate
 
-#: ``na``: neither side runs the case here, so it was not compared.
+#: ``na``: neither side runs the case on this machine, so it was not compared.
 Outcome = Literal["same", "faster", "slower", "unsure", "failed", "new", "removed", "na"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-#: Why a case is unsure that was never begun.
+#: Reason of an unsure case that was never begun.
 UNREACHED = "the budget did not reach it"
 
-#: Why a case is unsure that was begun and had too few epochs.
+#: Reason of an unsure case that was begun but had too few epochs.
 OUT_OF_TIME = "out of time"
 
-#: Why a case is unsure whose time ended while epochs were still thrown out; further epochs would have counted.
+#: Reason of an unsure case whose time ended while epochs were still voided; further epochs would have counted.
 MOVED = "controls moved in every epoch"
 
 
 @dataclass(frozen=True, order=True)
 class SeriesKey:
-    """One variant at one case and cache state: what a verdict is about."""
+    """One variant at one case and cache state: the subject of a verdict."""
 
     suite: str
     variant: str
@@ -37,28 +37,28 @@ class SeriesKey:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found of one case.
+    """The result for one case.
 
     Attributes:
-        key: which.
+        key: the case.
         outcome: one of ``OUTCOMES``.
-        reason: why, where the numbers do not say it.
+        reason: explanation of an outcome that the numbers do not explain.
         change: head's time over base's, minus 1, with its interval: 0.01 is 1 % slower. ``None`` if not timed.
-        min_effect: changes up to this count as none; what was asked, or more where the machine asks for it.
-        base_s, head_s: seconds a call, geometric means over the epochs that ``change`` rests on. Their ratio is
-            ``change`` but for clocks: ``change`` is at a common clock.
-        epochs: sets of fresh buffers that it rests on, both rounds together.
-        confirmed: a second round on other buffers found the difference again.
-        moved: epochs in which a control moved, voided ones included.
-        voided: epochs that were thrown out because a control moved; ``epochs`` does not count them.
-        shared: both sides used the very same buffers.
-        proved: machine code and launch are those of base; measured all the same if ``change`` is there, and could not
-            be if the outcome is "na".
-        in_base: what failed fails in base as well: the change did not break it.
+        min_effect: changes up to this share do not count; the requested share, or more if the noise requires it.
+        base_s, head_s: seconds a call, geometric means over the epochs behind ``change``. Their ratio differs from
+            ``change`` by the clocks' effect: ``change`` is normalised to a common clock.
+        epochs: number of epochs, each with fresh buffers, in both rounds together.
+        confirmed: whether a second round on other buffers found the difference again.
+        moved: number of epochs in which a control moved, including voided epochs.
+        voided: number of epochs discarded because a control moved; ``epochs`` does not count them.
+        shared: whether both sides used the same buffers.
+        proved: whether machine code and launch are proved to be those of base. If ``change`` is set, the case was
+            measured nevertheless; if the outcome is "na", it could not be measured.
+        in_base: whether a failed case fails in base as well, so that the change did not break it.
         code: a sentence for each difference of the machine code.
-        accepted: the reason given in thresholds.toml, if a slowdown is accepted.
-        file, line: the variant's function in head, relative to the tree; 0 unknown.
-        wall_s: seconds spent on it.
+        accepted: the reason from thresholds.toml if the slowdown is accepted.
+        file, line: place of the variant's function in head, relative to the tree; line 0 if unknown.
+        wall_s: seconds spent on the case.
     """
 
     key: SeriesKey
@@ -88,12 +88,12 @@ class Verdict:
 
     @property
     def blocks(self) -> bool:
-        """Whether the change must not pass because of it."""
+        """Return whether this verdict must stop the change from being merged."""
         return (self.outcome == "slower" and not self.accepted) or (self.outcome == "failed" and not self.in_base)
 
 
 def verdict_from(row: Mapping[str, Any]) -> Verdict:
-    """A verdict from its JSON object; unknown fields are ignored."""
+    """Return a verdict from its JSON object; unknown fields are ignored."""
     known = {one.name: row[one.name] for one in fields(Verdict) if one.name in row}
     change = known.get("change")
     return Verdict(
@@ -116,22 +116,22 @@ class Group:
     variants: tuple[str, ...]
 
     def cases(self) -> tuple[SeriesKey, ...]:
-        """The cases."""
+        """Return the key of each variant."""
         return tuple(SeriesKey(self.suite, variant, self.case, self.l2) for variant in self.variants)
 
 
 @dataclass(frozen=True)
 class GroupRequest:
-    """What the worker is asked about one group.
+    """A request to the worker to judge one group.
 
     Attributes:
-        group: which cases.
-        min_effect: by variant; what was asked for, or more where the machine's noise asks for it.
-        same_within: by variant, how wide the interval of a "same" may be; see ``sequential.Test``.
-        alpha: by variant, 1 − confidence.
-        cases: how many cases share the family-wise error rate.
+        group: the cases.
+        min_effect: smallest change that counts, by variant; the requested share, or more if the noise requires it.
+        same_within: how wide the interval of a "same" may be, by variant; see ``sequential.Test``.
+        alpha: 1 − confidence, by variant.
+        cases: number of cases that share the family-wise error rate.
         deadline_s: seconds from now after which no further epoch starts.
-        twins: compare base with itself: what the machine makes of no change at all.
+        twins: whether to compare base with itself, to measure the machine's noise.
     """
 
     group: Group
@@ -144,23 +144,23 @@ class GroupRequest:
 
 
 def group_request_from(row: Mapping[str, Any]) -> GroupRequest:
-    """A request from its JSON object."""
+    """Return a request from its JSON object."""
     return GroupRequest(**{**row, "group": group_from(row["group"])})
 
 
 def group_from(row: Mapping[str, Any]) -> Group:
-    """A group from its JSON object."""
+    """Return a group from its JSON object."""
     return Group(**{**row, "variants": tuple(row["variants"])})
 
 
 @dataclass(frozen=True)
 class SideFacts:
-    """What a worker found when it imported one side of one suite.
+    """The result of importing one side of one suite in a worker.
 
     Attributes:
-        variants: name to where its function stands, (file relative to the tree, line).
-        missing: the tree has no such package or module.
-        error: why it cannot be imported, else "".
+        variants: place of each variant's function by name: (file relative to the tree, line).
+        missing: whether the tree lacks the package or module.
+        error: why the module cannot be imported, else "".
     """
 
     variants: Mapping[str, tuple[str, int]] = field(default_factory=dict)

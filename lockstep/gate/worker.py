@@ -1,9 +1,8 @@
-"""The gate's worker: both versions in one process, judging the groups it is asked about.
+"""The gate's worker: holds both versions in one process and judges the groups that it is asked to judge.
 
-Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and
-what each side of each suite has), ``verdict`` (one a case), ``judged`` (the controls so far), ``observed``
-(what both sides launched), ``lost``. ``lockstep.processes.watched``
-says how they travel.
+Requests: ``{"judge": GroupRequest}``, ``{"observe": …}``. Events: ``stage``, ``ready`` (host, clocks, and what was
+imported of each side of each suite), ``verdict`` (one for each case), ``judged`` (the controls so far), ``observed``
+(what both sides launched), ``lost``. ``lockstep.processes.watched`` describes how requests and events are sent.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ def main() -> int:
     parser.add_argument("--head", type=Path, required=True)
     parser.add_argument("--packages", nargs="+", required=True)
     parser.add_argument("--suites", nargs="+", required=True)
-    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="not imported: known to kill")
-    parser.add_argument("--alone", choices=("base", "head"), help="hold only this side")
+    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="do not import; kills the worker")
+    parser.add_argument("--alone", choices=("base", "head"), help="import only this side")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     options = process.parse()

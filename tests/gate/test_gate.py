@@ -166,7 +166,7 @@ def test_a_family_that_neither_version_has_is_no_pass(project):
 
 def test_nothing_judged_is_no_pass_and_says_why(project):
     for arguments, why in [
-        (["--case", "M=4096"], "none of the cases is measured here; a CPU measures product M=2,K=1024,N=512, "),
+        (["--case", "M=4096"], "this machine measures none of the cases; a CPU measures product M=2,K=1024,N=512, "),
         (["--l2", "cold"], "a CPU has no cold cases (--l2 cold)"),
         (["--budget", "0.001s", "--ignore-fingerprints"], "Nothing was judged: the budget did not reach it"),
     ]:
@@ -234,14 +234,14 @@ def test_a_file_beside_the_packages_is_missing_in_a_commit_and_the_report_says_w
     code, shown, report = gate(project, "--head", "HEAD", "--case", "M=2")
     assert code == 3, shown
     assert {one["outcome"] for one in report["cases"]} == {"failed"}
-    assert all("only the tracked files of its packages are taken out" in one["reason"] for one in report["cases"])
-    assert "only the tracked files of its packages are taken out" in shown
+    assert all("only the tracked files of a commit's packages are unpacked" in one["reason"] for one in report["cases"])
+    assert "only the tracked files of a commit's packages are unpacked" in shown
 
 
 def test_where_a_gpu_is_asked_for_a_cpu_cannot_judge(project):
     code, shown, report = gate(project, "--require-gpu")
     assert (code, report["state"]) == (3, "infrastructure"), shown
-    assert "Nothing can be said: no GPU here, and one was asked for (--require-gpu)." in shown
+    assert "Nothing can be said: there is no GPU, and --require-gpu asks for one." in shown
 
 
 def test_a_head_that_kills_its_process_at_import_fails_and_names_how(project):

@@ -61,7 +61,7 @@ EIGHTH = Launched("_backward", (16,), "90aa")
             ran(BACKWARD),
             ran(Launched("_backward", (132,), "77ff")),
             (None, None),
-            r"_backward is other machine code in head (90aa → 77ff)",
+            r"_backward has other machine code in head (90aa → 77ff)",
         ),
         (
             ran(BACKWARD),
