@@ -1,1 +1,1 @@
-"""The GPU as NVML knows it: identity, clocks, clock locks, and the toolchain that compiles for it."""
+"""The GPU as NVML reports it: identity, clocks, clock locks, and the toolchain that compiles for it."""

@@ -1,7 +1,7 @@
-"""Lock a GPU's clocks, verify under load that the lock holds, and reset them on every way out.
+"""Lock a GPU's clocks, verify under load that the lock holds, and reset them however the process ends.
 
-The state of ``with locked(gpu, 1500) as state:`` has the label "locked@1500", or says why not: "unlocked(no
-permission)". A lock outlives the process that set it, so it is recorded before it is set.
+The state of ``with locked(gpu, 1500) as state:`` has the label "locked@1500", or states the reason of a failure:
+"unlocked(no permission)". A lock outlives the process that set it, so it is recorded before it is set.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None) -> ClockState:
-    """Lock until ``reset``, beyond the end of this process; undo the lock at once if it does not hold.
+    """Lock until ``reset``, beyond the end of this process; undo the lock at once if the clock does not hold.
 
     Args:
         gpu: the GPU.
         target: MHz, or "base" for the rated clock.
-        load: keeps this GPU busy; default: torch matrix products, where torch has CUDA.
+        load: keeps this GPU busy; by default torch matrix products, if torch has CUDA.
         memory_mhz: lock the memory clock too.
 
     Returns:
@@ -37,7 +37,7 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
 
     Raises:
         ClocksHeld: a living process holds a lock on this GPU.
-        Refused: the driver will not undo a lock, this one or one that was left behind.
+        Refused: the driver refuses to undo a lock, either this one or one that another process left behind.
         ValueError: the record of an earlier lock is damaged.
     """
     hold = _Hold(gpu, target, memory_mhz, load)
@@ -55,14 +55,14 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
 def locked(
     gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None
 ) -> Iterator[ClockState]:
-    """Lock for the duration of a block; arguments, state and errors as in ``lock``.
+    """Lock for the duration of a block; arguments, state and errors are those of ``lock``.
 
-    The clocks are reset at the end, on an exception, and on SIGINT, SIGTERM and SIGHUP (in the main
-    thread, where Python handles signals), which then take their former course. A lock of the same
-    clocks that ``lock`` left on purpose is verified, used and left in place.
+    The clocks are reset at the end of the block, on an exception, and on SIGINT, SIGTERM and SIGHUP. Signals are
+    handled in the main thread, where Python delivers them, and then take their previous effect. If ``lock`` set the
+    same clocks earlier and left them, they are verified, used and left locked.
 
     Raises:
-        ClocksHeld: also where ``lock`` left other clocks on purpose.
+        ClocksHeld: as ``lock``; also if ``lock`` set other clocks and left them.
     """
     record = read_record(gpu.uuid)
     if record is not None and record.kept:
@@ -83,14 +83,14 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
 
     Args:
         gpu: the GPU.
-        force: also where the process that locked still runs.
+        force: reset even if the process that set the lock still runs.
 
     Returns:
-        The state recorded before; unlocked too where the record was damaged.
+        The state recorded before the reset; unlocked if there was no record or it was damaged.
 
     Raises:
-        ClocksHeld: the process runs, and ``force`` is not set.
-        Refused: the driver refused; the message says what root must run.
+        ClocksHeld: the process that set the lock still runs, and ``force`` is not set.
+        Refused: the driver refused; the message gives the command that root must run.
     """
     try:
         record = read_record(gpu.uuid)
@@ -105,7 +105,7 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
 def recorded_state(gpu: Gpu) -> ClockState:
     """Return the state in the lock's record, without load on the GPU.
 
-    A lock set by other means (nvidia-smi) is unknown: NVML does not report it.
+    If a lock was set by other means (nvidia-smi), the state is unlocked: NVML does not report such a lock.
     """
     return _as_recorded(read_record(gpu.uuid))
 
@@ -128,18 +128,18 @@ class _Hold:
 
     @property
     def held(self) -> bool:
-        # A forked child inherits this object and the signal handlers; the lock is its parent's.
+        # A forked child inherits this object and the signal handlers, but only its parent holds the lock.
         return self._record is not None and self._record.pid == os.getpid()
 
     def take(self) -> ClockState:
         gpu, asked = self._gpu, ClockState(self._target, self._memory_mhz)
         load = self._load or torch_load(gpu)
         if load is None:
-            detail = f"no load to verify the lock under: install torch with CUDA, or let it see GPU {gpu.uuid}"
+            detail = f"no load to verify the lock: install torch with CUDA, or make GPU {gpu.uuid} visible to it"
             return ClockState(reason="not verified", detail=detail)
         if problem := _no_such_clock(gpu, asked):
             return ClockState(reason="no such clock", detail=problem)
-        # What a dead process or an earlier `lock` left; a living owner is refused.
+        # Reset a lock that a dead process or an earlier `lock` left; refuse if its owner still runs.
         if read_record(gpu.uuid) is not None:
             reset(gpu)
         try:
@@ -155,7 +155,7 @@ class _Hold:
         return state
 
     def set(self) -> None:
-        """Record, then lock. Raises ``Refused`` with nothing left locked."""
+        """Write the record, then lock. If the driver raises ``Refused``, nothing stays locked."""
         gpu = self._gpu
         record = LockRecord.mine(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
         record.write()
@@ -163,7 +163,7 @@ class _Hold:
         try:
             gpu.lock_sm(self._target)
         except Refused:
-            # Nothing is locked, and a reset would be refused too.
+            # Nothing is locked, and the driver would refuse a reset too.
             remove_record(gpu.uuid)
             self._record = None
             raise
@@ -174,7 +174,7 @@ class _Hold:
                 self.release()
                 raise
         if record.persistence is False:
-            # Optional: without persistence mode a lock lasts only while some client keeps the driver loaded.
+            # Optional: without persistence mode a lock lasts only while a client has the driver loaded.
             with suppress(Refused):
                 gpu.set_persistence(True)
 
@@ -191,7 +191,7 @@ class _Hold:
 
 @contextmanager
 def _released_on_signals(hold: _Hold) -> Iterator[None]:
-    """Release before a signal takes its course; where its former handler lets the program go on, lock again."""
+    """Release the lock before a signal takes effect; if the previous handler returns, lock again."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,7 +210,7 @@ def _released_on_signals(hold: _Hold) -> Iterator[None]:
         if held:
             hold.set()
 
-    # Ignored signals (nohup) stay ignored; None is a handler that Python did not install and cannot put back.
+    # Ignored signals (nohup) stay ignored. None is a handler that Python did not install and cannot restore.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: former for number, former in before.items() if former not in (signal.SIG_IGN, None)}
     for number in before:
@@ -231,14 +231,14 @@ def _undo(gpu: Gpu, record: LockRecord | None) -> None:
     if record is not None and record.memory_mhz is not None:
         gpu.reset_memory()
     if record is not None and record.persistence is False:
-        # If it stays on, it only costs idle power.
+        # Persistence mode that stays on only costs idle power.
         with suppress(Refused):
             gpu.set_persistence(False)
     remove_record(gpu.uuid)
 
 
 def _no_such_clock(gpu: Gpu, asked: ClockState) -> str:
-    """Return what is wrong with the clock asked for, by the driver's list; "" if nothing or without a list."""
+    """Return what is wrong with the requested clock, by the driver's list; "" if it is valid or there is no list."""
     clocks = gpu.sm_clocks(asked.memory_mhz)
     if clocks is None or asked.target == "base" or asked.target is None or asked.target in clocks:
         return ""

@@ -1,8 +1,8 @@
-"""The clock state of a GPU, verified by samples of the clock while the GPU works.
+"""Verify the clock state of a GPU by sampling its clock while the GPU works.
 
 NVML answers success when it takes a lock, not when the clock obeys: power, heat and the driver's own
 arbitration may still lower it (NVIDIA/open-gpu-kernel-modules issue 1314). An idle GPU reads a low
-clock even when it is locked. So a lock counts only after the clock was sampled under load.
+clock even when it is locked. So a lock counts only after sampled clocks have confirmed it under load.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from lockstep.gpu.nvml import THROTTLING, ClockSample, Gpu, Target
 
-#: A burst of GPU work, at least some milliseconds, that returns when it is done. Called again and
-#: again in a second thread while the clock is sampled.
+#: A burst of GPU work that takes at least some milliseconds and returns when the work is done. It is called repeatedly
+#: in a second thread while the clock is sampled.
 Load = Callable[[], None]
 
-#: NVIDIA's SM clocks come in steps of 15 MHz; a lock may settle one step beside what was asked.
+#: NVIDIA's SM clocks come in steps of 15 MHz; a lock may settle one step from the requested clock.
 TOLERANCE_MHZ = 15
 
-#: Seconds of load before sampling, and of sampling. Clocks drop only after some milliseconds of it.
+#: Seconds of load before sampling, and seconds of sampling. Clocks drop only after some milliseconds of load.
 SETTLE_S = 0.5
 HOLD_S = 1.0
 
@@ -30,12 +30,12 @@ _MIN_SAMPLES = 3
 
 @dataclass(frozen=True)
 class ClockState:
-    """What the clocks of a GPU are locked to. Results whose ``slug`` differs are never compared.
+    """The clocks that a GPU is locked to. Results with different ``slug`` are never compared.
 
     Attributes:
-        target: MHz of the SM clock, "base", or ``None``: not locked.
-        memory_mhz: MHz of the memory clock, where that is locked too.
-        reason: why the clocks are not locked although a lock was asked for, or "".
+        target: MHz of the SM clock, "base", or ``None`` if the clocks are not locked.
+        memory_mhz: MHz of the memory clock, if it is locked too.
+        reason: why a requested lock is not in effect, or "".
         detail: the evidence, or what to do.
     """
 
@@ -51,7 +51,7 @@ class ClockState:
 
     @property
     def label(self) -> str:
-        """``locked@1500``, ``base``, ``unlocked``, ``unlocked(no permission)``; memory as ``locked@1500+mem3201``."""
+        """Return ``locked@1500``, ``base``, ``unlocked`` or ``unlocked(no permission)``; memory as ``…+mem3201``."""
         if self.target is None:
             return f"unlocked({self.reason})" if self.reason else "unlocked"
         sm = "base" if self.target == "base" else f"locked@{self.target}"
@@ -59,7 +59,7 @@ class ClockState:
 
     @property
     def slug(self) -> str:
-        """Return the state for names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
+        """Return the state in a form for names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
         return "unlocked" if self.target is None else self.label.replace("@", "-").replace("+", "-")
 
 
@@ -88,9 +88,9 @@ def torch_load(gpu: Gpu) -> Load | None:
 
 
 def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
-    """Return ``asked`` if the clock holds it under load, else an unlocked state with the reason."""
+    """Return ``asked`` if the clock matches it under load, else an unlocked state with the reason."""
     if load is None:
-        return ClockState(reason="not verified", detail=f"no load to verify {asked.label} under")
+        return ClockState(reason="not verified", detail=f"no load to verify {asked.label}")
     samples = _sample_under(gpu, load)
     busy = [s for s in samples if s.sm_mhz is not None and "idle" not in (s.reasons or ())]
     if asked.memory_mhz is not None:
@@ -111,12 +111,12 @@ def verify(gpu: Gpu, asked: ClockState, load: Load | None) -> ClockState:
     seen = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
     if holds:
         return replace(asked, detail=seen)
-    return ClockState(reason="does not hold", detail=f"asked for {asked.label}, saw {seen}; ask for a lower clock")
+    return ClockState(reason="does not hold", detail=f"requested {asked.label}, measured {seen}; request a lower clock")
 
 
 def _sample_under(gpu: Gpu, load: Load) -> list[ClockSample]:
     """Sample every 20 ms for ``HOLD_S`` seconds while ``load`` runs in a second thread."""
-    load()  # Here, so that compiling and allocating do not show as idle time, and errors surface.
+    load()  # In this thread first: compiling and allocating would look like idle time, and errors are raised here.
     done = threading.Event()
     failed: list[Exception] = []
 

@@ -1,7 +1,7 @@
-"""Who locked a GPU's clocks: a small file for each GPU, because the lock outlives the process that set it.
+"""Record who locked a GPU's clocks: a small file for each GPU, because the lock outlives the process that set it.
 
 The file is in the user's state folder, ``$XDG_STATE_HOME/lockstep`` or ``~/.local/state/lockstep``. It is written
-before the lock is set and removed after it is reset, so that a lock without a living owner can be named and undone.
+before the lock is set and removed after it is reset, so that a lock whose owner died can be reported and undone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lockstep.gpu.nvml import Target
 
 
 class ClocksHeld(RuntimeError):
-    """Another process holds a lock on the GPU; the message says which and what to do."""
+    """Another process holds a lock on the GPU; the message names it and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class LockRecord:
         target: the clock asked for, MHz or "base".
         memory_mhz: the memory clock asked for, or ``None``.
         persistence: persistence mode before the lock; ``None`` if unknown.
-        kept: meant to outlive its process (``lockstep clocks lock``).
-        pid: the process that locked.
-        pid_start: its start in clock ticks since boot, so that a reused pid is no owner.
+        kept: whether the lock is meant to outlive its process (``lockstep clocks lock``).
+        pid: the process that set the lock.
+        pid_start: start time of that process in clock ticks since boot; it distinguishes a process that reuses the pid.
         boot: boot id of the machine; a lock does not survive a boot.
         time: seconds since the epoch.
     """
@@ -51,13 +51,13 @@ class LockRecord:
 
     @classmethod
     def mine(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
-        """Return a record of this process, not yet written."""
+        """Return a record for this process; it is not yet written."""
         pid = os.getpid()
         return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
 
     @property
     def owner_alive(self) -> bool:
-        """Return whether the process that locked still runs."""
+        """Return whether the process that set the lock still runs."""
         start = _start_of(self.pid)
         return start is not None and start == self.pid_start
 
@@ -67,7 +67,7 @@ class LockRecord:
         return not self.kept and not self.owner_alive
 
     def describe(self) -> str:
-        """Return the lock in one sentence."""
+        """Return a description of the lock in one phrase."""
         clock = "the base clock" if self.target == "base" else f"{self.target} MHz"
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.time))
         if self.kept:
@@ -77,15 +77,15 @@ class LockRecord:
         return f"locked to {clock} at {when} and left behind by process {self.pid}, which is gone"
 
     def write(self) -> None:
-        """Create the file, whole or not at all.
+        """Create the file atomically.
 
         Raises:
-            ClocksHeld: another process wrote one first.
+            ClocksHeld: another process wrote a record first.
         """
         path = record_path(self.uuid)
         whole = self._write_beside(path)
         try:
-            # link, unlike rename, fails where a file is: of two processes that lock at once, one wins.
+            # link, unlike rename, fails if the file exists: of two processes that lock at once, one wins.
             os.link(whole, path)
         except FileExistsError:
             raise ClocksHeld(f"GPU {self.uuid} was locked by another process just now ({path})") from None
@@ -103,13 +103,13 @@ class LockRecord:
             json.dump(dataclasses.asdict(self), file)
             file.flush()
             os.fsync(file.fileno())
-            # Root may lock for others who measure and share the folder.
+            # Readable by all: root may lock for other users who measure and share the folder.
             os.fchmod(file.fileno(), 0o644)
         return Path(file.name)
 
 
 def record_path(uuid: str) -> Path:
-    """Return the file of this GPU's record, whether or not it exists."""
+    """Return the path of this GPU's record, whether or not the file exists."""
     return user_state_path("lockstep", appauthor=False) / f"clocks-{uuid}.json"
 
 
@@ -143,9 +143,9 @@ def _boot() -> str:
 
 
 def _start_of(pid: int) -> int | None:
-    """Return the start of a process (field 22 of proc(5)'s stat); ``None`` if it ended or is a zombie."""
+    """Return the start time of a process (field 22 of proc(5)'s stat); ``None`` if it ended or is a zombie."""
     try:
-        # The command, field 2, is in parentheses and may hold anything.
+        # The command, field 2, is in parentheses and may contain any character.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None

@@ -1,8 +1,9 @@
 """NVIDIA's management library (NVML): identity of a GPU, its current clocks, and clock locks.
 
 Only names that remain in CUDA 14 are used. A read that the driver refuses returns ``None``; a change that it refuses
-raises ``Refused``. Nothing here resets a GPU or changes MIG or power limits.
-Semantics: NVML API reference, "Device Commands" and "Device Queries".
+raises ``Refused``. This module never resets a GPU and never changes MIG or power limits.
+
+Source for the meaning of each call: NVML API reference, "Device Commands" and "Device Queries".
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any, Literal, TypeVar
 
 import pynvml
 
-#: What clocks are locked to: a number of MHz, or the rated (TDP) clock whatever it is.
+#: The clock to lock to: a number of MHz, or the rated (TDP) clock, whatever its MHz are.
 Target = int | Literal["base"]
 
-#: Bits of nvmlDeviceGetCurrentClocksEventReasons, in the words used on every page.
+#: Names, used on every page, for the bits of nvmlDeviceGetCurrentClocksEventReasons.
 REASONS = {
     pynvml.nvmlClocksEventReasonGpuIdle: "idle",
     pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "applications setting",
@@ -31,7 +32,7 @@ REASONS = {
     pynvml.nvmlClocksEventReasonDisplayClockSetting: "display setting",
 }
 
-#: Reasons that take clock away from a running kernel; the others are settings or idleness.
+#: Reasons that lower the clock of a running kernel; the other reasons are settings or idleness.
 THROTTLING = frozenset({"power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake"})
 
 _REFUSALS = {
@@ -49,7 +50,7 @@ class NoGpu(RuntimeError):
 
 
 class Refused(RuntimeError):
-    """The driver refused a change. ``reason`` is short and fits a label: "no permission"."""
+    """The driver refused a change. ``reason`` is short enough for a label: "no permission"."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -82,7 +83,7 @@ class ClockSample:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. ``index`` is NVML's (PCI order), which CUDA_VISIBLE_DEVICES does not change."""
+    """One GPU. ``index`` is NVML's index (PCI order), which CUDA_VISIBLE_DEVICES does not change."""
 
     index: int | None
     uuid: str
@@ -95,12 +96,12 @@ class Gpu:
 
     @classmethod
     def open(cls, which: int | str = 0) -> Gpu:
-        """Open by NVML index (3 or "3"), by UUID, or by torch's (the same without its "GPU-").
+        """Open a GPU by NVML index (3 or "3"), by NVML's UUID, or by torch's UUID, which lacks the prefix "GPU-".
 
-        Torch's is ``str(torch.cuda.get_device_properties(device).uuid)``.
+        Torch's UUID is ``str(torch.cuda.get_device_properties(device).uuid)``.
 
         Raises:
-            NoGpu: no driver, or no such GPU.
+            NoGpu: there is no driver, or no such GPU.
         """
         count = _start()
         try:
@@ -116,7 +117,7 @@ class Gpu:
         limit_mw = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         return cls(
             index=index,
-            # Only a key, but locks of different GPUs need different ones.
+            # Without a UUID, locks of different GPUs still need different file names.
             uuid=_ask(pynvml.nvmlDeviceGetUUID, handle) or f"unnamed-{which}",
             name=_ask(pynvml.nvmlDeviceGetName, handle),
             driver=_ask(pynvml.nvmlSystemGetDriverVersion),
@@ -154,11 +155,11 @@ class Gpu:
     def lock_sm(self, target: Target) -> None:
         """Lock the SM clock, minimum and maximum. NVML's success does not mean that the clock holds.
 
-        "base" is the TDP limit for both ends (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench
-        locks so too). nvidia-smi has no name for it, so it cannot go through sudo.
+        "base" locks both ends to the TDP limit (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench does the
+        same). nvidia-smi has no option for it, so it cannot be set through sudo.
 
         Raises:
-            Refused: by the driver.
+            Refused: the driver refused.
         """
         mhz = pynvml.NVML_CLOCK_LIMIT_ID_TDP if target == "base" else target
         sudo = () if target == "base" else (f"-lgc {mhz},{mhz}", "-rgc")
@@ -178,7 +179,7 @@ class Gpu:
         self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
 
     def persistence(self) -> bool | None:
-        """Return whether the driver stays loaded without a client; a lock is lost when it unloads."""
+        """Return whether the driver stays loaded without a client; a lock is lost when the driver unloads."""
         mode = _ask(pynvml.nvmlDeviceGetPersistenceMode, self._handle)
         return None if mode is None else bool(mode)
 
@@ -187,13 +188,13 @@ class Gpu:
         self._change("switch persistence mode", (), pynvml.nvmlDeviceSetPersistenceMode, int(on))
 
     def _change(self, what: str, sudo: tuple[str, ...], call: Callable[..., None], *arguments: int) -> None:
-        """Change a setting, through sudo where NVML wants root.
+        """Change a setting, through sudo if NVML requires root.
 
         Args:
-            what: for the message.
-            sudo: options of nvidia-smi, the first for this change, all for the sudoers line that allows it.
-            call: the function of NVML.
-            arguments: its arguments after the handle.
+            what: description of the change, for the message.
+            sudo: nvidia-smi options: the first for this change, all of them for the sudoers line that permits them.
+            call: the NVML function.
+            arguments: the function's arguments after the handle.
         """
         try:
             call(self._handle, *arguments)
@@ -215,14 +216,14 @@ class Gpu:
         return subprocess.run(command, capture_output=True, check=False, start_new_session=True).returncode == 0
 
     def _sudoers(self, sudo: tuple[str, ...]) -> str:
-        """Return a line for sudoers(5), with commas in arguments escaped, and literal: wildcards would allow more."""
+        """Return a line for sudoers(5), with escaped commas and without wildcards, which would permit more."""
         program = shutil.which("nvidia-smi") or "/usr/bin/nvidia-smi"
         commands = ", ".join(f"{program} -i {self.uuid} {options}".replace(",", "\\,") for options in sudo)
         return f"USER ALL=(root) NOPASSWD: {commands}"
 
 
 def find_gpu(which: int | str = 0) -> Gpu | None:
-    """``Gpu.open``, or ``None`` where there is no such GPU or no driver."""
+    """Return ``Gpu.open(which)``, or ``None`` if there is no such GPU or no driver."""
     try:
         return Gpu.open(which)
     except NoGpu:
@@ -230,23 +231,23 @@ def find_gpu(which: int | str = 0) -> Gpu | None:
 
 
 def all_gpus() -> tuple[Gpu, ...]:
-    """Every GPU of this machine in NVML's order, at least one.
+    """Return every GPU of this machine in NVML's order, at least one.
 
     Raises:
-        NoGpu: no driver or no GPU.
+        NoGpu: there is no driver or no GPU.
     """
     return tuple(Gpu.open(index) for index in range(_start()))
 
 
 def _start() -> int:
-    """Load and initialise NVML (it counts references, so once more is cheap); the number of GPUs."""
+    """Load and initialise NVML, and return the number of GPUs. NVML counts references, so a repeated call is cheap."""
     try:
         pynvml.nvmlInit()
         count = int(pynvml.nvmlDeviceGetCount())
     except pynvml.NVMLError as error:
-        raise NoGpu(f"no NVIDIA GPU can be used here: {error}; `nvidia-smi` must work first") from error
+        raise NoGpu(f"no NVIDIA GPU can be used on this machine: {error}; `nvidia-smi` must work first") from error
     if count == 0:
-        raise NoGpu("the NVIDIA driver is loaded and sees no GPU")
+        raise NoGpu("the NVIDIA driver is loaded but finds no GPU")
     return count
 
 

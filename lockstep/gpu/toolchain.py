@@ -1,10 +1,10 @@
-"""Triton's assembler and cache, kept as they are whatever else runs in the process.
+"""Fix Triton's assembler and cache folder, so that other code in the process cannot change them.
 
-The first time that ``torch.compile`` compiles something, Inductor points Triton at the assembler in torch's own wheel
-and at a cache of its own, by environment variables of the whole process (``torch/_inductor/runtime/compile_tasks.py``
-and ``triton_heuristics.py``). Every Triton kernel compiled from then on is other machine code than before, and than
-what was compiled ahead: with torch 2.11 and Triton 3.6 the work of CUDA 13.0's assembler in place of 12.8's, in one
-kernel 143 registers for 130. So what was measured depended on which variants had run before.
+The first compilation by ``torch.compile`` lets Inductor set environment variables of the whole process
+(``torch/_inductor/runtime/compile_tasks.py`` and ``triton_heuristics.py``). They direct Triton to the assembler in
+torch's own wheel and to a cache folder of Inductor's. Every Triton kernel compiled after that has different machine
+code from before, and from what was compiled ahead. With torch 2.11 and Triton 3.6, CUDA 13.0's assembler then replaces
+12.8's; one kernel used 143 registers instead of 130. So measurements depended on which variants had run before.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import importlib.util
 import os
 from pathlib import Path
 
-#: Names the assembler to Triton; Inductor leaves it alone where it is set.
+#: Environment variable that selects Triton's assembler; Inductor does not change it if it is set.
 ASSEMBLER = "TRITON_PTXAS_PATH"
 
 
 def keep_toolchain() -> None:
-    """From now on Triton's assembler and cache stay those of now, for this process and those that it starts.
+    """Fix Triton's current assembler and cache folder for this process and the processes that it starts.
 
-    ``torch.compile`` then uses them as well. Variables that the user has set stay as they are.
+    ``torch.compile`` then uses them as well. Variables that the user has set are not changed.
     """
     own = own_assembler()
     if own is None:
@@ -33,7 +33,7 @@ def keep_toolchain() -> None:
 
 
 def own_assembler() -> Path | None:
-    """The ``ptxas`` in Triton's wheel; None without Triton, or in one that has none."""
+    """Return the ``ptxas`` in Triton's wheel; None without Triton, or if its wheel has no ``ptxas``."""
     found = importlib.util.find_spec("triton")
     if found is None or not found.submodule_search_locations:
         return None
@@ -42,7 +42,7 @@ def own_assembler() -> Path | None:
 
 
 def assembler_version(arch: int) -> str:
-    """Version of the assembler that Triton uses for ``sm_<arch>``, "12.8"; "" if it cannot be told."""
+    """Return the version of the assembler that Triton uses for ``sm_<arch>``, such as "12.8"; "" if unknown."""
     try:
         # Start-up: Triton is slow to import.
         from triton import knobs

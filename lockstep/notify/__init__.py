@@ -1,1 +1,1 @@
-"""Notify people: messages through an outbox that sends nothing twice, a daily digest, and feeds."""
+"""Notify people of alerts: messages through an outbox that sends nothing twice, a daily digest, and feeds."""

@@ -45,16 +45,16 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
-        """Write the alerts; ``asv publish`` calls this when its own pages are in ``conf.html_dir``.
+        """Write the alerts; ``asv publish`` calls this after it has written its own pages to ``conf.html_dir``.
 
         Raises:
-            UserError: the results' store, the alert database or the thresholds cannot be used.
+            UserError: the results store, the alert database or the thresholds cannot be used.
         """
         try:
             alerts = _current(conf)
         except ModuleNotFoundError as error:
-            # A host that only measures may lack the packages that alerts need.
-            log.warning(f"the site has no alerts: {error.name} is not installed here")
+            # A host that only measures may lack the packages that the alerts require.
+            log.warning(f"the site has no alerts: {error.name} is not installed on this machine")
             return
         write_pages(Path(conf.html_dir), alerts, conf.project, os.environ.get("LOCKSTEP_URL", ""))
 
@@ -89,7 +89,7 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
         html_dir: folder of asv's pages.
         alerts: newest first.
         project: name of the project.
-        site: address of the dashboard, "" if there is none.
+        site: address of the dashboard, or "".
     """
     # Start-up: asv imports its plugins for every verb.
     from lockstep.notify.feed import alerts_json, atom

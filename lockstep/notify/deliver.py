@@ -13,7 +13,7 @@ from lockstep.notify.receivers import Receiver
 
 @dataclass(frozen=True)
 class Delivered:
-    """Number of messages sent, and one line for each message that was not."""
+    """Number of messages that were sent, and one line for each refused message."""
 
     sent: int
     refused: tuple[str, ...]
@@ -24,7 +24,7 @@ _MAY_HAVE_ARRIVED = re.compile(r"Read timed out|Remote end closed|Connection abo
 
 
 def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
-    """Send every message that is due. A refused message waits, longer after each attempt."""
+    """Send every message that is due. A refused message is tried again, after a longer time for each attempt."""
     by_key = {receiver.key: receiver for receiver in receivers}
     sent, refused = 0, []
     while queued := outbox.take(receivers, now_ms()):
@@ -62,7 +62,7 @@ def _send(receiver: Receiver, queued: QueuedMessage) -> tuple[bool, str]:
 
 
 def _reason(said: str, url: str) -> str:
-    """Return Apprise's first warning, unless it contains a part of the address that may be a secret."""
+    """Return Apprise's first warning, unless it contains a part of the address that may be secret."""
     line = next((line.partition(" ")[2].strip() for line in said.splitlines() if line.startswith("WARNING")), "")
     secrets = [part for part in re.split(r"[^\w.-]+", url) if len(part) >= 8]
     return line if line and not any(part in line for part in secrets) else "it was not accepted"

@@ -12,7 +12,7 @@ from lockstep.alerts.stored_alert import Tracked
 from lockstep.alerts.text import headline, lines, status
 from lockstep.notify.message import link
 
-#: Maximum number of entries of a feed: the alerts that changed last. Feed readers store what they have seen.
+#: Maximum number of alerts in a feed: those that changed last. Feed readers store older entries.
 MOST_ENTRIES = 200
 
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -26,8 +26,8 @@ _NOT_XML = dict.fromkeys(
 def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any]]:
     """Return each alert as dicts, lists, texts and numbers; times are ISO 8601, sizes natural logs (positive is worse).
 
-    The culprit is one of ``commits``, oldest first. If ``unknown`` says why the range is unknown, ``commits`` is
-    empty, and ``before`` and ``after`` are the ends of the range.
+    ``commits`` holds the possible culprits, oldest first. If the range is unknown, ``unknown`` gives the reason,
+    ``commits`` is empty, and ``before`` and ``after`` are the ends of the range.
     """
     return [
         {
@@ -51,12 +51,12 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
 
 
 def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alerts") -> str:
-    """Return the feed, newest change first. The fingerprint identifies an entry, so that readers show an alert once.
+    """Return the feed, most recent change first. An entry's id is the alert's fingerprint, so readers show it once.
 
     Args:
-        alerts: the ``MOST_ENTRIES`` that changed last are written.
+        alerts: all alerts; the ``MOST_ENTRIES`` that changed last are written.
         site: address of the dashboard; without it entries have no link.
-        title: of the feed.
+        title: title of the feed.
     """
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")

@@ -1,4 +1,4 @@
-"""Messages to people: one an alert, or a digest."""
+"""Messages to people, each about one alert or as a digest of all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Severity = Literal["warning", "info"]
 
 @dataclass(frozen=True)
 class Message:
-    """A message in plain text, as Apprise takes it."""
+    """A message in plain text, in the form that Apprise takes."""
 
     title: str
     body: str
@@ -22,7 +22,7 @@ class Message:
 
 
 def link(alert: Tracked, site: str) -> str:
-    """Return the address of the alert's page; "" without a site."""
+    """Return the address of the alert's page; "" without an address of the dashboard."""
     return f"{site.rstrip('/')}/alert/{alert.id}" if site else ""
 
 
@@ -39,8 +39,8 @@ def digest_message(
     """Return one message about all alerts; ``None`` if there is nothing to report.
 
     Args:
-        open_ones: alerts that need action.
-        closed: alerts that were closed, and improvements that were recorded, since the last digest.
+        open_ones: alerts that require action.
+        closed: alerts closed, and improvements recorded, since the last digest.
         unconfirmed: number of messages whose delivery is unconfirmed.
         site: address of the dashboard.
     """

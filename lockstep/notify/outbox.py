@@ -1,9 +1,9 @@
-"""Messages from the time they are written until they are delivered.
+"""Store messages from the time they are written until they are delivered.
 
-A message is marked as being sent in one transaction and as sent in another. Sending and marking cannot be one step: if
-the process dies in between, or the receiver takes the message and does not answer, it may or may not have arrived. Such
-a message is unconfirmed (state "doubt"). It is not sent again automatically, so that nobody gets it twice, and it is
-listed until a person sends it again.
+A message is marked as being sent in one transaction and as sent in another. Sending and marking cannot be one step. If
+the process dies between them, or the receiver accepts the message and does not answer, the message may or may not have
+arrived. Such a message is unconfirmed (state "doubt"). It is not sent again automatically, so that no person gets it
+twice. It stays listed until a person sends it again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ State = Literal["due", "sending", "sent", "failed", "doubt", "dropped"]
 #: Milliseconds after which a message that is still "sending" counts as unconfirmed.
 LEASE_MS = 10 * 60_000
 
-#: Attempts, over about half a day, before a message is given up.
+#: Number of attempts, over about half a day, before a message is given up.
 ATTEMPTS = 12
 _FIRST_WAIT_MS = 30_000
 _LONGEST_WAIT_MS = 4 * 3_600_000
@@ -46,9 +46,9 @@ class QueuedMessage:
     """A message in the outbox.
 
     Attributes:
-        id: its number. receiver: key of the receiver. alert: number of the alert; ``None`` for a digest.
-        state: see ``State``. attempts: so far. error: of the last attempt.
-        due_at: when it is to be sent, or while it is sent, when it counts as unconfirmed; ms since 1970.
+        id: number of the message. receiver: key of the receiver. alert: number of the alert; ``None`` for a digest.
+        state: see ``State``. attempts: number so far. error: error of the last attempt.
+        due_at: time to send it, or while it is being sent, time at which it counts as unconfirmed; ms since 1970.
     """
 
     id: int
@@ -62,7 +62,7 @@ class QueuedMessage:
 
 
 class Outbox:
-    """The outbox in the alerts' database."""
+    """The outbox, a table of the alert database."""
 
     def __init__(self, store: AlertStore) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class Outbox:
             .order_by(EVENT.c.id)
         )
         with self._database.write() as connection:
-            # If an alert was opened and reopened before a message was sent, only the last event is reported.
+            # If an alert was opened and reopened before a message was sent, one message reports the last event.
             rows = {row.id: row for row in connection.execute(news)}
             return sum(
                 _put(connection, receiver, f"event-{row.event}", row.id, alert_message(tracked(row), site), now)
@@ -100,7 +100,7 @@ class Outbox:
                 query = select(OUTBOX.c.created_at).where(
                     OUTBOX.c.receiver == receiver.key, OUTBOX.c.alert_id.is_(None)
                 )
-                # The first digest covers two days: a daily job may be late, or may have had nothing to write before.
+                # The first digest covers two days: a daily job may be late, or may have had nothing to report before.
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
                 message = digest_message([alert for alert in everything if alert.open], closed, unconfirmed, site)
@@ -129,7 +129,7 @@ class Outbox:
         self._note(queued, state="sent", done_at=now, error="")
 
     def mark_refused(self, queued: QueuedMessage, error: str, now: int) -> None:
-        """Mark a message as refused: it is due again later, or given up."""
+        """Mark a message as refused: it is due again later, or given up after ``ATTEMPTS``."""
         if queued.attempts >= ATTEMPTS:
             self._note(queued, state="failed", done_at=now, error=error)
             return
@@ -141,7 +141,7 @@ class Outbox:
         self._note(queued, state="doubt", done_at=now, error=error)
 
     def resend(self, number: int, now: int) -> bool:
-        """Make an unconfirmed message, or one that was given up, due again; return whether it exists."""
+        """Make an unconfirmed or given-up message due again; return whether there is such a message."""
         with self._database.write() as connection:
             stuck = OUTBOX.c.id == number, OUTBOX.c.state.in_(["doubt", "failed"])
             renewed = update(OUTBOX).where(*stuck).values(state="due", due_at=now, attempts=0)

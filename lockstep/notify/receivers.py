@@ -1,8 +1,8 @@
-"""Receivers of notifications. Their addresses hold secrets, so they come from the environment only.
+"""Receivers of notifications. Their addresses contain secrets, so they are read only from the environment.
 
 ``LOCKSTEP_NOTIFY``, and any variable that begins with ``LOCKSTEP_NOTIFY_``, holds one or more Apprise addresses
-(https://github.com/caronc/apprise/wiki: Slack, mail, Teams, webhooks …), separated by spaces or lines. Those in
-``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day instead of one message an alert.
+(https://github.com/caronc/apprise/wiki: Slack, mail, Teams, webhooks …), separated by spaces or newlines. Addresses in
+``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day instead of one message for each alert.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ class ReceiverError(ValueError):
 
 @dataclass(frozen=True)
 class Receiver:
-    """An address.
+    """An address that gets notifications.
 
     Attributes:
-        name: the variable, with a number if it holds several: ``LOCKSTEP_NOTIFY_TEAM`` or ``LOCKSTEP_NOTIFY no. 2``.
+        name: the variable, with a number if it holds several addresses: ``LOCKSTEP_NOTIFY_TEAM``, ``LOCKSTEP_NOTIFY no.
+            2``.
         url: Apprise's address, a secret.
-        digest: whether it gets digests instead of messages.
+        digest: whether the receiver gets digests instead of messages.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Receiver:
 
     @property
     def key(self) -> str:
-        """Identity in the outbox: 16 hex digits that do not reveal the address."""
+        """Return the receiver's identity in the outbox: 16 hex digits that do not reveal the address."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
 
@@ -62,7 +63,7 @@ def receivers(environment: Mapping[str, str]) -> list[Receiver]:
 
 
 def _check(receiver: Receiver) -> None:
-    # Imported here: Apprise takes 0.3 s to import, and most commands notify nobody.
+    # Start-up: Apprise takes 0.3 s to import, and most commands send no notification.
     import apprise
 
     if not apprise.Apprise().add(receiver.url):

@@ -1,13 +1,13 @@
-"""Start processes that end when their parent ends, however it ends, and take their own children with them.
+"""Start processes that end, with their own children, when their parent ends, however the parent ends.
 
-Three measures, because none of them covers every way of dying:
+Three mechanisms are combined, because none of them covers every case:
 
-- The kernel kills the child when its parent ends (``PR_SET_PDEATHSIG`` of prctl(2)), also by SIGKILL. A Python child
-  asks for that itself, with ``end_with_parent``; other programs are started by setpriv(1), which asks for them.
-- The signal comes when the parent's *thread* that forked the child ends, not its process. ``start`` therefore forks in
+- The kernel kills the child when its parent ends (``PR_SET_PDEATHSIG`` of prctl(2)), even by SIGKILL. A Python child
+  requests that signal itself with ``end_with_parent``; other programs are started by setpriv(1), which requests it.
+- The signal comes when the *thread* that forked the child ends, not when its process ends. ``start`` therefore forks in
   a thread that lives as long as the process. ``run`` waits in the thread that forks.
-- Each process leads a group of its own. ``reap`` and a time-out kill the whole group, for example a compiler that the
-  child started. A Python child forks a guard, which kills the group when the child ends in any other way.
+- Each process leads its own process group. ``reap`` and a time-out kill the whole group, for example a compiler that
+  the child started. A Python child forks a guard process, which kills the group if the child ends in any other way.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ PARENT = "LOCKSTEP_PARENT"
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
-#: Niceness of a process that stands back: it has a tenth of the time of another one that wants the same processor.
+#: Niceness of a background process: it gets a tenth of the time of another process that wants the same processor.
 _STAND_BACK = 10
 
-#: Seconds between two looks at the parent, where the kernel has no signal for its end.
+#: Seconds between two checks of the parent, on systems whose kernel does not signal its end.
 _LOOK_S = 0.5
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let this process be killed when its parent ends, from now on.
+    """Have the kernel kill this process when its parent ends.
 
     Call it first in a process that ``start``, ``run`` or ``pool`` started, before slow imports.
 
     Args:
-        parent: process id of the parent; by default what ``start`` and ``run`` say, or the present parent. A process
-            whose parent has ended already exits with status 1.
+        parent: process id of the parent; by default the id that ``start`` or ``run`` passed, or else the present
+            parent. If the parent has ended already, this process exits with status 1.
     """
-    # Not left to grandchildren, whose parent is another process.
+    # Removed, so that grandchildren, whose parent is another process, do not inherit it.
     given = os.environ.pop(PARENT, "")
     expected = parent or int(given or os.getppid())
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -64,13 +64,13 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def stand_back() -> None:
-    """Let other processes have the processor before this one and its children, from now on.
+    """Run this process and its children in the background: other processes get the processor first.
 
     Call it in a process that ``start`` or ``run`` started. Linux schedules the session of such a process as one group
-    (sched(7), autogroup) and ignores nice(2) beside other groups, so the group is given the same number.
+    (sched(7), autogroup) and ignores nice(2) between groups, so the group gets the same niceness.
     """
     os.nice(_STAND_BACK)
-    # Not where Linux has no such groups.
+    # The file does not exist on systems without such groups.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(_STAND_BACK))
 
@@ -79,8 +79,8 @@ def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[byt
     """Start a process that leads a session of its own; end it with ``reap``.
 
     Args:
-        command: a Python program calls ``end_with_parent`` first.
-        options: of ``subprocess.Popen``.
+        command: the program and its arguments; a Python program must call ``end_with_parent`` first.
+        options: further arguments of ``subprocess.Popen``.
 
     Raises:
         OSError: the program cannot be started.
@@ -92,35 +92,35 @@ def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[byt
 def run(
     command: Sequence[str | Path], *, given: Any = None, timeout: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a process to its end and capture what it prints; kill its whole group if this call is cut short.
+    """Run a process to its end and capture its output; kill its whole group if this call is interrupted.
 
     Args:
-        command: a Python program calls ``end_with_parent`` first.
-        given: for its standard input, which is empty by default; text if ``options`` say so.
-        timeout: seconds; ``None`` waits for ever.
-        options: of ``subprocess.Popen``.
+        command: the program and its arguments; a Python program must call ``end_with_parent`` first.
+        given: its standard input, empty by default; text if ``options`` request text mode.
+        timeout: seconds; ``None`` waits without limit.
+        options: further arguments of ``subprocess.Popen``.
 
     Raises:
         OSError: the program cannot be started.
-        subprocess.TimeoutExpired: it took longer; its group is dead.
+        subprocess.TimeoutExpired: the process took longer than ``timeout``; its group has been killed.
     """
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     with _popen(command, stdin=subprocess.DEVNULL if given is None else subprocess.PIPE, **options) as process:
         try:
             out, err = process.communicate(given, timeout)
         except BaseException:
-            # Killed, its pipes close: leaving the block waits for nothing.
+            # Killing closes its pipes, so leaving the block does not wait for them.
             kill_group(process)
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-    """Wait for a process of ``start``, kill what is left of its group, and return its exit status.
+    """Wait for a process of ``start``, kill the remaining processes of its group, and return its exit status.
 
     Args:
         process: the leader of its group.
-        timeout: seconds after which the leader is killed too; ``None`` waits for ever.
+        timeout: seconds after which the leader is killed too; ``None`` waits without limit.
     """
     pause, until = 0.001, math.inf if timeout is None else time.monotonic() + timeout
     while process.returncode is None and not ended(process) and time.monotonic() < until:
@@ -131,16 +131,16 @@ def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process of ``start`` or ``run`` and whatever it started, unless it was reaped already."""
+    """Kill a process of ``start`` or ``run`` and its whole group, unless it was reaped already."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Return a command that ends with the thread that starts it, for programs and libraries that are not ours.
+    """Return a command that ends with the thread that starts it, for programs that cannot call ``end_with_parent``.
 
-    It is the command as it is where there is no such program, or no setpriv(1) of util-linux.
+    The command is returned unchanged if its program does not exist, or if util-linux's setpriv(1) is missing.
     """
     if _setpriv() is None or shutil.which(command[0]) is None:
         return list(command)
@@ -153,13 +153,13 @@ def pool(
     initializer: Callable[..., object] | None = None,
     initargs: tuple[Any, ...] = (),
 ) -> ProcessPoolExecutor:
-    """Return an executor whose processes end with this one. Use it in one thread, which submits and waits.
+    """Return an executor whose processes end with this one. Create, use and await it in one thread.
 
     Args:
-        processes: how many.
-        method: "fork" has all that this process has, and is for processes with one thread; "spawn" begins anew.
+        processes: number of processes.
+        method: "fork" copies this process, which must have a single thread; "spawn" starts new processes.
         initializer: called in each process with ``initargs``.
-        initargs: of the initializer.
+        initargs: arguments of the initializer.
     """
     context = multiprocessing.get_context(method)
     return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(initializer, initargs))
@@ -184,12 +184,12 @@ def _popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[An
 def _setpriv() -> str | None:
     found = shutil.which("setpriv")
     if found is None or subprocess.run([found, "--pdeathsig", "KILL", "true"], capture_output=True).returncode:
-        return None  # BusyBox has another one
+        return None  # BusyBox has a different setpriv
     return found
 
 
 def ended(process: subprocess.Popen[Any]) -> bool:
-    """Return whether it ended, without reaping it: until then no other process can have its number."""
+    """Return whether a process ended, without reaping it: until it is reaped, its number is not reused."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:
@@ -197,15 +197,15 @@ def ended(process: subprocess.Popen[Any]) -> bool:
 
 
 def _guard(leader: int, prctl: Callable[..., int]) -> None:
-    """Fork a process that waits for the end of its parent, the leader of its group, and then kills the group."""
-    # Blocked already when the signal may come first; the parent's own mask is put back.
+    """Fork a process that waits for its parent, the leader of its group, to end, and then kills the group."""
+    # Block the signal before it can arrive; the parent's own mask is restored afterwards.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     if os.fork():
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return
-    # An open pipe would hide the leader's end from whoever reads it, and an open file would hold its lock.
+    # An inherited pipe would hide the leader's end from its reader, and an inherited file would hold its lock.
     for fd in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # that of the listing
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already
             os.close(int(fd.name))
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
     while os.getppid() == leader:
@@ -224,11 +224,11 @@ class _Starter:
 
     def __init__(self) -> None:
         self.renew()
-        # A fork has no thread but its own.
+        # A forked process has only the thread that forked, so it needs a new thread.
         os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
-        """Forget the thread."""
+        """Forget the thread; the next call starts another."""
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -236,7 +236,7 @@ class _Starter:
     def __call__(self, function: Callable[[], Any]) -> Any:
         with self._lock:
             if self._thread is None:
-                # A daemon: an executor's threads end before functions of ``atexit`` run, and so would the processes.
+                # A daemon: an executor's threads, and so the processes, would end before ``atexit`` functions run.
                 self._thread = threading.Thread(target=self._work, name="starter", daemon=True)
                 self._thread.start()
         answer: Future[Any] = Future()

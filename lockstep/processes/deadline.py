@@ -1,4 +1,4 @@
-"""An end for verbs that call kernels in their own process, as a profiler needs it: a kernel may never return."""
+"""Limit the run time of verbs that call kernels in their own process, as a profiler requires: a kernel may hang."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lockstep.processes.exit_status import BROKEN
 class Deadline:
     """Ends the process with ``BROKEN`` unless it is renewed in time. Use ``deadline``.
 
-    A thread ends it, because Python runs no signal handler while it waits for a kernel.
+    A separate thread ends the process, because Python runs no signal handler while it waits for a kernel.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -27,12 +27,12 @@ class Deadline:
         self._thread.start()
 
     def renew(self, stage: str, variant: str = "") -> None:
-        """Count from now on; ``stage`` and ``variant`` are what the message names."""
+        """Restart the countdown; ``stage`` and ``variant`` appear in the message."""
         self._doing = f"{variant} ({stage})" if variant else stage
         self._renewed.set()
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop the countdown."""
         self._over = True
         self._renewed.set()
         self._thread.join()
@@ -50,10 +50,10 @@ class Deadline:
 
 @contextlib.contextmanager
 def deadline(seconds: float) -> Iterator[Deadline]:
-    """A deadline for the block, in which Ctrl-C ends the process at once.
+    """Set a deadline for the block, in which Ctrl-C ends the process at once.
 
     Args:
-        seconds: without ``renew`` after which the process ends.
+        seconds: time without ``renew`` after which the process ends.
     """
     former = signal.signal(signal.SIGINT, signal.SIG_DFL)
     watch = Deadline(seconds)

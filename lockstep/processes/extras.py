@@ -1,9 +1,9 @@
-"""Optional dependencies: which extra of the distribution brings a package that is not installed."""
+"""Optional dependencies: find the extra of the distribution that installs a missing package."""
 
 from __future__ import annotations
 
-#: What each extra of pyproject.toml brings, by the names that are imported. An extra that includes another one leaves
-#: the other's packages out.
+#: Packages that each extra of pyproject.toml installs, by their import names. Packages of an extra that another one
+#: includes are listed only with the included extra.
 EXTRAS = {
     "gpu": {"torch", "triton"},
     "history": {"alembic", "apprise", "duckdb", "pyarrow", "sqlalchemy"},
@@ -17,9 +17,9 @@ EXTRAS = {
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """Return what to install, in one line, or "" where no extra brings the package.
+    """Return in one line what to install, or "" if no extra installs the package.
 
-    No package index has the distribution: it is installed from a clone.
+    The distribution is not on a package index: it is installed from a clone.
     """
     package = (error.name or "").split(".")[0]
     extra = next((extra for extra, packages in EXTRAS.items() if package in packages), "")

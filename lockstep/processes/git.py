@@ -38,10 +38,10 @@ class Git:
 
         Args:
             command: the subcommand and its arguments.
-            given: lines of its standard input.
+            given: lines for the command's standard input.
 
         Raises:
-            GitError: git cannot be run, ends with another status than 0, or takes too long.
+            GitError: git cannot be run, ends with a status other than 0, or takes too long.
         """
         environment = None if self.fetch else {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
         text = "".join(f"{line}\n" for line in given).encode()
@@ -59,18 +59,18 @@ class Git:
         return printed
 
     def lines(self, *command: str, given: Iterable[str] = ()) -> list[str]:
-        """Return the lines that a command prints. Arguments and errors as for ``output``."""
+        """Return the lines that a command prints. Arguments and errors are those of ``output``."""
         text = self.output(*command, given=given).decode("utf-8", "replace").removesuffix("\n")
         # Not splitlines(): the subject of a commit may hold a form feed or U+2028.
         return text.split("\n") if text else []
 
     def try_lines(self, *command: str, given: Iterable[str] = ()) -> list[str] | None:
-        """Return the lines that a command prints, or ``None`` where ``output`` raises."""
+        """Return the lines that a command prints, or ``None`` if ``output`` raises."""
         try:
             return self.lines(*command, given=given)
         except GitError:
             return None
 
     def try_line(self, *command: str) -> str:
-        """Return the first line that a command prints, or "" where it prints none or ``output`` raises."""
+        """Return the first line that a command prints, or "" if it prints nothing or ``output`` raises."""
         return next(iter(self.try_lines(*command) or ()), "")

@@ -1,7 +1,7 @@
-"""The parent's side of a worker, a process that may hang or die; ``lockstep.processes.worker`` is the other side.
+"""The parent's side of a worker process, which may hang or die; ``lockstep.processes.worker`` is the worker's side.
 
-Every worker is started, asked and watched here: the one that measures a commit, the gate's, and the one that traces and
-compiles.
+Every worker is started, sent requests and watched by this module: the workers that measure a commit, that serve the
+gate, and that trace and compile.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from typing import Any, NoReturn
 from lockstep.processes.children import ended, kill_group, reap, start
 from lockstep.processes.worker import CONTEXT_LOST
 
-#: The folder that Lockstep is imported from, for ``PYTHONPATH`` of workers.
+#: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]
 
-#: Seconds without an event that a worker may take to start, however short its limit is afterwards: it imports torch,
+#: Minimum seconds without an event that a worker may take to start, even if its limit is shorter: it imports torch,
 #: which takes long on a busy machine.
 START_S = 60.0
 
-#: Seconds that a worker may take to end once it has reported a broken CUDA context.
+#: Seconds that a worker may take to end after it reported a broken CUDA context.
 LOST_S = 30.0
 
 
-#: Rule that a worker breaks by its silence (``lockstep.timing.rules``, which imports torch's rooms).
+#: Rule that a silent worker breaks. It repeats a name of ``lockstep.timing.rules``, whose package imports torch.
 HUNG = "hung"
 
-#: Bytes that a worker may print, and those of one event: code under test may write without end.
+#: Maximum bytes that a worker may print, and maximum bytes of one event: code under test may write without end.
 MOST_PRINTED = 64 << 20
 MOST_EVENT = 64 << 20
 
-#: A request may take this many times the silence that is allowed: events that never end are a hang too.
+#: A request may take at most this many times the allowed silence: a worker that sends events for ever is hung too.
 MOST_SILENCES = 60
 
-#: Seconds between two looks at a silent worker: has it ended, and how much has it printed?
+#: Seconds between two checks of a silent worker: whether it has ended, and how much it has printed.
 LOOK_S = 0.5
 
-#: A variant that hung or killed its worker at this many cases is not tried at further ones.
+#: A variant that hung or killed its worker at this many cases is not tried at other cases.
 PATIENCE = 2
 
-#: What a worker did when it died, by its last ``stage`` event.
+#: Phrase for what a worker was doing when it died, by its last ``stage`` event.
 _DOING = {
     "start": "at start",
     "load": "in its import",
@@ -63,14 +63,14 @@ _DOING = {
 
 
 class WorkerDied(RuntimeError):
-    """The worker hung, was killed or broke.
+    """The worker hung, was killed or failed.
 
     Attributes:
-        variant: the culprit, if one variant was running alone; "" while all were timed.
-        how: a line for people: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
-        at_start: it did not come up, so another worker would not either.
+        variant: the culprit, if one variant was running alone; "" while all variants were timed.
+        how: a line for the user: "hung for 120 s in its check", "killed by SIGSEGV while timing", …
+        at_start: whether it died before it was ready; another worker would then die too.
         rule: name of the rule that was broken (``lockstep.timing.rules.Rule``), or "".
-        stage: what the worker did, by its last ``stage`` event.
+        stage: the stage that the worker was in, by its last ``stage`` event.
     """
 
     def __init__(self, variant: str, how: str, *, at_start: bool = False, rule: str = "", stage: str = "") -> None:
@@ -83,34 +83,34 @@ class WorkerDied(RuntimeError):
 
 
 class Culprits:
-    """Variants that hung or killed a worker; after ``PATIENCE`` cases a variant is not tried again."""
+    """Counts deaths by variant. A variant that hung or killed workers at ``PATIENCE`` cases is not tried again."""
 
     def __init__(self) -> None:
         self._deaths: dict[tuple[str, str], list[WorkerDied]] = {}
 
     def add(self, suite: str, variant: str, died: WorkerDied) -> None:
-        """Count one death."""
+        """Count one death of a worker for the variant that caused it."""
         self._deaths.setdefault((suite, variant), []).append(died)
 
     def refusal(self, suite: str, variant: str) -> str:
-        """Return why the variant is not tried any more, or ""."""
+        """Return why the variant is not tried again, or ""."""
         deaths = self._deaths.get((suite, variant), [])
         return f"not tried: {deaths[-1].how} at {len(deaths)} cases before" if len(deaths) >= PATIENCE else ""
 
     def rule(self, suite: str, variant: str) -> str:
-        """Return the rule that the variant broke last, or ""."""
+        """Return the rule that the variant broke most recently, or ""."""
         deaths = self._deaths.get((suite, variant))
         return deaths[-1].rule if deaths else ""
 
 
 class Watched:
-    """A running worker. ``close`` it; it also ends when this process ends.
+    """A running worker. Call ``close`` at the end; the worker also ends when this process ends.
 
     Args:
-        module: run as ``python -m``; it uses ``lockstep.processes.worker``.
-        arguments: of its command line.
-        silence_s: seconds without an event after which it counts as hung; its start may take ``START_S``.
-        check_s: seconds that a check may take at least: it compiles what was not compiled ahead.
+        module: module that is run with ``python -m``; it uses ``lockstep.processes.worker``.
+        arguments: the module's command line.
+        silence_s: seconds without an event after which the worker counts as hung; its start may take ``START_S``.
+        check_s: minimum seconds that a check may take, because it compiles what was not compiled ahead.
         environment: variables of the worker; by default those of this process.
         pass_fds: further file descriptors that the worker inherits.
     """
@@ -142,18 +142,18 @@ class Watched:
         self._events = ours
         self._buffer = bytearray()
         self._stage, self._variant = "start", ""
-        self._owes = False  # an answer
+        self._owes = False  # whether the worker still has to answer a request
 
     def wait(self, answer: str) -> dict[str, Any]:
         """Wait for the next event of a kind and return it.
 
         Raises:
-            WorkerDied: it hung, died or lost its CUDA context; start another one.
+            WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
         """
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Yield events up to and including the next of a kind, without ``stage`` events. Raises as ``wait``."""
+        """Yield events until the next ``answer``, inclusive, but no ``stage`` events. Raises as ``wait``."""
         while True:
             event = self._next()
             if event["event"] == "stage":
@@ -171,7 +171,7 @@ class Watched:
                     return
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Send a request; ``wait`` for its answer. Raises as ``wait``."""
+        """Send a request; call ``wait`` for its answer. Raises the same errors as ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
         self._asked_at = monotonic()
         assert self._process.stdin is not None
@@ -182,11 +182,11 @@ class Watched:
             self._died()
 
     def kill(self) -> None:
-        """Kill the worker from another thread: a ``wait`` under way raises ``WorkerDied``. Still ``close`` it."""
+        """Kill the worker from another thread: a ``wait`` in progress raises ``WorkerDied``. Then call ``close``."""
         kill_group(self._process)
 
     def close(self, patience_s: float = 5.0) -> None:
-        """End the worker: kill it if it owes an answer or does not end by itself within ``patience_s`` seconds."""
+        """End the worker; kill it if a request is unanswered or it does not end within ``patience_s`` seconds."""
         if self._log.closed:
             return
         if self._process.stdin and not self._process.stdin.closed:
@@ -223,7 +223,7 @@ class Watched:
                     self._buffer += chunk
                     if len(self._buffer) > MOST_EVENT:
                         self._stop("wrote an event without end")
-                # A child of a dead worker may hold the way for events open.
+                # A child of a dead worker may still have the event pipe open.
                 elif ended(self._process) and not selector.select(0):
                     self._died()
                 if os.fstat(self._log.fileno()).st_size > MOST_PRINTED:
@@ -244,9 +244,9 @@ class Watched:
         return dict(event)
 
     def _stop(self, how: str, rule: str = "") -> NoReturn:
-        """Kill the worker because of what it does."""
+        """Kill the worker and raise ``WorkerDied``; ``how`` says what it did."""
         self.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the driver may hold a process for a while
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the driver may block the end of a process for a while
             self._process.wait(LOST_S)
         raise WorkerDied(
             self._variant, f"{how} {self._doing()}", at_start=self._stage == "start", rule=rule, stage=self._stage

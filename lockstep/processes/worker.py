@@ -1,8 +1,8 @@
-"""A worker's side of the protocol that ``lockstep.processes.watched`` speaks with it.
+"""The worker's side of the protocol of ``lockstep.processes.watched``.
 
-A worker reads one JSON request a line from standard input and writes one JSON event a line to the file descriptor that
-``--reply`` names. It ends at the end of its input. Before anything that may hang or crash it emits a ``stage`` event,
-so that the parent knows what ran. What kernels and compilers print goes to the parent's log.
+A worker reads JSON requests from standard input, one a line, and writes JSON events, one a line, to the file descriptor
+that ``--reply`` names. It ends when its input ends. Before each step that may hang or crash it sends a ``stage`` event,
+so that the parent knows what was running. Output of kernels and compilers goes to the parent's log.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CONTEXT_LOST = 70
 
 
 class WorkerProcess:
-    """The process that serves requests. Create it first, before slow imports: the process then ends with its parent.
+    """The process that serves requests. Create it before slow imports: from then on it ends with its parent.
 
     Args:
-        name: of the program, for usage errors.
+        name: name of the program, for usage errors.
 
     Attributes:
-        parser: of the command line; add the worker's own arguments, then call ``parse``.
+        parser: parser of the command line; add the worker's own arguments, then call ``parse``.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,7 +36,7 @@ class WorkerProcess:
         self.parser.add_argument("--reply", type=int, required=True, help="file descriptor for events")
 
     def parse(self) -> argparse.Namespace:
-        """Parse the command line and open the way for events."""
+        """Parse the command line and open the pipe for events."""
         options = self.parser.parse_args()
         self._reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
         return options
@@ -46,11 +46,11 @@ class WorkerProcess:
         self._reply.write(json.dumps({"event": event, **content}) + "\n")
 
     def stage(self, stage: str, variant: str = "") -> None:
-        """Report what begins; ``variant`` is the culprit if the process hangs or dies in it ("" for all variants)."""
+        """Report the stage that begins; ``variant`` is the culprit if the process dies in it ("" for all variants)."""
         self.emit("stage", stage=stage, variant=variant)
 
     def lost(self, variant: str, reason: str, rule: str = "") -> int:
-        """Report a broken CUDA context, or a process that broke a rule, and return the exit status to end with."""
+        """Report a broken CUDA context or a broken rule, and return the exit status to end with."""
         self.emit("lost", variant=variant, reason=reason, rule=rule)
         return CONTEXT_LOST
 

@@ -1,1 +1,1 @@
-"""Time a family's candidates and write the winners to the table of this GPU."""
+"""Time a family's candidate configurations and write the fastest to the tuning table of this GPU."""

@@ -1,8 +1,8 @@
-"""The search space of a family, and compiling all of its candidates in parallel.
+"""Read the search space of a family, and compile all of its candidates in parallel.
 
 A family's module declares ``CANDIDATES = {variant: function}``. The function takes a case's axes by name and returns a
-search space: the name of a ``choice``, the ``sizes`` that the choice depends on, and ``configs`` to try. The variant
-takes one of them as ``config=``; without it, it uses its ``TABLE``.
+search space: the name of a ``choice``, the ``sizes`` that the choice depends on, and the ``configs`` to try. The
+variant takes a configuration as ``config=``; by default it reads its module's ``TABLE``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lockstep.suite.family import Family, import_module, load_family, takes_out
 from lockstep.suite.inputs import Draw
 from lockstep.suite.model import Suite, SuiteError, bind
 
-#: The variant as it is now, which a candidate has to beat.
+#: Name of the variant with its current configuration, which a candidate has to beat.
 INCUMBENT = "now"
 
 
@@ -36,7 +36,7 @@ class SearchSpace(Protocol):
 
     @property
     def choice(self) -> str:
-        """Return the name of the choice in the table."""
+        """Return the choice's name in the table."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -44,29 +44,29 @@ class SearchSpace(Protocol):
 
     @property
     def configs(self) -> Sequence[Any]:
-        """Return the configurations to try: named tuples, or names."""
+        """Return the configurations to try, as named tuples or names."""
 
 
 class TuningTable(Protocol):
-    """A family's table of tuned choices, its module's ``TABLE``."""
+    """A family's table of tuned choices: the ``TABLE`` of its module."""
 
     def save(
         self, gpu: str, about: Mapping[str, str | int], tuned: Sequence[tuple[str, Mapping[str, int], Any]]
     ) -> Path:
-        """Store (choice, sizes, configuration) for a GPU and return the file."""
+        """Store each (choice, sizes, configuration) for a GPU, and return the path of the file."""
 
 
 def table_of(suite: Suite) -> TuningTable:
     """Return the family's table.
 
     Raises:
-        SuiteError: its module has none.
+        SuiteError: the family's module has no table.
     """
     module = import_module(suite)
     table = getattr(module, "TABLE", None)
     if table is None:
-        raise SuiteError(f"{suite.module or f'suite {suite.name}'} has no TABLE to write what is tuned into")
-    return table  # type: ignore[no-any-return]  # whatever has the methods
+        raise SuiteError(f"{suite.module or f'suite {suite.name}'} has no TABLE for the tuned choices")
+    return table  # type: ignore[no-any-return]  # any object with the methods
 
 
 def tunable(suite: Suite) -> tuple[str, ...]:
@@ -78,17 +78,17 @@ def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
     """Return the search space of a variant at a case.
 
     Raises:
-        SuiteError: the variant has none; the message names variants that have one.
+        SuiteError: the variant has no search space; the message names variants that have one.
     """
     spaces = _spaces(suite)
     if variant not in spaces:
-        raise SuiteError(f"{suite.name}: {variant!r} offers no candidates{nearest(variant, spaces)}")
+        raise SuiteError(f"{suite.name}: {variant!r} has no candidates{nearest(variant, spaces)}")
     space: SearchSpace = spaces[variant](**bind(spaces[variant], case))
     return space
 
 
 def contest(suite: Suite, variant: str, space: SearchSpace) -> Family:
-    """Return a family of the variant as it is and with each configuration, all prepared alike."""
+    """Return a family of the variant with its current and with each new configuration, all prepared by one function."""
     family = load_family(suite)
     function = family.variants[variant]
     rivals = {INCUMBENT: function} | {name_of(config): partial(function, config=config) for config in space.configs}
@@ -113,15 +113,15 @@ def _spaces(suite: Suite) -> dict[str, Any]:
 def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], target: Target) -> None:
     """Compile every candidate into Triton's cache, in a process of its own.
 
-    A candidate that cannot be called on meta tensors compiles when it is first measured.
+    A candidate that cannot be called on meta tensors is compiled when it is first measured.
 
     Args:
         benchmark_dir: folder of the suites.
-        jobs: suite, variant and label of a case.
-        target: what to compile for.
+        jobs: suite, variant and case label of each search space.
+        target: the target to compile for.
     """
     arguments = ["--benchmarks", str(benchmark_dir), "--target", target.spell()]
-    # A CUDA context would take memory on the GPU, and Triton's interpreter compiles nothing.
+    # Without a GPU, because a CUDA context takes memory on it; without Triton's interpreter, which compiles nothing.
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = start(
         [sys.executable, "-m", "lockstep.tuning.search_space", *arguments, *("\t".join(job) for job in jobs)],
@@ -167,7 +167,7 @@ def _main() -> int:
         for job in options.jobs:
             name, variant, label = job.split("\t")
             for call in _calls(suites[name], variant, suites[name].case(label)):
-                # Whatever the error is, the process that measures meets it again and reports it.
+                # The process that measures meets the same error and reports it.
                 with contextlib.suppress(Exception):
                     call()
     fill_cache(list({id(request): request for request in requests}.values()), compiler_processes())

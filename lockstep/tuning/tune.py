@@ -1,7 +1,8 @@
-"""Tune one variant at one case: measure all candidates briefly, then the best of them against the incumbent.
+"""Tune one variant at one case: measure all candidates briefly, then compare the best with the current configuration.
 
-The second measurement is a new one with the full plan, because the fastest of many in a brief measurement is partly the
-luckiest. A candidate replaces the incumbent only if it is faster by more than the interval of their paired ratio.
+The second measurement is independent and uses the full plan, because the fastest of many brief measurements is partly
+fast by chance. A candidate replaces the current configuration only if their paired ratio shows it faster by more than
+the interval.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.tuning.search_space import INCUMBENT, contest, name_of, search_space_of
 
-#: The plan that ranks the candidates; its numbers are not stored.
+#: The plan of the brief measurement that ranks the candidates; its numbers are not stored.
 LOOK = Plan(replay_s=1e-3, rounds=4, min_epochs=2, max_epochs=2, budget_s=2.0, warmup_s=0.05)
 
-#: How many candidates are measured in full.
+#: Number of candidates that are measured with the full plan.
 FINALISTS = 3
 
 
@@ -31,17 +32,17 @@ class Tuned:
     """The result of one case.
 
     Attributes:
-        suite, variant, case, l2: what was tuned.
-        choice, sizes: the entry in the table.
-        tried: candidates that ran and were correct.
-        refused: reason by candidate, for the others.
+        suite, variant, case, l2: the series that was tuned.
+        choice, sizes: key of the entry in the table.
+        tried: number of candidates that ran and were correct.
+        refused: reasons for the other candidates, by name.
         floor_s: seconds that the task takes at the machine's measured rates, a lower bound.
-        previous_s: seconds a call of the variant as it was.
-        best: the fastest candidate, None where none ran.
-        best_s: seconds a call of it.
-        ratio: previous over best, from pairs.
-        won: whether it is faster by more than the interval.
-        problem: why there is nothing, "" if there is.
+        previous_s: seconds a call with the current configuration.
+        best: the fastest candidate; None if no candidate ran.
+        best_s: seconds a call with ``best``.
+        ratio: ``previous_s`` over ``best_s``, from pairs.
+        won: whether ``best`` is faster by more than the interval.
+        problem: why there is no result, or "".
     """
 
     suite: str
@@ -70,16 +71,16 @@ def tune(
     plan: Plan | None = None,
     listener: Listener = lambda stage, candidate: None,
 ) -> Tuned:
-    """Check and time the candidates of a variant at a case with the protocol.
+    """Check and time the candidates of a variant at a case.
 
     Args:
-        device: the device.
+        device: the device to measure on.
         suite: the suite of the case.
         variant: a variant with candidates.
         case: the shape.
         l2: "cold" or "warm".
         plan: plan of the second measurement.
-        listener: called with each stage and candidate before it may hang.
+        listener: called with stage and candidate before each step that may hang.
 
     Raises:
         SuiteError: the variant has no candidates.
@@ -90,7 +91,7 @@ def tune(
     result = Tuned(suite.name, variant, case.label, l2, space.choice, dict(space.sizes))
     # Ratios refer to the incumbent, not to the suite's baseline.
     contested = _contested(suite)
-    # A measurer for each case: it remembers checks by name, and here names are configurations.
+    # A new measurer for each case: it stores checks by name, and the names are configurations.
     measurer = Measurer(device, LOOK, load=lambda _: rivals, listener=listener)
     look = _by_name(measurer.measure(contested, case, l2, list(rivals.variants)))
     incumbent = look[INCUMBENT]
@@ -106,7 +107,7 @@ def tune(
     )
     finalists = sorted(ran, key=lambda name: _ratio(ran[name]).value)[-FINALISTS:]
     if not finalists:
-        return replace(result, problem="no candidate runs here")
+        return replace(result, problem="no candidate runs on this machine")
     measurer.plan = plan or Plan.on(measurer.device)
     final = _by_name(measurer.measure(contested, case, l2, finalists))
     winner = max(finalists, key=lambda name: _ratio(final[name]).value)
@@ -122,7 +123,7 @@ def tune(
 
 
 def _contested(suite: Suite) -> Suite:
-    """Return the suite with the incumbent as its baseline and nothing skipped."""
+    """Return the suite with the current configuration as its baseline and no skipped cases."""
     members = {"baseline": INCUMBENT, "skips": Suite.skips, "__module__": type(suite).__module__}
     contested: Suite = type(type(suite).__name__, (type(suite),), members)()
     return contested
